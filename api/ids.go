@@ -1,0 +1,57 @@
+package api
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// SessionID numbers the sessions of a cell. It is drawn from a replicated
+// counter, so a cell never uses one twice; zero is no session.
+type SessionID uint64
+
+// String writes the session as users see it, "s" and the number.
+func (s SessionID) String() string { return "s" + strconv.FormatUint(uint64(s), 10) }
+
+// ParseSessionID reads what SessionID.String writes.
+func ParseSessionID(text string) (SessionID, error) {
+	digits, ok := strings.CutPrefix(text, "s")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil || n == 0 {
+		return 0, &Error{Code: InvalidArgument, Message: fmt.Sprintf("%q is not a session: want s and a number, as in s42", text)}
+	}
+	return SessionID(n), nil
+}
+
+// RequestNumber numbers the requests of one session, counting up from 1. With
+// its session it names a mutation for ever, so a retry, to whichever master,
+// is answered with the first answer.
+type RequestNumber uint64
+
+// HandleID names a handle within its session: it is the RequestNumber of the
+// Open that made it.
+type HandleID uint64
+
+// Epoch numbers the reigns of masters: it is the Raft term the master leads,
+// and so grows with every fail-over (Chubby §2.9, step 1).
+type Epoch uint64
+
+// Generation is a number that only grows: of a node's instance, contents, lock
+// or ACL (Chubby §2.3). Instance and lock generations are drawn from one
+// counter of the cell, so a re-created file never repeats one. Values stay
+// below MaxGeneration, so that JSON carries them exactly.
+type Generation uint64
+
+// CellID tells one founding of a cell from another: sixteen random bytes,
+// chosen when the cell first elects a master, written in hexadecimal.
+type CellID string
+
+// ParseCellID checks that text is a CellID: 32 lower-case hexadecimal digits.
+func ParseCellID(text string) (CellID, error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != 16 || strings.ToLower(text) != text {
+		return "", &Error{Code: InvalidArgument, Message: fmt.Sprintf("%q is not a cell id: want 32 lower-case hexadecimal digits", text)}
+	}
+	return CellID(text), nil
+}

@@ -1,0 +1,50 @@
+package api
+
+import "time"
+
+// Limits of the name space (Chubby §2.3, §4.3). They are checked once, at the
+// door, and hold for everything inside.
+const (
+	MaxContents  = 256 << 10 // bytes in a file; Chubby §4.3 set it after a service rewrote 1.5 MB per user action
+	MaxPath      = 1024      // bytes of a whole path, /ls/<cell> included
+	MaxComponent = 255       // bytes of one component, as file systems have it
+	MaxDepth     = 32        // components below /ls/<cell>
+	MaxACLName   = 255       // bytes of the name of an ACL
+	MaxReason    = 256       // bytes of the reason a lock is taken for; it is shown to others
+	MaxPrincipal = 255       // bytes of a principal's name
+)
+
+// Limits of a session's conversation.
+const (
+	MaxOutstanding = 256       // mutations of one session without a known answer; bounds its replicated results
+	MaxGeneration  = 1<<53 - 1 // JSON and SQL carry it exactly
+	MaxMessage     = 1 << 20   // bytes of one RPC: a file and its surroundings
+	MaxBatch       = 512       // commands in one Raft entry
+	MaxBatchBytes  = 256 << 10 // bytes of commands in one Raft entry, unless a single command is larger
+	MaxWaiters     = 10_000    // waiting Acquires on one lock
+	MaxHandles     = 10_000    // open handles of one session
+	MaxEventQueue  = 1_000     // undelivered events of one session, before the rest is one LOST marker
+)
+
+// Times of sessions and locks (Chubby §2.4, §2.8).
+const (
+	DefaultLease     = 12 * time.Second // Chubby §2.8
+	MinLease         = 1 * time.Second  // below it, an ordinary pause of a process ends sessions
+	MaxLease         = 60 * time.Second // Chubby §2.8: under heavy load
+	DefaultGrace     = 45 * time.Second // Chubby §2.8: longer than an election takes
+	DefaultLockDelay = 10 * time.Second // long enough for a slow packet, short enough for an operator
+	MaxLockDelay     = 60 * time.Second // Chubby §2.4
+)
+
+// ClockRateBound (rho) bounds how much faster or slower the clock of any one
+// machine of the cell or of its clients runs than another's, as a fraction.
+// Crystal oscillators stay within 100 parts in a million; 1 % leaves room for a
+// slewing time daemon.
+const ClockRateBound = 0.01
+
+// Ports of a replica; on one host, replica i adds i.
+const (
+	DefaultClientPort = 7421
+	DefaultRaftPort   = 7431
+	DefaultHTTPPort   = 7441
+)

@@ -1,0 +1,33 @@
+package api
+
+// ACL is the three names of access control lists that a node carries (Chubby
+// §2.3). Each names a file in the cell's acl directory.
+type ACL struct {
+	Read, Write, Change string
+}
+
+// Stat is a node's metadata (Chubby §2.3): four numbers that only grow, a
+// checksum, and what a directory listing shows.
+type Stat struct {
+	Path      Path
+	Kind      Kind
+	Ephemeral bool
+	Instance  Generation // greater than that of any previous node of this name
+	Content   Generation // grows when the contents are written; files only
+	Lock      Generation // grows when the lock goes from free to held
+	ACLs      Generation // grows when the ACL names are written
+	Checksum  uint64     // of the contents; equal contents have equal checksums
+	Size      int        // bytes of contents
+	Children  int        // of a directory
+	ACL       ACL
+}
+
+// Holder says who holds a lock, or waits for one, for people to read.
+type Holder struct {
+	Session   SessionID
+	Principal string
+	Host      string
+	PID       int
+	Reason    string // why it was taken, in its taker's words; may be empty
+	SinceUnix int64  // seconds since 1970 by the wall clock of the master of then; for display only
+}
