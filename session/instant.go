@@ -1,0 +1,48 @@
+package session
+
+import (
+	"math"
+	"time"
+)
+
+// Instant is a reading of one process's clock: nanoseconds since some origin of
+// that process, counting on in suspend. It has nothing to do with the time of
+// day, and never leaves its process.
+type Instant int64
+
+// The ends of an Instant's range. Sums and differences stop there instead of
+// wrapping round, so that an absurd duration cannot make a late end early or an
+// early one late.
+const (
+	latest   Instant = math.MaxInt64
+	earliest Instant = math.MinInt64
+)
+
+// Clock reads the time.
+type Clock func() Instant
+
+// Add returns the instant d later, or the end of the range of an Instant where
+// there is none.
+func (i Instant) Add(d time.Duration) Instant {
+	sum := i + Instant(d)
+	switch {
+	case d > 0 && sum < i:
+		return latest
+	case d < 0 && sum > i:
+		return earliest
+	}
+	return sum
+}
+
+// Sub returns the time from other to i, or the longest duration of that sign
+// where it is longer.
+func (i Instant) Sub(other Instant) time.Duration {
+	difference := i - other
+	switch {
+	case i > other && difference < 0:
+		return math.MaxInt64
+	case i < other && difference > 0:
+		return math.MinInt64
+	}
+	return time.Duration(difference)
+}

@@ -1,0 +1,198 @@
+package session
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Leases is the master's clockwork: until when each session of this epoch is
+// promised to live. It is for one goroutine at a time.
+//
+// A session goes ALIVE -> EXPIRING -> gone. It becomes EXPIRING before its end
+// is proposed and is never extended again, whatever becomes of the proposal: a
+// client must not hear of an extension after the cell has ended its session.
+type Leases struct {
+	sessions map[api.SessionID]*lease // ALIVE and EXPIRING
+	alive    leaseQueue               // the ALIVE ones, as a heap
+	granted  uint64                   // number of the latest grant
+	ticked   Instant                  // when the clock loop was last heard of
+}
+
+// lease is one session's. It is EXPIRING once it is out of the queue.
+type lease struct {
+	id    api.SessionID
+	end   Instant
+	place int // in the queue, expiring when it is in none
+}
+
+// expiring is the place of a lease that is in the queue no more.
+const expiring = -1
+
+// NewLeases returns an empty set, whose clock loop starts now.
+func NewLeases(now Instant) *Leases {
+	return &Leases{sessions: make(map[api.SessionID]*lease), ticked: now}
+}
+
+// Start begins a session's lease: that of a new session, or of one found in the
+// table on takeover, at the longest length the predecessor may have granted.
+// There, from is read after the epoch has begun. For a session that has a lease
+// already, it is a Grant without a number.
+func (l *Leases) Start(id api.SessionID, length time.Duration, from Instant) {
+	if s, known := l.sessions[id]; known {
+		l.extend(s, length, from)
+		return
+	}
+	s := &lease{id: id, end: from.Add(max(length, 0))}
+	l.sessions[id] = s
+	heap.Push(&l.alive, s)
+}
+
+// Grant extends a lease to [from, from+length] where from is the start of the
+// leadership proof behind the grant. It returns the number of the grant,
+// counting from 1, and false if the session is EXPIRING or unknown. A lease end
+// never moves back, so a grant may leave it where it is; it holds all the same.
+func (l *Leases) Grant(id api.SessionID, length time.Duration, from Instant) (number uint64, ok bool) {
+	s, known := l.sessions[id]
+	if !known || !l.extend(s, length, from) {
+		return 0, false
+	}
+	l.granted++
+	return l.granted, true
+}
+
+// extend moves the end of an ALIVE lease, if at all, to later.
+func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
+	if s.place == expiring {
+		return false
+	}
+	if end := from.Add(max(length, 0)); end > s.end {
+		s.end = end
+		heap.Fix(&l.alive, s.place)
+	}
+	return true
+}
+
+// Alive reports whether the session may still be extended.
+func (l *Leases) Alive(id api.SessionID) bool {
+	s, known := l.sessions[id]
+	return known && s.place != expiring
+}
+
+// Stop makes a session EXPIRING, when its end is about to be proposed for
+// another reason than its lease. It returns when the promise already given
+// ends, which binds the master on: unless the client asked for the end itself,
+// or has acknowledged it, nobody else may have what the session holds before
+// then. ok is false for an unknown session only.
+func (l *Leases) Stop(id api.SessionID) (end Instant, ok bool) {
+	s, known := l.sessions[id]
+	if !known {
+		return 0, false
+	}
+	if s.place != expiring {
+		heap.Remove(&l.alive, s.place)
+	}
+	return s.end, true
+}
+
+// Remove forgets a session that has ended.
+func (l *Leases) Remove(id api.SessionID) {
+	if _, known := l.Stop(id); known {
+		delete(l.sessions, id)
+	}
+}
+
+// End returns until when the session is promised to live.
+func (l *Leases) End(id api.SessionID) (Instant, bool) {
+	s, known := l.sessions[id]
+	if !known {
+		return 0, false
+	}
+	return s.end, true
+}
+
+// Len returns the number of sessions, ALIVE and EXPIRING.
+func (l *Leases) Len() int { return len(l.sessions) }
+
+// Tick is to be called by the clock loop at least every MaxTick. It makes those
+// sessions EXPIRING whose leases have run out and returns them, at most most of
+// them, earliest first; the others are for the next Tick. Each is returned
+// once: the caller proposes its end until it has ended or the epoch is over.
+//
+// If the loop finds itself late by more than MaxTick (the process was stopped,
+// or starved), Tick instead extends every ALIVE lease by the gap since the Tick
+// before and expires nobody: the clients could not reach this master either. gap
+// says by how much, and is 0 otherwise. A loop that is late each time never
+// expires anybody, so gaps are worth counting.
+//
+// It takes O(1) when nothing is due, O(log n) for each session returned, and
+// O(n) after a gap.
+func (l *Leases) Tick(now Instant, most int) (expired []api.SessionID, gap time.Duration) {
+	gap = now.Sub(l.ticked)
+	l.ticked = max(l.ticked, now)
+	if gap > MaxTick {
+		l.alive.delay(gap)
+		return nil, gap
+	}
+	for len(l.alive) > 0 && len(expired) < most && l.alive[0].end <= now {
+		s := heap.Pop(&l.alive).(*lease)
+		expired = append(expired, s.id)
+	}
+	return expired, 0
+}
+
+// Next returns when the earliest lease of an ALIVE session runs out.
+func (l *Leases) Next() (Instant, bool) {
+	if len(l.alive) == 0 {
+		return 0, false
+	}
+	return l.alive[0].end, true
+}
+
+// MaxTick is a quarter of the shortest lease: a clock loop that was away longer
+// than this expires nobody on its return.
+const MaxTick = api.MinLease / 4
+
+// leaseQueue is a heap of leases, the earliest end first. Its methods are those
+// of heap.Interface; each lease knows its place.
+type leaseQueue []*lease
+
+// delay moves every end by as much. That keeps their order, and so the heap,
+// except that ends stopped at the end of time become equal.
+func (q *leaseQueue) delay(by time.Duration) {
+	for _, s := range *q {
+		s.end = s.end.Add(by)
+	}
+	heap.Init(q)
+}
+
+func (q leaseQueue) Len() int { return len(q) }
+
+// Less orders equal ends by id, so that what Tick returns is a function of what
+// it was told.
+func (q leaseQueue) Less(i, j int) bool {
+	return q[i].end < q[j].end || q[i].end == q[j].end && q[i].id < q[j].id
+}
+
+func (q leaseQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push is for package heap.
+func (q *leaseQueue) Push(x any) {
+	s := x.(*lease)
+	s.place = len(*q)
+	*q = append(*q, s)
+}
+
+// Pop is for package heap. What it takes out is EXPIRING.
+func (q *leaseQueue) Pop() any {
+	last := len(*q) - 1
+	s := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	s.place = expiring
+	return s
+}

@@ -1,0 +1,266 @@
+package session_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+	"pgregory.net/rapid"
+)
+
+// at is an instant so many seconds after the origin of a clock.
+func at(seconds float64) session.Instant { return session.Instant(seconds * 1e9) }
+
+// tick lets the clock loop run from one instant to another in steps that are
+// not late, and returns what expired.
+func tick(l *session.Leases, from, to session.Instant) (expired []api.SessionID) {
+	for now := from; ; now = min(now.Add(session.MaxTick), to) {
+		some, _ := l.Tick(now, math.MaxInt)
+		expired = append(expired, some...)
+		if now == to {
+			return expired
+		}
+	}
+}
+
+// Chubby §2.8: during a session's lease the master does not end the session;
+// after it, it may.
+func TestPaperMasterKeepsTheSessionForItsLease(t *testing.T) {
+	l := session.NewLeases(at(0))
+	l.Start(7, 12*time.Second, at(0))
+	if expired := tick(l, at(0), at(12)-1); expired != nil || !l.Alive(7) {
+		t.Fatalf("%v expired a nanosecond before its lease was over", expired)
+	}
+	if expired := tick(l, at(12)-1, at(12)); !slices.Equal(expired, []api.SessionID{7}) || l.Alive(7) {
+		t.Fatalf("%v expired at the end of the lease, want session 7", expired)
+	}
+	if again := tick(l, at(12), at(13)); again != nil {
+		t.Errorf("%v expired a second time", again)
+	}
+}
+
+// Chubby §2.8: the master may move a lease timeout forward, and never back. It
+// does so on creation, on fail-over and with each KeepAlive.
+func TestPaperLeaseTimeoutOnlyMovesForward(t *testing.T) {
+	l := session.NewLeases(at(0))
+	for _, step := range []struct {
+		what string
+		do   func()
+		want session.Instant
+	}{
+		{"creation", func() { l.Start(7, 12*time.Second, at(1)) }, at(13)},
+		{"a KeepAlive", func() { l.Grant(7, 12*time.Second, at(8)) }, at(20)},
+		{"one whose proof began earlier", func() { l.Grant(7, 12*time.Second, at(7)) }, at(20)},
+		{"a shorter lease", func() { l.Grant(7, time.Second, at(9)) }, at(20)},
+		{"an absurd length", func() { l.Grant(7, math.MinInt64, at(21)) }, at(21)},
+		{"a start over again", func() { l.Start(7, time.Second, at(9)) }, at(21)},
+		{"a fail-over to itself", func() { l.Start(7, 60*time.Second, at(22)) }, at(82)},
+		{"a length beyond all time", func() { l.Grant(7, math.MaxInt64, at(23)) }, math.MaxInt64},
+	} {
+		step.do()
+		if end, ok := l.End(7); end != step.want || !ok {
+			t.Errorf("after %s the lease ends at %v (%v), want %v", step.what, end, ok, step.want)
+		}
+		if next, ok := l.Next(); next != step.want || !ok {
+			t.Errorf("after %s the next lease ends at %v (%v), want %v", step.what, next, ok, step.want)
+		}
+	}
+}
+
+// A client that hears of an extension after the cell ended its session believes
+// in a lock that another holds: so nothing brings an EXPIRING session back.
+func TestExpiringIsNeverExtended(t *testing.T) {
+	l := session.NewLeases(at(0))
+	l.Start(1, time.Second, at(0))
+	l.Start(2, 9*time.Second, at(0))
+	tick(l, at(0), at(1))
+	if end, ok := l.Stop(2); end != at(9) || !ok {
+		t.Errorf("stopped session 2: its promise ends at %v (%v), want 9 s", end, ok)
+	}
+	for id, end := range map[api.SessionID]session.Instant{1: at(1), 2: at(9)} {
+		if number, ok := l.Grant(id, time.Minute, at(1)); ok || number != 0 {
+			t.Errorf("EXPIRING session %v was granted %d", id, number)
+		}
+		l.Start(id, time.Minute, at(1))
+		l.Tick(at(5), 1) // late, so all others are given time
+		if got, ok := l.End(id); got != end || !ok || l.Alive(id) {
+			t.Errorf("the promise to EXPIRING session %v ends at %v (%v), want %v", id, got, ok, end)
+		}
+		if got, ok := l.Stop(id); got != end || !ok {
+			t.Errorf("stopped session %v again: its promise ends at %v (%v), want %v", id, got, ok, end)
+		}
+	}
+	if expired := tick(l, at(5), at(20)); expired != nil {
+		t.Errorf("%v expired, but is EXPIRING already", expired)
+	}
+	l.Remove(1)
+	if _, ok := l.End(1); ok || l.Len() != 1 {
+		t.Error("session 1 was removed and is still there")
+	}
+}
+
+func TestLateTickGivesTheTimeBack(t *testing.T) {
+	l := session.NewLeases(at(0))
+	l.Start(1, time.Second, at(0))
+	l.Start(2, 20*time.Second, at(0))
+	if expired, gap := l.Tick(at(0.25), 9); expired != nil || gap != 0 {
+		t.Fatalf("a Tick after exactly MaxTick: %v expired, gap %v", expired, gap)
+	}
+	if expired, gap := l.Tick(at(10.25), 9); expired != nil || gap != 10*time.Second {
+		t.Fatalf("after a pause of 10 s: %v expired, gap %v, want none and 10 s", expired, gap)
+	}
+	for id, want := range map[api.SessionID]session.Instant{1: at(11), 2: at(30)} {
+		if end, _ := l.End(id); end != want {
+			t.Errorf("session %v ends at %v, want %v", id, end, want)
+		}
+	}
+	if expired, gap := l.Tick(at(10), 9); expired != nil || gap > 0 {
+		t.Errorf("a clock that went back: %v expired, gap %v", expired, gap)
+	}
+	if expired := tick(l, at(10.5), at(11)); !slices.Equal(expired, []api.SessionID{1}) {
+		t.Errorf("%v expired at 11 s, want session 1", expired)
+	}
+}
+
+func TestTickTakesTheEarliestFirst(t *testing.T) {
+	l := session.NewLeases(at(0))
+	for _, id := range []api.SessionID{4, 9, 2, 7, 3} {
+		l.Start(id, time.Second, at(0))
+	}
+	l.Start(8, 900*time.Millisecond, at(0))
+	tick(l, at(0), at(0.8))
+	for _, want := range [][]api.SessionID{{8, 2, 3}, {4, 7, 9}, nil} {
+		if expired, _ := l.Tick(at(1), 3); !slices.Equal(expired, want) {
+			t.Errorf("%v expired, want %v", expired, want)
+		}
+	}
+}
+
+func TestLeasesOfNobody(t *testing.T) {
+	l := session.NewLeases(at(0))
+	l.Remove(1)
+	_, granted := l.Grant(1, time.Second, at(0))
+	_, stopped := l.Stop(1)
+	_, ended := l.End(1)
+	_, next := l.Next()
+	if granted || stopped || ended || next || l.Alive(1) || l.Len() != 0 {
+		t.Error("something is known of a session that was never started")
+	}
+}
+
+// naiveLeases does what Leases does by looking at every session every time.
+type naiveLeases struct {
+	end    map[api.SessionID]session.Instant
+	alive  map[api.SessionID]bool
+	number uint64
+	ticked session.Instant
+}
+
+func (n *naiveLeases) grant(id api.SessionID, end session.Instant) bool {
+	if n.alive[id] {
+		n.end[id] = max(n.end[id], end)
+	}
+	return n.alive[id]
+}
+
+func (n *naiveLeases) byEnd() (ids []api.SessionID) {
+	for id := range n.alive {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b api.SessionID) int {
+		return cmp.Or(cmp.Compare(n.end[a], n.end[b]), cmp.Compare(a, b))
+	})
+	return ids
+}
+
+func (n *naiveLeases) tick(now session.Instant, most int) (expired []api.SessionID, gap time.Duration) {
+	if gap = now.Sub(n.ticked); gap <= session.MaxTick {
+		gap = 0
+	}
+	n.ticked = now
+	for _, id := range n.byEnd() {
+		n.end[id] += session.Instant(gap)
+		if gap == 0 && n.end[id] <= now && len(expired) < most {
+			expired = append(expired, id)
+			delete(n.alive, id)
+		}
+	}
+	return expired, gap
+}
+
+// TestLeasesAgreeWithTheirNaiveTwin compares every answer over random
+// histories.
+func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := session.Instant(rapid.Int64Range(-1e9, 1e9).Draw(t, "origin"))
+		l := session.NewLeases(now)
+		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}, ticked: now}
+		anyID := rapid.Custom(func(t *rapid.T) api.SessionID { return api.SessionID(rapid.IntRange(1, 8).Draw(t, "session")) })
+		// Coarse, so that ends are often equal.
+		length := func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 12).Draw(t, "length")) * 100e6 }
+		proof := func(t *rapid.T) session.Instant {
+			return now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "proof")) * 100e6)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"start": func(t *rapid.T) {
+				id, length, from := anyID.Draw(t, "id"), length(t), proof(t)
+				l.Start(id, length, from)
+				if _, known := twin.end[id]; !known {
+					twin.alive[id], twin.end[id] = true, from.Add(length)
+				}
+				twin.grant(id, from.Add(length))
+			},
+			"grant": func(t *rapid.T) {
+				id, length, from := anyID.Draw(t, "id"), length(t), proof(t)
+				number, ok := l.Grant(id, length, from)
+				if ok != twin.grant(id, from.Add(length)) || ok && number != twin.number+1 {
+					t.Fatalf("session %v was granted %d, %v; the last number was %d", id, number, ok, twin.number)
+				}
+				twin.number = max(twin.number, number)
+			},
+			"stop": func(t *rapid.T) {
+				id := anyID.Draw(t, "id")
+				end, ok := l.Stop(id)
+				if want, known := twin.end[id]; end != want || ok != known {
+					t.Fatalf("stopped session %v: %v, %v; want %v, %v", id, end, ok, want, known)
+				}
+				delete(twin.alive, id)
+			},
+			"remove": func(t *rapid.T) {
+				id := anyID.Draw(t, "id")
+				l.Remove(id)
+				delete(twin.alive, id)
+				delete(twin.end, id)
+			},
+			"tick": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "later")) * 50e6)
+				most := rapid.IntRange(-1, 3).Draw(t, "most")
+				expired, gap := l.Tick(now, most)
+				if want, wantGap := twin.tick(now, most); !slices.Equal(expired, want) || gap != wantGap {
+					t.Fatalf("Tick gives %v, %v; want %v, %v", expired, gap, want, wantGap)
+				}
+			},
+			"": func(t *rapid.T) { twin.compare(t, l) },
+		})
+	})
+}
+
+func (n *naiveLeases) compare(t *rapid.T, l *session.Leases) {
+	if l.Len() != len(n.end) {
+		t.Fatalf("%d sessions, want %d", l.Len(), len(n.end))
+	}
+	for id := api.SessionID(1); id <= 8; id++ {
+		end, ok := l.End(id)
+		if want, known := n.end[id]; end != want || ok != known || l.Alive(id) != n.alive[id] {
+			t.Fatalf("session %v: end %v (%v), alive %v; want %v (%v), %v", id, end, ok, l.Alive(id), want, known, n.alive[id])
+		}
+	}
+	next, ok := l.Next()
+	if byEnd := n.byEnd(); ok != (len(byEnd) > 0) || ok && next != n.end[byEnd[0]] {
+		t.Fatalf("Next gives %v, %v with %v alive", next, ok, byEnd)
+	}
+}

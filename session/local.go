@@ -1,0 +1,145 @@
+package session
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Grant is what a master's reply says of a lease.
+type Grant struct {
+	Epoch  api.Epoch
+	Number uint64        // counts up within the epoch
+	Lease  time.Duration // the length of the promise
+	Parked time.Duration // from the receipt of the request to the start of the proof, where the promise begins
+}
+
+// State is what a client may believe of its session.
+type State uint8
+
+// The states of a session as its client sees it (Chubby §2.8).
+const (
+	Safe     State = 1 // the lease runs
+	Jeopardy State = 2 // it ran out by the local clock; the cell may have ended the session
+	Gone     State = 3 // the grace period ran out too
+)
+
+// String names the state in lower case.
+func (s State) String() string {
+	switch s {
+	case Safe:
+		return "safe"
+	case Jeopardy:
+		return "jeopardy"
+	case Gone:
+		return "gone"
+	}
+	return "unknown"
+}
+
+// Local is a client's conservative view of its lease (Chubby §2.8). It is for
+// one goroutine at a time.
+type Local struct {
+	epoch  api.Epoch     // of the newest grant
+	number uint64        // of the newest grant
+	lease  time.Duration // of the newest grant
+	end    Instant       // the latest end that any grant made sure of
+}
+
+// NewLocal returns the view of a session created by a request that was sent at
+// that instant: the request that g answers, if it took several, read before it
+// left. A grant outside its limits leaves the session in jeopardy from the
+// start.
+func NewLocal(sent Instant, g Grant) *Local {
+	l := &Local{end: sent}
+	if g.inLimits() {
+		l.take(sent, g)
+	}
+	return l
+}
+
+// Extend takes a reply's grant for a request sent at that instant, read before
+// the request left, and reports whether it counts. One of an earlier epoch, or
+// in this epoch with a number not above the newest, is dropped: whatever it was
+// worth, it says nothing of the master of now. So is one whose lease is not
+// positive, or whose Parked is negative. The end never moves back.
+//
+// Local does not remember having been Gone: a client that gave up its session
+// takes no more grants.
+func (l *Local) Extend(sent Instant, g Grant) bool {
+	older := g.Epoch < l.epoch || g.Epoch == l.epoch && g.Number <= l.number
+	if older || !g.inLimits() {
+		return false
+	}
+	l.take(sent, g)
+	return true
+}
+
+func (l *Local) take(sent Instant, g Grant) {
+	l.epoch, l.number = g.Epoch, g.Number
+	l.lease = min(g.Lease, api.MaxLease)
+	l.end = max(l.end, g.end(sent))
+}
+
+// Epoch returns the epoch of the newest grant.
+func (l *Local) Epoch() api.Epoch { return l.epoch }
+
+// Lease returns the length of the newest grant, at most api.MaxLease; 0 if
+// there was none.
+func (l *Local) Lease() time.Duration { return l.lease }
+
+// End returns until when the client may believe in its session: while the clock
+// reads less than End.
+func (l *Local) End() Instant { return l.end }
+
+// FreeAt returns the first moment at which another could hold a lock that this
+// session holds with that lock-delay, if the session is never extended again.
+// A delay that is negative counts as 0, one above api.MaxLockDelay as that.
+//
+// It is worked out from End, so it speaks of the same request, and moves back
+// as little as End does. Rounding the two parts down apart may make it one
+// nanosecond earlier than rounding their sum, which is the safe side.
+func (l *Local) FreeAt(lockDelay time.Duration) Instant {
+	return l.end.Add(atLeast(min(max(lockDelay, 0), api.MaxLockDelay)))
+}
+
+// State returns what the client may believe at now, with that grace period: a
+// length of the client's own clock, to which no bound applies.
+func (l *Local) State(now Instant, grace time.Duration) State {
+	switch {
+	case now < l.end:
+		return Safe
+	case now < l.end.Add(grace):
+		return Jeopardy
+	}
+	return Gone
+}
+
+// inLimits reports whether the grant promises anything. A master says no such
+// thing as a negative length, so one that does is not to be believed in part.
+func (g Grant) inLimits() bool { return g.Lease > 0 && g.Parked >= 0 }
+
+// end returns until when a request sent at that instant may be believed to
+// have extended the lease; see the package comment. Both lengths are cut to the
+// longest a master has reason to say, which can only make the end earlier: it
+// parks for less than the lease, and gives up on a proof sooner than that.
+func (g Grant) end(sent Instant) Instant {
+	return sent.Add(atLeast(min(g.Parked, api.MaxLease) + min(g.Lease, api.MaxLease)))
+}
+
+// ratePPM is the clock rate bound in millionths. A bound that is not a whole
+// number of them does not compile.
+const ratePPM = api.ClockRateBound * 1e6
+
+// atLeast returns how much time has passed on any clock, at the least, while d
+// passed on another: d (1 - rho), rounded down to the nanosecond. d is not
+// negative.
+func atLeast(d time.Duration) time.Duration {
+	const million = 1_000_000
+	whole, rest := d/million, d%million
+	return d - whole*ratePPM - (rest*ratePPM+million-1)/million
+}
+
+// Due returns how long the master parks a KeepAlive: 7/12 of the lease, as in
+// Chubby §2.8 and §5 (12 s and 7 s).
+func Due(lease time.Duration) time.Duration { return lease * 7 / 12 }

@@ -1,0 +1,141 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Request is one mutation that its client may still retry.
+type Request[R any] struct {
+	Number api.RequestNumber `cbor:"1,keyasint"`
+	Done   bool              `cbor:"2,keyasint,omitempty"`
+	Hash   uint64            `cbor:"3,keyasint,omitempty"` // of what was asked, once Done
+	Answer R                 `cbor:"4,keyasint,omitempty"` // once Done
+}
+
+// Mutation is how a client numbers a change, so that it happens exactly once,
+// however often it is sent, in whatever order its copies arrive and at
+// whichever master.
+//
+// Each carries a declaration besides: of all numbers up to Upto, the client
+// still wants the answers to Outstanding. The others are finished for ever, so
+// their answers need not be kept, and a copy of one that is still under way
+// must never be done.
+type Mutation struct {
+	Session     api.SessionID       `cbor:"1,keyasint"`
+	Number      api.RequestNumber   `cbor:"2,keyasint"`
+	Upto        api.RequestNumber   `cbor:"3,keyasint"`           // the largest number given out when this was sent
+	Outstanding []api.RequestNumber `cbor:"4,keyasint,omitempty"` // those up to Upto still wanted, Number among them, ascending
+	Hash        uint64              `cbor:"5,keyasint"`           // of what is asked, so that a number is not used for two things; 0, of one that is to be withdrawn, stands for whatever was asked
+}
+
+// maxRequest is the largest request number. Handles are named by the requests
+// that made them, and JSON is to carry those exactly.
+const maxRequest api.RequestNumber = api.MaxGeneration
+
+// Validate reports a Mutation outside its limits as InvalidArgument, and one
+// with too many outstanding as QuotaExceeded. Whether its session lives is not
+// looked at.
+func (m Mutation) Validate() error {
+	if len(m.Outstanding) > api.MaxOutstanding {
+		return api.Errorf(api.QuotaExceeded, "request %d has %d requests outstanding and %d are allowed: wait for some answers first",
+			m.Number, len(m.Outstanding), api.MaxOutstanding)
+	}
+	if m.Upto > maxRequest {
+		return api.Errorf(api.InvalidArgument, "request %d is of a client that gave out numbers up to %d: they end at %d", m.Number, m.Upto, uint64(maxRequest))
+	}
+	var previous api.RequestNumber
+	for _, n := range m.Outstanding {
+		if n <= previous || n > m.Upto {
+			return api.Errorf(api.InvalidArgument, "request %d lists %d after %d as outstanding: want them ascending, from 1 to %d",
+				m.Number, n, previous, m.Upto)
+		}
+		previous = n
+	}
+	if _, listed := slices.BinarySearch(m.Outstanding, m.Number); !listed {
+		return api.Errorf(api.InvalidArgument, "request %d is not among those it lists as outstanding: list every request whose answer is wanted", m.Number)
+	}
+	return nil
+}
+
+// Begin notes which of the session's requests are finished and says what is to
+// happen with m: to do it (done is false), to answer it with what it was
+// answered before (done is true), or to refuse it: SessionExpired for an
+// unknown session, InvalidArgument for a number that is finished or whose hash
+// differs, and whatever Validate finds. Finished numbers stay finished, in
+// whatever order requests arrive: a copy that was delayed until its answer was
+// no longer wanted is refused, while a request that was merely overtaken by
+// later ones is done when it comes.
+//
+// It takes O(outstanding), whether that is of m or of the session.
+func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
+	if err := m.Validate(); err != nil {
+		return answer, false, err
+	}
+	s, ok := t.Get(m.Session)
+	if !ok {
+		return answer, false, unknown(m.Session)
+	}
+	next := s.declare(m)
+	i, ok := find(next.Open, m.Number)
+	if !ok {
+		return answer, false, api.Errorf(api.InvalidArgument,
+			"request %d of session %v is finished: its client gave up its answer; ask anew under a new number", m.Number, m.Session)
+	}
+	r := next.Open[i]
+	if r.Done && r.Hash != m.Hash && r.Hash != 0 && m.Hash != 0 {
+		return answer, false, api.Errorf(api.InvalidArgument,
+			"request %d of session %v was used for something else before: give every request a number of its own", m.Number, m.Session)
+	}
+	if next.Upto != s.Upto || len(next.Open) != len(s.Open) { // else it declared nothing new
+		t.replace(next)
+	}
+	return r.Answer, r.Done, nil
+}
+
+// declare returns the record of a session that has heard m's declaration. What
+// is open in it is no more than m.Outstanding if m.Upto is the largest heard of,
+// else no more than was open: never more than api.MaxOutstanding.
+func (s *Session[R]) declare(m Mutation) *Session[R] {
+	next := *s
+	next.Upto = max(s.Upto, m.Upto)
+	next.Open = make([]Request[R], 0, max(len(s.Open), len(m.Outstanding)))
+	for _, r := range s.Open {
+		_, wanted := slices.BinarySearch(m.Outstanding, r.Number)
+		if wanted || r.Number > m.Upto { // of later numbers m knows nothing
+			next.Open = append(next.Open, r)
+		}
+	}
+	for _, n := range m.Outstanding {
+		if n > s.Upto { // a lower one is open already, or finished for ever
+			next.Open = append(next.Open, Request[R]{Number: n})
+		}
+	}
+	return &next
+}
+
+// Finish keeps the answer to a request that Begin said is to be done. For a
+// number that is not open, or done already, it does nothing.
+func (t *Table[R]) Finish(m Mutation, answer R) {
+	s, ok := t.Get(m.Session)
+	if !ok {
+		return
+	}
+	i, ok := find(s.Open, m.Number)
+	if !ok || s.Open[i].Done {
+		return
+	}
+	next := *s
+	next.Open = slices.Clone(s.Open)
+	next.Open[i] = Request[R]{Number: m.Number, Done: true, Hash: m.Hash, Answer: answer}
+	t.replace(&next)
+}
+
+// find returns where a number is among open requests.
+func find[R any](open []Request[R], number api.RequestNumber) (int, bool) {
+	return slices.BinarySearchFunc(open, number, func(r Request[R], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
+}

@@ -1,0 +1,172 @@
+package session
+
+import (
+	"iter"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+)
+
+// Table is the replicated table of sessions. R is the answer to a mutation; the
+// table keeps answers and does not look into them. The zero Table is not
+// usable; NewTable makes one. A copy is a snapshot, as with namespace.Tree: it
+// may be read by any number of goroutines while one goroutine changes the
+// original. A method that fails has changed nothing.
+type Table[R any] struct {
+	sessions *iradix.Tree[*Session[R]] // by key
+	nonces   *iradix.Tree[api.SessionID]
+}
+
+// Session is one session's replicated record. One that is in a table is never
+// changed.
+type Session[R any] struct {
+	ID        api.SessionID `cbor:"1,keyasint"`
+	Nonce     []byte        `cbor:"2,keyasint"` // the client's, so that a retried CreateSession finds it
+	Principal string        `cbor:"3,keyasint,omitempty"`
+	Host      string        `cbor:"4,keyasint,omitempty"` // for people
+	PID       int           `cbor:"5,keyasint,omitempty"` // for people
+	Lease     time.Duration `cbor:"6,keyasint"`           // the longest that any master may have granted
+	MayCache  bool          `cbor:"7,keyasint,omitempty"`
+	SinceUnix int64         `cbor:"8,keyasint,omitempty"` // for display only, never compared
+
+	Upto api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number heard of
+	Open []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to Upto that are not finished, ascending; at most api.MaxOutstanding
+}
+
+// NewTable returns an empty table.
+func NewTable[R any]() Table[R] {
+	return Table[R]{sessions: iradix.New[*Session[R]](), nonces: iradix.New[api.SessionID]()}
+}
+
+// Len returns the number of sessions.
+func (t Table[R]) Len() int { return t.sessions.Len() }
+
+// Get returns the session.
+func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) { return t.sessions.Get(key(id)) }
+
+// ByNonce returns the session that a client created under that nonce. No
+// session has the empty nonce.
+func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
+	id, ok := t.nonces.Get(nonce)
+	if !ok {
+		return nil, false
+	}
+	return t.Get(id)
+}
+
+// All returns every session by id: those of the moment of the call, whatever
+// becomes of the table while they are being read.
+func (t Table[R]) All() iter.Seq[*Session[R]] {
+	return func(yield func(*Session[R]) bool) { // t is a copy
+		i := t.sessions.Root().Iterator()
+		for _, s, ok := i.Next(); ok && yield(s); _, s, ok = i.Next() {
+		}
+	}
+}
+
+// Put adds a session, or one read from a snapshot, and replaces one of the same
+// id. The table keeps s, so the caller must not change it any more. That no two
+// sessions have one nonce is for the caller to see to, with ByNonce; Check
+// finds it.
+func (t *Table[R]) Put(s *Session[R]) {
+	t.End(s.ID) // its nonce may be another
+	t.replace(s)
+	if len(s.Nonce) > 0 {
+		t.nonces, _, _ = t.nonces.Insert(s.Nonce, s.ID)
+	}
+}
+
+// RaiseLease raises the longest lease a session may be granted; it never
+// lowers it. It fails with SessionExpired, and with InvalidArgument above
+// api.MaxLease.
+func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
+	if lease > api.MaxLease {
+		return api.Errorf(api.InvalidArgument, "a lease of %v for session %v: the longest is %v", lease, id, api.MaxLease)
+	}
+	s, ok := t.Get(id)
+	if !ok {
+		return unknown(id)
+	}
+	if lease > s.Lease {
+		next := *s
+		next.Lease = lease
+		t.replace(&next)
+	}
+	return nil
+}
+
+// End removes a session and reports whether it was there.
+func (t *Table[R]) End(id api.SessionID) bool {
+	sessions, s, ok := t.sessions.Delete(key(id))
+	if !ok {
+		return false
+	}
+	t.sessions = sessions
+	if owner, indexed := t.nonces.Get(s.Nonce); indexed && owner == id {
+		t.nonces, _, _ = t.nonces.Delete(s.Nonce)
+	}
+	return true
+}
+
+// replace puts a record in the place of one with the same id and nonce.
+func (t *Table[R]) replace(s *Session[R]) { t.sessions, _, _ = t.sessions.Insert(key(s.ID), s) }
+
+// Check verifies the invariants of the table, for tests and for snapshots that
+// were just read. It reports the first fault as Corrupt.
+func (t Table[R]) Check() error {
+	nonces := 0
+	for s := range t.All() {
+		if err := s.check(); err != nil {
+			return err
+		}
+		if len(s.Nonce) == 0 {
+			continue
+		}
+		nonces++
+		if found, ok := t.ByNonce(s.Nonce); !ok || found.ID != s.ID {
+			return api.Errorf(api.Corrupt, "session %v is not found by its nonce: another has the same, or the index is wrong", s.ID)
+		}
+	}
+	if nonces != t.nonces.Len() {
+		return api.Errorf(api.Corrupt, "%d nonces are indexed and %d sessions have one", t.nonces.Len(), nonces)
+	}
+	return nil
+}
+
+func (s *Session[R]) check() error {
+	switch {
+	case s.ID == 0:
+		return api.Errorf(api.Corrupt, "a session has the number 0, which means none")
+	case s.Lease <= 0 || s.Lease > api.MaxLease:
+		return api.Errorf(api.Corrupt, "session %v may have a lease of %v, which is not between 0 and %v", s.ID, s.Lease, api.MaxLease)
+	case s.Upto > maxRequest:
+		return api.Errorf(api.Corrupt, "session %v has heard of request %d, above %d", s.ID, s.Upto, uint64(maxRequest))
+	case len(s.Open) > api.MaxOutstanding:
+		return api.Errorf(api.Corrupt, "session %v has %d open requests, more than %d", s.ID, len(s.Open), api.MaxOutstanding)
+	}
+	var previous api.RequestNumber
+	for _, r := range s.Open {
+		if r.Number <= previous || r.Number > s.Upto {
+			return api.Errorf(api.Corrupt, "session %v has request %d open after %d: want them ascending, from 1 to %d", s.ID, r.Number, previous, s.Upto)
+		}
+		previous = r.Number
+	}
+	return nil
+}
+
+// key is a session's place in the table: the half-bytes of its number, the
+// highest first, so that keys are in the order of the numbers. A change copies
+// every node on the way to the key, and with whole bytes those have up to 256
+// children: a mutation among 100,000 sessions then takes three times as long.
+func key(id api.SessionID) []byte {
+	k := make([]byte, 16)
+	for i := range k {
+		k[i] = byte(id>>(60-4*i)) & 0xf
+	}
+	return k
+}
+
+func unknown(id api.SessionID) error {
+	return api.Errorf(api.SessionExpired, "there is no session %v: it has ended, or never was; what it held is gone, so begin a new one", id)
+}
