@@ -1,0 +1,165 @@
+package raftfsm
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Entry is what one Raft log entry holds: a batch of commands, proposed by the
+// master of one epoch.
+type Entry struct {
+	Epoch    api.Epoch `cbor:"1,keyasint"`
+	Wall     int64     `cbor:"2,keyasint,omitempty"` // the proposer's seconds since 1970; for display only, never compared
+	Commands []Command `cbor:"3,keyasint"`
+}
+
+// Command is one change; exactly one field is set.
+type Command struct {
+	NewEpoch      *NewEpoch      `cbor:"1,keyasint,omitempty"`
+	CreateSession *CreateSession `cbor:"2,keyasint,omitempty"`
+	RaiseLease    *RaiseLease    `cbor:"3,keyasint,omitempty"`
+	EndSessions   *EndSessions   `cbor:"4,keyasint,omitempty"`
+	Open          *Open          `cbor:"5,keyasint,omitempty"`
+	Close         *Close         `cbor:"6,keyasint,omitempty"`
+	SetContents   *SetContents   `cbor:"7,keyasint,omitempty"`
+	Delete        *Delete        `cbor:"8,keyasint,omitempty"`
+	Acquire       *Acquire       `cbor:"9,keyasint,omitempty"`
+	Release       *Release       `cbor:"10,keyasint,omitempty"`
+	EndDelay      *EndDelay      `cbor:"11,keyasint,omitempty"`
+	Cancel        *Cancel        `cbor:"12,keyasint,omitempty"`
+	Remove        *Remove        `cbor:"13,keyasint,omitempty"`
+}
+
+// NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
+// all founds the cell with the id and secret it proposes; later ones propose
+// them in vain.
+type NewEpoch struct {
+	Cell   string     `cbor:"1,keyasint"`
+	CellID api.CellID `cbor:"2,keyasint"`
+	Secret []byte     `cbor:"3,keyasint"`
+}
+
+// CreateSession adds a session, or finds the one that has that nonce.
+type CreateSession struct {
+	Nonce     []byte        `cbor:"1,keyasint"`
+	Principal string        `cbor:"2,keyasint,omitempty"`
+	Host      string        `cbor:"3,keyasint,omitempty"`
+	PID       int           `cbor:"4,keyasint,omitempty"`
+	Lease     time.Duration `cbor:"5,keyasint"`
+	MayCache  bool          `cbor:"6,keyasint,omitempty"`
+}
+
+// RaiseLease raises the longest lease a session may be granted. It commits
+// before the first such grant, so that a new master knows how far its
+// predecessor may have gone.
+type RaiseLease struct {
+	Session api.SessionID `cbor:"1,keyasint"`
+	Lease   time.Duration `cbor:"2,keyasint"`
+}
+
+// EndSessions ends sessions, and with each its locks and its place among the
+// openers of ephemeral nodes, in one step.
+type EndSessions struct {
+	Ends       []End        `cbor:"1,keyasint"`
+	Successors []Succession `cbor:"2,keyasint,omitempty"`
+}
+
+// End is the end of one session.
+type End struct {
+	Session api.SessionID `cbor:"1,keyasint"`
+	Reason  api.EndReason `cbor:"2,keyasint"`
+}
+
+// Failed reports whether a session that ended for this reason leaves its
+// lock-delays behind: only one that closed does not.
+func (e End) Failed() bool { return e.Reason != api.ByClose }
+
+// Succession names those who are to have a lock next, if it is free by then.
+type Succession struct {
+	Lock   namespace.Ref `cbor:"1,keyasint"`
+	Claims []Claim       `cbor:"2,keyasint"`
+}
+
+// Claim is one request for a lock: Acquire's or TryAcquire's. A grant is the
+// stored answer of that request, so it is made once, by whichever command gets
+// there first.
+type Claim struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Handle   api.HandleID     `cbor:"2,keyasint"`
+	Mode     api.LockMode     `cbor:"3,keyasint"`
+	Delay    time.Duration    `cbor:"4,keyasint,omitempty"`
+	Reason   string           `cbor:"5,keyasint,omitempty"`
+	Try      bool             `cbor:"6,keyasint,omitempty"` // a lock that is not to be had is an answer, not a wait
+}
+
+// Open opens a node through the log: because it may have to be created, or
+// because it is ephemeral and its openers are counted. The handle's id is the
+// request's number.
+type Open struct {
+	Mutation  session.Mutation `cbor:"1,keyasint"`
+	Name      api.Name         `cbor:"2,keyasint"`
+	Create    api.Create       `cbor:"3,keyasint,omitempty"`
+	Kind      api.Kind         `cbor:"4,keyasint,omitempty"` // 0: either, when it is there
+	Ephemeral bool             `cbor:"5,keyasint,omitempty"`
+	Contents  []byte           `cbor:"6,keyasint,omitempty"`
+	ACL       api.ACL          `cbor:"7,keyasint"`
+}
+
+// Close gives up what a handle holds of a node.
+type Close struct {
+	Mutation   session.Mutation `cbor:"1,keyasint"`
+	Node       namespace.Ref    `cbor:"2,keyasint"`
+	Handle     api.HandleID     `cbor:"3,keyasint"`
+	Successors []Claim          `cbor:"4,keyasint,omitempty"`
+}
+
+// SetContents replaces a file's contents.
+type SetContents struct {
+	Mutation  session.Mutation `cbor:"1,keyasint"`
+	Node      namespace.Ref    `cbor:"2,keyasint"`
+	Contents  []byte           `cbor:"3,keyasint,omitempty"`
+	IfContent *api.Generation  `cbor:"4,keyasint,omitempty"`
+}
+
+// Delete removes a node.
+type Delete struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Node     namespace.Ref    `cbor:"2,keyasint"`
+	Handle   api.HandleID     `cbor:"3,keyasint"`
+}
+
+// Acquire grants a lock to those claims that can have it, in their order.
+type Acquire struct {
+	Lock   namespace.Ref `cbor:"1,keyasint"`
+	Claims []Claim       `cbor:"2,keyasint"`
+}
+
+// Release gives a lock back and hands it to the successors in the same step.
+type Release struct {
+	Mutation   session.Mutation `cbor:"1,keyasint"`
+	Lock       namespace.Ref    `cbor:"2,keyasint"`
+	Handle     api.HandleID     `cbor:"3,keyasint"`
+	Generation api.Generation   `cbor:"4,keyasint"`
+	Successors []Claim          `cbor:"5,keyasint,omitempty"`
+}
+
+// EndDelay ends a lock-delay that the master has timed, and hands the lock on.
+type EndDelay struct {
+	Name       api.Name     `cbor:"1,keyasint"`
+	ID         uint64       `cbor:"2,keyasint"`
+	Successors []Succession `cbor:"3,keyasint,omitempty"`
+}
+
+// Cancel withdraws a request that is not done yet; of one that is, it learns
+// the answer (Chubby §4.4). The mutation is that request's own, its hash zero.
+type Cancel struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+}
+
+// Remove removes dying ephemeral nodes.
+type Remove struct {
+	Nodes []namespace.Ref `cbor:"1,keyasint"`
+}

@@ -1,0 +1,101 @@
+package raftfsm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// FSM gives a State to Raft. Raft calls Apply, ApplyBatch, Snapshot and Restore
+// from one goroutine; State may be called from any.
+type FSM struct {
+	now       State // only Raft's goroutine touches it
+	published atomic.Pointer[State]
+	fatal     func(error)
+	broken    error // an entry could not be read: nothing after it may be applied
+}
+
+var _ raft.BatchingFSM = (*FSM)(nil)
+
+// NewFSM returns a state machine that holds nothing yet. fatal is called, once,
+// when an entry cannot be read: the replica must stop, for it can follow no
+// further; fatal may return, and then nothing more is applied.
+func NewFSM(fatal func(error)) *FSM {
+	f := &FSM{now: NewState(), fatal: fatal}
+	f.publish()
+	return f
+}
+
+// State returns the state after the last batch that was applied. Everything
+// whose result was returned by Raft is in it.
+func (f *FSM) State() *State { return f.published.Load() }
+
+func (f *FSM) publish() {
+	now := f.now
+	f.published.Store(&now)
+}
+
+// Apply applies one log entry; its result is a []Result, or an error.
+func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
+
+// ApplyBatch applies log entries, publishes the state, and returns a result for
+// each: a []Result for a command, an error for one that cannot be read.
+func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
+	results := make([]any, len(logs))
+	for i, log := range logs {
+		if log.Type == raft.LogCommand {
+			results[i] = f.apply(log)
+		}
+	}
+	f.publish()
+	return results
+}
+
+func (f *FSM) apply(log *raft.Log) any {
+	if f.broken != nil {
+		return f.broken
+	}
+	entry, err := DecodeEntry(log.Data)
+	if err != nil {
+		f.broken = fmt.Errorf("apply log entry %d of term %d: %w", log.Index, log.Term, err)
+		f.fatal(f.broken)
+		return f.broken
+	}
+	return f.now.Apply(log.Index, log.Term, entry)
+}
+
+// Snapshot takes a snapshot in constant time.
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	return stateSnapshot{*f.State()}, nil
+}
+
+// Restore replaces the state by the one in a snapshot. If it cannot be read the
+// state stays as it was.
+func (f *FSM) Restore(from io.ReadCloser) error {
+	state, err := ReadState(from)
+	if err = errors.Join(err, from.Close()); err != nil {
+		return err
+	}
+	f.now = state
+	f.publish()
+	return nil
+}
+
+type stateSnapshot struct{ state State }
+
+// Persist writes the snapshot while entries go on being applied.
+func (s stateSnapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := s.state.WriteTo(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release does nothing: a snapshot holds no resource but memory.
+func (s stateSnapshot) Release() {}

@@ -1,0 +1,82 @@
+package raftfsm
+
+import (
+	"errors"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// grant gives the lock to those of the claims that can have it, in their
+// order. A grant is the claim's stored answer, so a claim that was answered
+// already, by this or another command, is not granted twice; a session that
+// has ended is granted nothing.
+func (s *State) grant(lock namespace.Ref, claims []Claim, wall int64) []ClaimResult {
+	results := make([]ClaimResult, len(claims))
+	for i, c := range claims {
+		results[i] = s.grantOne(lock, c, wall)
+	}
+	return results
+}
+
+func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
+	by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
+	r := ClaimResult{Owner: by, Number: c.Mutation.Number}
+	answer, done, err := s.Sessions.Begin(c.Mutation)
+	switch {
+	case err != nil:
+		r.Answer = refusal(err)
+		return r
+	case done:
+		r.Answer = s.replay(by.Session, answer)
+		return r
+	}
+	holder := namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall}
+	generation, err := s.Tree.Acquire(lock, holder, c.Mode, s.drawGeneration)
+	if err != nil && !c.Try && s.worthWaiting(lock, by, err) {
+		r.Pending, r.Answer = true, refusal(err)
+		return r
+	}
+	if err != nil {
+		r.Answer = refusal(err)
+	} else {
+		r.Answer = Answer{Generation: generation, Lock: lock, Mode: c.Mode, Handle: c.Handle}
+	}
+	s.Sessions.Finish(c.Mutation, r.Answer)
+	return r
+}
+
+// worthWaiting reports whether a lock that was refused with err may be granted
+// to by later: not if by holds it itself.
+func (s *State) worthWaiting(lock namespace.Ref, by namespace.Owner, err error) bool {
+	if errors.Is(err, api.LockDelayed) {
+		return true
+	}
+	node, gone := s.Tree.Resolve(lock)
+	return errors.Is(err, api.LockHeld) && gone == nil && !node.Holds(by)
+}
+
+func (s *State) release(c *Release, wall int64) Result {
+	return s.once(c.Mutation, func() Result {
+		by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
+		dropped, err := s.Tree.Release(c.Lock, by, c.Generation)
+		if err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		return Result{
+			Free: dropped.Free, Delayed: dropped.Delayed, Dying: dropped.Dying,
+			Claims: s.grant(c.Lock, c.Successors, wall),
+		}
+	})
+}
+
+func (s *State) endDelay(c *EndDelay, wall int64) Result {
+	if !s.Tree.EndDelay(c.Name, c.ID) {
+		return Result{}
+	}
+	r := Result{Free: []api.Name{c.Name}}
+	for _, next := range c.Successors {
+		r.Claims = append(r.Claims, s.grant(next.Lock, next.Claims, wall)...)
+	}
+	return r
+}

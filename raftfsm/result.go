@@ -1,0 +1,104 @@
+package raftfsm
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// Answer is what a request's caller is told. It is kept for retries.
+type Answer struct {
+	Code    api.Code        `cbor:"1,keyasint,omitempty"`
+	Message string          `cbor:"2,keyasint,omitempty"`
+	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld
+	Current api.Generation  `cbor:"4,keyasint,omitempty"` // of GenerationMismatch
+
+	Created    bool           `cbor:"5,keyasint,omitempty"` // of Open
+	Generation api.Generation `cbor:"6,keyasint,omitempty"` // of a grant
+	Lock       namespace.Ref  `cbor:"7,keyasint"`           // of a grant
+	Mode       api.LockMode   `cbor:"8,keyasint,omitempty"` // of a grant
+	Handle     api.HandleID   `cbor:"9,keyasint,omitempty"` // of a grant
+	Stat       *Stat          `cbor:"10,keyasint,omitempty"`
+}
+
+// Stat is a node's metadata as it was when a request was done.
+type Stat struct {
+	Name      api.Name       `cbor:"1,keyasint"`
+	Kind      api.Kind       `cbor:"2,keyasint"`
+	Ephemeral bool           `cbor:"3,keyasint,omitempty"`
+	Instance  api.Generation `cbor:"4,keyasint"`
+	Content   api.Generation `cbor:"5,keyasint"`
+	Lock      api.Generation `cbor:"6,keyasint,omitempty"`
+	ACLs      api.Generation `cbor:"7,keyasint"`
+	Checksum  uint64         `cbor:"8,keyasint"`
+	Size      int            `cbor:"9,keyasint,omitempty"`
+	Children  int            `cbor:"10,keyasint,omitempty"`
+	ACL       api.ACL        `cbor:"11,keyasint"`
+}
+
+// Result is everything that one command did: the answer to its caller, and
+// what its effects were, for the master to act upon. The effects are not kept.
+type Result struct {
+	Answer
+	Session api.SessionID // of CreateSession
+
+	Claims  []ClaimResult   // of every claim in the command, in order
+	Ended   []End           // sessions that are no more
+	Free    []api.Name      // locks that somebody who waits might now have
+	Delayed []api.Name      // locks on which a lock-delay began or was renewed
+	Dying   []namespace.Ref // ephemeral nodes that nobody has open any more
+	Removed []namespace.Ref // nodes that are gone
+}
+
+// ClaimResult is what became of one claim. While it is Pending the claim has no
+// answer yet: the lock is not to be had, and the claimant goes on waiting.
+type ClaimResult struct {
+	Owner   namespace.Owner
+	Number  api.RequestNumber
+	Pending bool
+	Answer  Answer
+}
+
+// Err returns the answer's error, nil if it is none.
+func (a Answer) Err() error {
+	if a.Code == api.OK {
+		return nil
+	}
+	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current}
+	for _, s := range a.Holders {
+		e.Holders = append(e.Holders, api.Holder{Session: s})
+	}
+	return e
+}
+
+// refusal is the answer that carries err.
+func refusal(err error) Answer {
+	a := Answer{Code: api.CodeOf(err), Message: err.Error()}
+	if e, ok := err.(*api.Error); ok {
+		a.Message, a.Current = e.Message, e.Current
+		for _, h := range e.Holders {
+			a.Holders = append(a.Holders, h.Session)
+		}
+	}
+	return a
+}
+
+// stat describes a node as it is now.
+func stat(n *namespace.Node) *Stat {
+	return &Stat{
+		Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock,
+		ACLs: n.ACLs, Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+	}
+}
+
+// In returns the metadata with the path that the node has in the cell of that
+// name.
+func (s *Stat) In(cell string) (api.Stat, error) {
+	path, err := s.Name.In(cell)
+	if err != nil {
+		return api.Stat{}, err
+	}
+	return api.Stat{
+		Path: path, Kind: s.Kind, Ephemeral: s.Ephemeral, Instance: s.Instance, Content: s.Content, Lock: s.Lock,
+		ACLs: s.ACLs, Checksum: s.Checksum, Size: s.Size, Children: s.Children, ACL: s.ACL,
+	}, nil
+}

@@ -1,0 +1,58 @@
+package raftfsm
+
+import (
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+func (s *State) createSession(c *CreateSession, wall int64) Result {
+	if found, ok := s.Sessions.ByNonce(c.Nonce); ok {
+		return Result{Session: found.ID}
+	}
+	id := api.SessionID(s.draw())
+	s.Sessions.Put(&session.Session[Answer]{
+		ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache,
+		SinceUnix: wall,
+	})
+	return Result{Session: id}
+}
+
+func (s *State) raiseLease(c *RaiseLease) Result {
+	if err := s.Sessions.RaiseLease(c.Session, c.Lease); err != nil {
+		return Result{Answer: refusal(err)}
+	}
+	return Result{}
+}
+
+// endSessions ends sessions in the order given. One that is not there is
+// skipped: it has ended before.
+func (s *State) endSessions(c *EndSessions, wall int64) Result {
+	var r Result
+	for _, end := range c.Ends {
+		if !s.Sessions.End(end.Session) {
+			continue
+		}
+		r.Ended = append(r.Ended, end)
+		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
+		r.Free = append(r.Free, dropped.Free...)
+		r.Delayed = append(r.Delayed, dropped.Delayed...)
+		r.Dying = append(r.Dying, dropped.Dying...)
+	}
+	for _, next := range c.Successors {
+		if slices.Contains(r.Free, next.Lock.Name) {
+			r.Claims = append(r.Claims, s.grant(next.Lock, next.Claims, wall)...)
+		}
+	}
+	return r
+}
+
+// cancel withdraws a request. If it is done, its answer stands, even a grant.
+func (s *State) cancel(c *Cancel) Result {
+	m := c.Mutation
+	m.Hash = 0 // whatever was asked
+	return s.once(m, func() Result {
+		return Result{Answer: refusal(api.Errorf(api.Cancelled, "the caller withdrew the request"))}
+	})
+}

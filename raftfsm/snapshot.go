@@ -1,0 +1,213 @@
+package raftfsm
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A snapshot is
+//
+//	magic | record(header) | record(session)… | record(node)… | record(delay)… | SHA-256
+//
+// where a record is a uvarint length and that many bytes of CBOR, the header
+// counts what follows, nodes come parents first, and the sum covers everything
+// before it. Equal states have equal snapshots.
+const snapshotMagic = "chubby snapshot 1\n"
+
+// maxRecord bounds what a damaged length can make a reader allocate. The
+// largest record is a session with all its answers kept.
+const maxRecord = 8 << 20
+
+type header struct {
+	Cell     string     `cbor:"1,keyasint"`
+	CellID   api.CellID `cbor:"2,keyasint"`
+	Secret   []byte     `cbor:"3,keyasint"`
+	Epoch    api.Epoch  `cbor:"4,keyasint"`
+	Applied  uint64     `cbor:"5,keyasint"`
+	Counter  uint64     `cbor:"6,keyasint"`
+	Sessions int        `cbor:"7,keyasint"`
+	Nodes    int        `cbor:"8,keyasint"`
+	Delays   int        `cbor:"9,keyasint"`
+}
+
+type delayRecord struct {
+	Name  api.Name        `cbor:"1,keyasint"`
+	Delay namespace.Delay `cbor:"2,keyasint"`
+}
+
+// WriteTo writes a snapshot of the state.
+func (s State) WriteTo(w io.Writer) (int64, error) {
+	out := &recordWriter{w: w, sum: sha256.New()}
+	out.bytes([]byte(snapshotMagic))
+	delays := 0
+	for range s.Tree.Delays() {
+		delays++
+	}
+	out.record(header{
+		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter,
+		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays,
+	})
+	for one := range s.Sessions.All() {
+		out.record(one)
+	}
+	for node := range s.Tree.All() {
+		out.record(node)
+	}
+	for name, d := range s.Tree.Delays() {
+		out.record(delayRecord{Name: name, Delay: d})
+	}
+	sum := out.sum.Sum(nil)
+	out.bytes(sum)
+	if out.err != nil {
+		return out.n, fmt.Errorf("write a snapshot: %w", out.err)
+	}
+	return out.n, nil
+}
+
+// Hash returns the SHA-256 of the state's snapshot, in hexadecimal: replicas
+// that have applied the same entries have the same hash.
+func (s State) Hash() (string, error) {
+	sum := sha256.New()
+	if _, err := s.WriteTo(sum); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// recordWriter keeps the first error, and the sum of what was written.
+type recordWriter struct {
+	w   io.Writer
+	sum hash.Hash
+	n   int64
+	err error
+}
+
+func (o *recordWriter) bytes(b []byte) {
+	if o.err != nil {
+		return
+	}
+	o.sum.Write(b)
+	var n int
+	n, o.err = o.w.Write(b)
+	o.n += int64(n)
+}
+
+func (o *recordWriter) record(v any) {
+	data, err := entryCodec.enc.Marshal(v)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	o.bytes(binary.AppendUvarint(nil, uint64(len(data))))
+	o.bytes(data)
+}
+
+// ReadState reads a snapshot, and checks its sum and every invariant of the
+// state. Anything that is not a whole snapshot is Corrupt; nothing it says can
+// make the reader allocate more than it reads, by more than a record.
+func ReadState(r io.Reader) (State, error) {
+	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New()}
+	s, err := in.state()
+	if err == nil {
+		err = s.Check()
+	}
+	if err != nil {
+		return State{}, &api.Error{Code: api.Corrupt, Message: "a snapshot cannot be read: it is damaged, or was written by a newer version", Err: err}
+	}
+	return s, nil
+}
+
+// recordReader keeps the sum of what was read.
+type recordReader struct {
+	r   *bufio.Reader
+	sum hash.Hash
+}
+
+func (in *recordReader) state() (State, error) {
+	s := NewState()
+	magic := make([]byte, len(snapshotMagic))
+	if err := in.full(magic); err != nil {
+		return s, err
+	}
+	if string(magic) != snapshotMagic {
+		return s, fmt.Errorf("it begins with %q", magic)
+	}
+	var h header
+	if err := in.record(&h); err != nil {
+		return s, fmt.Errorf("header: %w", err)
+	}
+	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter
+	if err := in.records(&s, h); err != nil {
+		return s, err
+	}
+	want := in.sum.Sum(nil)
+	sum := make([]byte, len(want))
+	if _, err := io.ReadFull(in.r, sum); err != nil {
+		return s, fmt.Errorf("checksum: %w", err)
+	}
+	if !bytes.Equal(sum, want) {
+		return s, fmt.Errorf("its checksum is %x, and %x was computed", sum, want)
+	}
+	if _, err := in.r.ReadByte(); err != io.EOF {
+		return s, fmt.Errorf("something follows its checksum")
+	}
+	return s, nil
+}
+
+func (in *recordReader) records(s *State, h header) error {
+	for i := range h.Sessions {
+		one := new(session.Session[Answer])
+		if err := in.record(one); err != nil {
+			return fmt.Errorf("session %d of %d: %w", i+1, h.Sessions, err)
+		}
+		s.Sessions.Put(one)
+	}
+	for i := range h.Nodes {
+		node := new(namespace.Node)
+		if err := in.record(node); err != nil {
+			return fmt.Errorf("node %d of %d: %w", i+1, h.Nodes, err)
+		}
+		if err := s.Tree.Restore(node); err != nil {
+			return fmt.Errorf("node %d of %d: %w", i+1, h.Nodes, err)
+		}
+	}
+	for i := range h.Delays {
+		var d delayRecord
+		if err := in.record(&d); err != nil {
+			return fmt.Errorf("delay %d of %d: %w", i+1, h.Delays, err)
+		}
+		s.Tree.RestoreDelay(d.Name, d.Delay)
+	}
+	return nil
+}
+
+func (in *recordReader) full(b []byte) error {
+	_, err := io.ReadFull(in.r, b)
+	in.sum.Write(b)
+	return err
+}
+
+func (in *recordReader) record(v any) error {
+	size, err := binary.ReadUvarint(in.r)
+	if err != nil {
+		return err
+	}
+	if size > maxRecord {
+		return fmt.Errorf("a record of %d bytes; at most %d are written", size, maxRecord)
+	}
+	in.sum.Write(binary.AppendUvarint(nil, size))
+	data := make([]byte, size)
+	if err := in.full(data); err != nil {
+		return err
+	}
+	return entryCodec.dec.Unmarshal(data, v)
+}

@@ -1,0 +1,160 @@
+package raftfsm
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// State is everything that is replicated. It is a value: a copy is a snapshot,
+// taken in constant time, that any number of goroutines may read.
+type State struct {
+	Tree     namespace.Tree
+	Sessions session.Table[Answer]
+
+	Cell    string     // the cell's name; empty before the first NewEpoch
+	CellID  api.CellID // of this founding of the cell
+	Secret  []byte     // signs handles, sessions and tickets
+	Epoch   api.Epoch  // of the latest NewEpoch
+	Applied uint64     // the Raft index of the last entry applied
+	Counter uint64     // the fencing counter: instances, lock generations, sessions and delays are drawn from it
+}
+
+// NewState returns the state of a cell that nobody has founded yet.
+func NewState() State {
+	return State{
+		Tree:     namespace.New(api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}),
+		Sessions: session.NewTable[Answer](),
+		Counter:  1, // the root directory is instance 1
+	}
+}
+
+// RootACL is the name of the ACL that the root directory starts with, and
+// everything below inherits.
+const RootACL = "everyone"
+
+// draw returns the next number of the fencing counter. One counter serves for
+// everything, so that no number ever stands for two things (design §4.7).
+func (s *State) draw() uint64 {
+	s.Counter++
+	return s.Counter
+}
+
+func (s *State) drawGeneration() api.Generation { return api.Generation(s.draw()) }
+
+// Apply applies one entry of the Raft log and returns one result a command.
+// term is the term of the log entry: commands of another epoch, or before that
+// epoch's NewEpoch, are answered with StaleEpoch and do nothing.
+func (s *State) Apply(index, term uint64, e Entry) []Result {
+	s.Applied = index
+	results := make([]Result, len(e.Commands))
+	for i, c := range e.Commands {
+		switch {
+		case uint64(e.Epoch) != term:
+			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, committed in %d", e.Epoch, term))
+		case c.NewEpoch != nil:
+			results[i] = s.newEpoch(e.Epoch, c.NewEpoch)
+		case s.Epoch != e.Epoch:
+			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, which has not begun; the cell is in %d", e.Epoch, s.Epoch))
+		default:
+			results[i] = s.apply(c, e.Wall)
+		}
+	}
+	return results
+}
+
+// apply dispatches one command of the current epoch. The wall clock goes into
+// records that people read, and nowhere else.
+func (s *State) apply(c Command, wall int64) Result {
+	switch {
+	case c.CreateSession != nil:
+		return s.createSession(c.CreateSession, wall)
+	case c.RaiseLease != nil:
+		return s.raiseLease(c.RaiseLease)
+	case c.EndSessions != nil:
+		return s.endSessions(c.EndSessions, wall)
+	case c.Open != nil:
+		return s.open(c.Open)
+	case c.Close != nil:
+		return s.close(c.Close, wall)
+	case c.SetContents != nil:
+		return s.setContents(c.SetContents)
+	case c.Delete != nil:
+		return s.delete(c.Delete)
+	case c.Acquire != nil:
+		return Result{Claims: s.grant(c.Acquire.Lock, c.Acquire.Claims, wall)}
+	case c.Release != nil:
+		return s.release(c.Release, wall)
+	case c.EndDelay != nil:
+		return s.endDelay(c.EndDelay, wall)
+	case c.Cancel != nil:
+		return s.cancel(c.Cancel)
+	case c.Remove != nil:
+		return s.remove(c.Remove)
+	}
+	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
+}
+
+func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Result {
+	if s.Cell == "" {
+		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
+	}
+	s.Epoch = epoch
+	return Result{}
+}
+
+// once makes a mutation happen exactly once: do is called for the first arrival
+// of a request, and its answer kept; a retry gets that answer and no effects
+// (design §4.13).
+func (s *State) once(m session.Mutation, do func() Result) Result {
+	answer, done, err := s.Sessions.Begin(m)
+	switch {
+	case err != nil:
+		return Result{Answer: refusal(err)}
+	case done:
+		return Result{Answer: s.replay(m.Session, answer)}
+	}
+	r := do()
+	s.Sessions.Finish(m, r.Answer)
+	return r
+}
+
+// replay returns the answer to a retry. A grant is repeated only while it
+// stands: a lock that was lost since must not be believed in again.
+func (s *State) replay(id api.SessionID, a Answer) Answer {
+	if a.Code != api.OK || a.Generation == 0 {
+		return a
+	}
+	node, err := s.Tree.Resolve(a.Lock)
+	if err == nil && node.Lock == a.Generation && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
+		return a
+	}
+	return refusal(api.Errorf(api.LockLost, "the lock was granted with token %d and has been given up or lost since; acquire it anew", a.Generation))
+}
+
+// Check verifies the invariants of the state, for tests and for snapshots that
+// were just read.
+func (s State) Check() error {
+	if err := s.Tree.Check(); err != nil {
+		return err
+	}
+	if err := s.Sessions.Check(); err != nil {
+		return err
+	}
+	for n := range s.Tree.All() {
+		if uint64(max(n.Instance, n.Lock)) > s.Counter {
+			return api.Errorf(api.Corrupt, "%q is at generation %d, above the cell's counter, %d", n.Name, max(n.Instance, n.Lock), s.Counter)
+		}
+		for _, h := range n.Holders {
+			if _, ok := s.Sessions.Get(h.Session); !ok {
+				return api.Errorf(api.Corrupt, "%q is held by the unknown session %v", n.Name, h.Session)
+			}
+		}
+		for _, o := range n.Openers {
+			if _, ok := s.Sessions.Get(o.Session); !ok {
+				return api.Errorf(api.Corrupt, "%q is open in the unknown session %v", n.Name, o.Session)
+			}
+		}
+	}
+	return nil
+}

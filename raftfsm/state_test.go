@@ -1,0 +1,447 @@
+package raftfsm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+// cell is a state machine that is driven as the log would.
+type cell struct {
+	t     testing.TB
+	state raftfsm.State
+	index uint64
+	term  uint64
+	next  map[api.SessionID]api.RequestNumber
+}
+
+func newCell(t testing.TB) *cell {
+	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
+	c.elect()
+	return c
+}
+
+// elect begins the epoch of the next term.
+func (c *cell) elect() {
+	c.term++
+	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret")}})
+	if r.Code != api.OK {
+		c.t.Fatalf("a new epoch: %v", r.Err())
+	}
+}
+
+func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
+	c.t.Helper()
+	return c.applyIn(c.term, command)
+}
+
+// applyIn applies a command that was proposed in another epoch than the one it
+// is committed in.
+func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
+	c.t.Helper()
+	c.index++
+	entry := raftfsm.Entry{Epoch: api.Epoch(epoch), Wall: int64(c.index), Commands: []raftfsm.Command{command}}
+	data, err := raftfsm.EncodeEntry(entry)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	decoded, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	results := c.state.Apply(c.index, c.term, decoded)
+	if err := c.state.Check(); err != nil {
+		c.t.Fatalf("after entry %d: %v", c.index, err)
+	}
+	return results[0]
+}
+
+func (c *cell) session(nonce string) api.SessionID {
+	c.t.Helper()
+	r := c.apply(raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Principal: nonce, Lease: 12 * time.Second}})
+	if r.Code != api.OK || r.Session == 0 {
+		c.t.Fatalf("a session: %v", r.Err())
+	}
+	return r.Session
+}
+
+// mutation numbers the next request of a session that waits for no other.
+func (c *cell) mutation(id api.SessionID) session.Mutation {
+	c.next[id]++
+	n := c.next[id]
+	return session.Mutation{Session: id, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: uint64(n)}
+}
+
+func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleID) {
+	c.t.Helper()
+	m := c.mutation(id)
+	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: m, Name: name, Create: api.MayCreate, Kind: api.File}})
+	if r.Code != api.OK {
+		c.t.Fatalf("open %s: %v", name, r.Err())
+	}
+	return namespace.Ref{Name: name, Instance: r.Stat.Instance}, api.HandleID(m.Number)
+}
+
+func (c *cell) claim(id api.SessionID, h api.HandleID) raftfsm.Claim {
+	return raftfsm.Claim{Mutation: c.mutation(id), Handle: h, Mode: api.Exclusive, Delay: 10 * time.Second}
+}
+
+func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.ClaimResult {
+	c.t.Helper()
+	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: claims}}).Claims
+}
+
+// A command of another epoch than its log entry's term, or of an epoch that
+// has not begun, does nothing: what a deposed master decided late is void
+// (design §4.4).
+func TestStaleEpochsAreRefused(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	lock, h := c.file(id, "/lock")
+	if r := c.acquire(lock, c.claim(id, h)); r[0].Answer.Code != api.OK {
+		t.Fatal(r[0].Answer.Err())
+	}
+	old := c.term
+	c.elect()
+	before := c.state
+	expiry := raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByExpiry}}}}
+	if r := c.applyIn(old, expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+		t.Errorf("an expiry proposed in epoch %d and committed in %d: %+v", old, c.term, r)
+	}
+	c.term++ // a leader that has not announced itself
+	if r := c.apply(expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+		t.Errorf("an expiry before the epoch's first entry: %+v", r)
+	}
+	if _, ok := c.state.Sessions.Get(id); !ok || c.state.Counter != before.Counter {
+		t.Error("a refused command did something")
+	}
+}
+
+// A retry gets the first answer, also from a later master, and does nothing
+// (design §4.13).
+func TestRetriesAreAnsweredOnce(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	file, _ := c.file(id, "/file")
+	m := c.mutation(id)
+	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: file, Contents: []byte("x")}}
+	first := c.apply(write)
+	if first.Code != api.OK || first.Stat.Content != 2 {
+		t.Fatalf("%+v", first)
+	}
+	c.elect()
+	again := c.apply(write)
+	if again.Code != api.OK || again.Stat.Content != 2 {
+		t.Errorf("the retry was answered %+v", again.Answer)
+	}
+	if node, _ := c.state.Tree.Get("/file"); node.Content != 2 {
+		t.Errorf("the retry was done again: content generation %d", node.Content)
+	}
+	other := m
+	other.Hash++
+	if r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: other, Node: file, Contents: []byte("y")}}); r.Code != api.InvalidArgument {
+		t.Errorf("the number was used for something else: %+v", r.Answer)
+	}
+	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByClose}}}})
+	if r := c.apply(write); r.Code != api.SessionExpired {
+		t.Errorf("a retry under an ended session: %+v", r.Answer)
+	}
+	if again, ok := c.state.Sessions.ByNonce([]byte("a")); ok {
+		t.Errorf("the ended session %v is found by its nonce", again.ID)
+	}
+}
+
+// CreateSession with the same nonce is the same session.
+func TestCreateSessionOnce(t *testing.T) {
+	c := newCell(t)
+	if a, b := c.session("a"), c.session("a"); a != b {
+		t.Errorf("one nonce, two sessions: %v and %v", a, b)
+	}
+}
+
+// A repeated grant is believed only while it stands.
+func TestReplayedGrant(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	lock, h := c.file(id, "/lock")
+	claim := c.claim(id, h)
+	first := c.acquire(lock, claim)[0].Answer
+	if again := c.acquire(lock, claim)[0].Answer; again.Code != api.OK || again.Generation != first.Generation {
+		t.Errorf("the retry of a grant that stands: %+v", again)
+	}
+	c.apply(raftfsm.Command{Release: &raftfsm.Release{
+		Mutation: session.Mutation{Session: id, Number: 3, Upto: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
+		Lock:     lock, Handle: h, Generation: first.Generation,
+	}})
+	if again := c.acquire(lock, claim)[0].Answer; again.Code != api.LockLost {
+		t.Errorf("the retry of a grant that was given back: %+v", again)
+	}
+}
+
+// Release and the next grant are one entry; a dead session, one that was
+// answered already and one that withdrew are passed over (design §4.8).
+func TestHandOverInOneEntry(t *testing.T) {
+	c := newCell(t)
+	a, b, dead, withdrawn := c.session("a"), c.session("b"), c.session("dead"), c.session("withdrawn")
+	lock, ha := c.file(a, "/lock")
+	_, hb := c.file(b, "/lock")
+	_, hd := c.file(dead, "/lock")
+	_, hw := c.file(withdrawn, "/lock")
+	held := c.acquire(lock, c.claim(a, ha))[0].Answer
+	claims := []raftfsm.Claim{c.claim(dead, hd), c.claim(withdrawn, hw), c.claim(b, hb)}
+	for _, r := range c.acquire(lock, claims...) {
+		if !r.Pending || r.Answer.Code != api.LockHeld || !slices.Equal(r.Answer.Holders, []api.SessionID{a}) {
+			t.Errorf("a claim on a held lock: %+v", r)
+		}
+	}
+	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: dead, Reason: api.ByExpiry}}}})
+	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[1].Mutation}}); r.Code != api.Cancelled {
+		t.Errorf("withdrawing a request that waits: %+v", r.Answer)
+	}
+	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{
+		Mutation: c.mutation(a), Lock: lock, Handle: ha, Generation: held.Generation, Successors: claims,
+	}})
+	codes := []api.Code{r.Claims[0].Answer.Code, r.Claims[1].Answer.Code, r.Claims[2].Answer.Code}
+	if r.Code != api.OK || !slices.Equal(codes, []api.Code{api.SessionExpired, api.Cancelled, api.OK}) {
+		t.Fatalf("the release: %v, its successors: %v", r.Err(), codes)
+	}
+	if next := r.Claims[2].Answer; next.Generation <= held.Generation {
+		t.Errorf("token %d follows %d", next.Generation, held.Generation)
+	}
+	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[2].Mutation}}); r.Code != api.OK || r.Generation == 0 {
+		t.Errorf("withdrawing what was granted must tell of the grant: %+v", r.Answer)
+	}
+}
+
+// The lock of a failed holder is delayed until the master says that the delay
+// is over; one that closed leaves none (Chubby §2.4).
+func TestLockDelay(t *testing.T) {
+	for _, why := range []api.EndReason{api.ByExpiry, api.ByOperator, api.ByClose} {
+		c := newCell(t)
+		a, b := c.session("a"), c.session("b")
+		lock, ha := c.file(a, "/lock")
+		_, hb := c.file(b, "/lock")
+		c.acquire(lock, c.claim(a, ha))
+		claim := c.claim(b, hb)
+		end := raftfsm.Command{EndSessions: &raftfsm.EndSessions{
+			Ends: []raftfsm.End{{Session: a, Reason: why}}, Successors: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}},
+		}}
+		r := c.apply(end)
+		if why == api.ByClose {
+			if len(r.Delayed) != 0 || len(r.Claims) != 1 || r.Claims[0].Answer.Code != api.OK {
+				t.Errorf("%v: %+v", why, r)
+			}
+			continue
+		}
+		if !slices.Equal(r.Delayed, []api.Name{"/lock"}) || len(r.Claims) != 0 {
+			t.Fatalf("%v: %+v", why, r)
+		}
+		if r := c.acquire(lock, claim)[0]; !r.Pending || r.Answer.Code != api.LockDelayed {
+			t.Errorf("%v: a claim on a delayed lock: %+v", why, r)
+		}
+		d, _ := c.state.Tree.Delay("/lock")
+		if r := c.apply(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID + 1}}); len(r.Free) > 0 {
+			t.Errorf("%v: the end of another delay ended this one", why)
+		}
+		over := raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID, Successors: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}}}}
+		if r := c.apply(over); len(r.Claims) != 1 || r.Claims[0].Answer.Code != api.OK {
+			t.Errorf("%v: the delay is over: %+v", why, r)
+		}
+	}
+}
+
+// Locks are not recursive, and a claim that cannot succeed by waiting is
+// answered at once.
+func TestNotRecursive(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	lock, h := c.file(id, "/lock")
+	c.acquire(lock, c.claim(id, h))
+	if r := c.acquire(lock, c.claim(id, h))[0]; r.Pending || r.Answer.Code != api.LockHeld {
+		t.Errorf("a second claim by the holder: %+v", r)
+	}
+	try := c.claim(c.session("b"), 1)
+	try.Try = true
+	if r := c.acquire(lock, try)[0]; r.Pending || r.Answer.Code != api.LockHeld {
+		t.Errorf("a try: %+v", r)
+	}
+	if r := c.acquire(namespace.Ref{Name: "/lock", Instance: lock.Instance + 1}, c.claim(id, h))[0]; r.Pending || r.Answer.Code != api.HandleClosed {
+		t.Errorf("a claim on another instance: %+v", r)
+	}
+}
+
+// Ephemeral nodes go in a second step; until then their name is taken.
+func TestEphemeralsDie(t *testing.T) {
+	c := newCell(t)
+	a, b := c.session("a"), c.session("b")
+	open := raftfsm.Open{Mutation: c.mutation(a), Name: "/e", Create: api.MayCreate, Kind: api.File, Ephemeral: true}
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.OK || !r.Created {
+		t.Fatalf("%+v", r)
+	}
+	r := c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByExpiry}}}})
+	if len(r.Dying) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	open.Mutation = c.mutation(b)
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.Exists {
+		t.Errorf("opening a dying node: %+v", r.Answer)
+	}
+	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Removed) != 1 {
+		t.Errorf("%+v", r)
+	}
+	open.Mutation = c.mutation(b)
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.OK || !r.Created {
+		t.Errorf("the name is free again: %+v", r.Answer)
+	}
+}
+
+// random returns a command of any kind, likely to mean something to a cell that
+// has applied others like it.
+func random(r *rand.Rand, c *cell) raftfsm.Command {
+	id := api.SessionID(r.IntN(40))
+	name := []api.Name{"", "/a", "/b", "/a/x", "/a/y", "/e"}[r.IntN(6)]
+	ref := namespace.Ref{Name: name, Instance: api.Generation(r.IntN(40))}
+	if node, ok := c.state.Tree.Get(name); ok && r.IntN(8) > 0 {
+		ref = node.Ref()
+	}
+	m := c.mutation(id)
+	if r.IntN(10) == 0 && m.Number > 1 {
+		m.Number-- // perhaps a retry, perhaps finished
+		m.Outstanding = []api.RequestNumber{m.Number}
+	}
+	claim := raftfsm.Claim{
+		Mutation: m, Handle: api.HandleID(r.IntN(4)), Mode: api.LockMode(1 + r.IntN(2)), Delay: time.Duration(r.IntN(2)) * time.Second, Try: r.IntN(2) == 0,
+	}
+	switch r.IntN(14) {
+	case 0, 1:
+		return raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: fmt.Append(nil, r.IntN(30)), Lease: time.Second}}
+	case 2:
+		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: time.Minute}}
+	case 3:
+		return raftfsm.Command{EndSessions: &raftfsm.EndSessions{
+			Ends:       []raftfsm.End{{Session: id, Reason: api.EndReason(1 + r.IntN(3))}},
+			Successors: []raftfsm.Succession{{Lock: ref, Claims: []raftfsm.Claim{claim}}},
+		}}
+	case 4, 5, 6:
+		return raftfsm.Command{Open: &raftfsm.Open{
+			Mutation: m, Name: name, Create: api.Create(r.IntN(3)), Kind: api.Kind(r.IntN(3)), Ephemeral: r.IntN(4) == 0, Contents: []byte{byte(r.Int())},
+		}}
+	case 7:
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: m, Node: ref, Handle: api.HandleID(r.IntN(4)), Successors: []raftfsm.Claim{claim}}}
+	case 8:
+		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: ref, Contents: []byte{byte(r.Int())}}}
+	case 9:
+		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: m, Node: ref, Handle: api.HandleID(r.IntN(4))}}
+	case 10:
+		return raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: ref, Claims: []raftfsm.Claim{claim}}}
+	case 11:
+		d, _ := c.state.Tree.Delay(name)
+		return raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: name, ID: d.ID}}
+	case 12:
+		return raftfsm.Command{Remove: &raftfsm.Remove{Nodes: []namespace.Ref{ref}}}
+	}
+	generation := api.Generation(0)
+	if node, ok := c.state.Tree.Get(name); ok {
+		generation = node.Lock
+	}
+	return raftfsm.Command{Release: &raftfsm.Release{Mutation: m, Lock: ref, Handle: api.HandleID(r.IntN(4)), Generation: generation}}
+}
+
+// The same log gives the same state, whether it is applied entry by entry, in
+// batches, or from a snapshot on; and a snapshot that was taken before does not
+// change.
+func TestSameLogSameState(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		c := newCell(t)
+		var log []*raft.Log
+		write := func(e raftfsm.Entry) {
+			data, err := raftfsm.EncodeEntry(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log = append(log, &raft.Log{Index: uint64(len(log) + 1), Term: 2, Type: raft.LogCommand, Data: data})
+		}
+		write(raftfsm.Entry{Epoch: 2, Wall: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{
+			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"),
+		}}}})
+		for range 300 {
+			command := random(r, c)
+			c.apply(command)
+			write(raftfsm.Entry{Epoch: 2, Wall: int64(len(log) + 1), Commands: []raftfsm.Command{command}})
+		}
+		fatal := func(err error) { t.Fatal(err) }
+		one, batched := raftfsm.NewFSM(fatal), raftfsm.NewFSM(fatal)
+		for _, l := range log {
+			one.Apply(l)
+		}
+		half := len(log) / 2
+		batched.ApplyBatch(log[:half])
+		var before bytes.Buffer
+		snapshot := *batched.State()
+		if _, err := snapshot.WriteTo(&before); err != nil {
+			t.Fatal(err)
+		}
+		batched.ApplyBatch(log[half:])
+		var after bytes.Buffer
+		if _, err := snapshot.WriteTo(&after); err != nil || !bytes.Equal(before.Bytes(), after.Bytes()) {
+			t.Fatalf("seed %d: a snapshot has changed (%v)", seed, err)
+		}
+		restored, err := raftfsm.ReadState(&before)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, l := range log[half:] {
+			entry, err := raftfsm.DecodeEntry(l.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored.Apply(l.Index, l.Term, entry)
+		}
+		want := hash(t, c.state)
+		for what, got := range map[string]string{
+			"entry by entry": hash(t, *one.State()), "in batches": hash(t, *batched.State()), "from a snapshot": hash(t, restored),
+		} {
+			if got != want {
+				t.Errorf("seed %d: the log applied %s gives another state", seed, what)
+			}
+		}
+	}
+}
+
+func hash(t testing.TB, s raftfsm.State) string {
+	t.Helper()
+	h, err := s.Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// An entry that cannot be read ends the replica, and nothing after it is
+// applied.
+func TestUnreadableEntryIsFatal(t *testing.T) {
+	var fatal []error
+	f := raftfsm.NewFSM(func(err error) { fatal = append(fatal, err) })
+	good, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 2, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "c"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := f.ApplyBatch([]*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration}, {Index: 2, Term: 2, Type: raft.LogCommand, Data: []byte("garbage")},
+		{Index: 3, Term: 2, Type: raft.LogCommand, Data: good},
+	})
+	if len(results) != 3 || len(fatal) != 1 || !errors.Is(fatal[0], api.Corrupt) || f.State().Epoch != 0 {
+		t.Errorf("results %v, fatal %v, epoch %d", results, fatal, f.State().Epoch)
+	}
+}
