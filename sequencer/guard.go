@@ -1,0 +1,445 @@
+package sequencer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// DefaultMaxLocks is how many locks a Guard keeps apart unless told otherwise.
+// Each costs a few hundred bytes of memory and about a hundred in a FileStore,
+// which is written as a whole when a lock changes hands.
+const DefaultMaxLocks = 4096
+
+// GuardConfig says which sequencers a Guard lets in. At least one of Locks and
+// Prefix, and Store, must be set.
+type GuardConfig struct {
+	// Locks are the locks accepted, by their whole paths. The cell is written as
+	// the cell calls itself, for that is what its sequencers say.
+	Locks []api.Path
+	// Prefix accepts the lock of this node and of every node below it. The locks
+	// and the prefix of one Guard are all of one cell.
+	Prefix api.Path
+	// Cell, if set, is the only cell id accepted. If not, the first sequencer that
+	// proves anything decides, and Store remembers. A cell that is founded anew has another
+	// id and counts from the start, so it is accepted only once pinned here.
+	Cell api.CellID
+	// Mode is the weakest mode accepted: Exclusive (the default, for servers that
+	// take orders from one primary) or Shared, which takes both.
+	Mode api.LockMode
+	// Store keeps the newest sequencer of each lock across restarts.
+	Store Store
+	// Checker, if set, is asked about every request besides, so that a sequencer
+	// is refused from the moment its lock is lost and not only from the moment a
+	// newer one arrives, and an invented one at once.
+	Checker Checker
+	// MaxLocks bounds the locks told apart below Prefix; zero means
+	// DefaultMaxLocks. The first use of one more is refused with QuotaExceeded:
+	// forgetting a lock would let its stale holders in.
+	MaxLocks int
+}
+
+// Store keeps the most recent sequencer of each lock across restarts. A Guard
+// calls Load once, before anything else, and never two Saves at a time.
+type Store interface {
+	// Load returns everything saved, in any order, of any number of locks. An
+	// empty store returns nothing and no error; one that cannot tell what was
+	// saved must fail, because to a Guard nothing means that all are new.
+	Load(ctx context.Context) ([]Sequencer, error)
+	// Save keeps s as the newest of its lock (Cell and Path). When it returns nil,
+	// s must survive a crash of the machine. It must fail with BadSequencer, and
+	// change nothing, if it holds a greater token of that lock; other errors may
+	// leave s saved or not. It should give up when ctx ends.
+	Save(ctx context.Context, s Sequencer) error
+}
+
+// Checker tells whether a sequencer is still valid; a session with the cell can
+// (Chubby §2.4: "against the server's Chubby cache"). It is called for each
+// request, from any goroutine, before the request is let in. Its error refuses
+// the request and is returned to the caller as it is; the code should be
+// BadSequencer if the lock is lost, and Unavailable if it could not find out.
+type Checker interface {
+	CheckSequencer(ctx context.Context, s Sequencer) error
+}
+
+// Guard lets requests in by their sequencers: only of the locks, the cell and
+// the mode of its configuration, and never one with a lower token than one of
+// that lock that it let in before, in this process or an earlier one on the
+// same Store. A token higher than all before is stored before its first request
+// passes.
+type Guard struct {
+	config   GuardConfig
+	cellName string // of every lock accepted
+	accepted atomic.Uint64
+	stale    atomic.Uint64
+	other    atomic.Uint64
+
+	// saving is held, by filling it, while a new sequencer is judged and stored,
+	// so that the store's order is the order in which tokens rise.
+	saving chan struct{}
+
+	// newest finds the lock of a request whose text was let in before, without
+	// parsing it and without a mutex. The map is replaced, under mu, not changed.
+	newest atomic.Pointer[map[string]*admission]
+
+	mu    sync.Mutex // guards the fields below, and replacing newest
+	cell  api.CellID // pinned, or that of the first sequencer sent to be stored; "" until then
+	locks map[api.Path]*admission
+}
+
+// admission is the newest sequencer of a lock.
+type admission struct {
+	seq  Sequencer
+	lock *lock
+}
+
+// Stats counts what a Guard decided since it was made. Requests that carry no
+// sequencer at all are refused by the interceptors and the middleware before
+// they come to a Guard, and are not in it.
+type Stats struct {
+	Accepted     uint64 // requests let in
+	RefusedStale uint64 // requests whose token was below the newest of their lock
+	RefusedOther uint64 // requests refused for any other reason: malformed, another lock, time ran out, …
+}
+
+// NewGuard reads the store and returns a Guard. It fails with InvalidArgument,
+// naming every fault, if the configuration contradicts itself or the store, and
+// with the store's own error if that cannot be read: a guard that has lost its
+// memory must not begin.
+func NewGuard(ctx context.Context, config GuardConfig) (*Guard, error) {
+	if config.Mode == 0 {
+		config.Mode = api.Exclusive
+	}
+	if config.MaxLocks == 0 {
+		config.MaxLocks = DefaultMaxLocks
+	}
+	config.Locks = append([]api.Path(nil), config.Locks...)
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	g := &Guard{
+		config: config,
+		cell:   config.Cell,
+		saving: make(chan struct{}, 1),
+		locks:  make(map[api.Path]*admission),
+	}
+	for _, path := range config.named() {
+		g.cellName = path.Cell()
+	}
+	saved, err := config.Store.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the newest sequencers seen: %w", err)
+	}
+	if err := g.remember(saved); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// named lists the paths of the configuration.
+func (c *GuardConfig) named() []api.Path {
+	paths := append([]api.Path(nil), c.Locks...)
+	if !c.Prefix.IsZero() {
+		paths = append(paths, c.Prefix)
+	}
+	return paths
+}
+
+func (c *GuardConfig) validate() error {
+	var faults []string
+	named := c.named()
+	if len(named) == 0 {
+		faults = append(faults, "neither Locks nor Prefix is set, so no lock would be accepted")
+	}
+	for _, path := range named {
+		switch {
+		case path.IsZero():
+			faults = append(faults, "Locks holds a zero path")
+		case !named[0].IsZero() && path.Cell() != named[0].Cell():
+			faults = append(faults, fmt.Sprintf("%s and %s are of two cells; make a Guard for each", named[0], path))
+		}
+	}
+	if c.Cell != "" {
+		if _, err := api.ParseCellID(string(c.Cell)); err != nil {
+			faults = append(faults, "Cell: "+err.Error())
+		}
+	}
+	if !c.Mode.Valid() {
+		faults = append(faults, fmt.Sprintf("Mode %d is neither Exclusive nor Shared", c.Mode))
+	}
+	if c.Store == nil {
+		faults = append(faults, "Store is not set; without one, stale holders would get in after a restart")
+	}
+	if c.MaxLocks < len(c.Locks) {
+		faults = append(faults, fmt.Sprintf("MaxLocks is %d, for %d Locks", c.MaxLocks, len(c.Locks)))
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &api.Error{Code: api.InvalidArgument, Op: "make a sequencer guard", Message: strings.Join(faults, "; ")}
+}
+
+// remember takes over what the store holds of this guard's cell.
+func (g *Guard) remember(saved []Sequencer) error {
+	for _, s := range saved {
+		if fault := s.fault(); fault != "" {
+			return &api.Error{Code: api.Corrupt, Op: "read the newest sequencers seen", Path: s.Path.String(),
+				Message: "the store returned a value that is no sequencer: " + fault}
+		}
+		if s.Path.Cell() != g.cellName || g.config.Cell != "" && s.Cell != g.config.Cell {
+			continue
+		}
+		if g.cell != "" && g.cell != s.Cell {
+			return &api.Error{Code: api.InvalidArgument, Op: "make a sequencer guard", Path: s.Path.String(),
+				Message: fmt.Sprintf("the store knows cell %s by two ids, %s and %s; set Cell to the one that counts", g.cellName, g.cell, s.Cell)}
+		}
+		g.cell = s.Cell
+		if known := g.locks[s.Path]; g.config.accepts(s.Path) && (known == nil || known.seq.Token() < s.Token()) {
+			g.locks[s.Path] = &admission{seq: s, lock: newLock(s.Token())}
+		}
+	}
+	table := make(map[string]*admission, len(g.locks))
+	for _, a := range g.locks {
+		// An earlier configuration may have let in what this one does not.
+		if g.concerns(a.seq) == nil {
+			table[a.seq.String()] = a
+		}
+	}
+	g.newest.Store(&table)
+	return nil
+}
+
+// Check lets one request in, or refuses it, by the text of its sequencer, and
+// returns the sequencer. It is enough only where the write that follows carries
+// the token and the storage compares it; see Do.
+//
+// A refusal is an *api.Error: BadSequencer if the request must not be served
+// (malformed, another lock, cell or mode, or stale; the message of a stale one
+// has both tokens), QuotaExceeded above MaxLocks, Unavailable if a new token
+// could not be stored, Cancelled or DeadlineExceeded if ctx ended before that.
+// Nothing was let in then; all but BadSequencer may be tried again.
+//
+// For the newest token of a lock, without a Checker, it costs a look-up.
+func (g *Guard) Check(ctx context.Context, text string) (Sequencer, error) {
+	a, err := g.admit(ctx, text)
+	if err != nil {
+		return Sequencer{}, g.refused(err)
+	}
+	g.accepted.Add(1)
+	return a.seq, nil
+}
+
+// Do runs serve if Check would let the request in, in a section of its lock:
+// serve begins only after every serve of a lower token has returned, and no
+// serve of a lower token begins after that. To come to that end, the arrival of
+// a higher token cancels the context that running serves of lower tokens were
+// given, with the refusal as the cause; a serve that ignores its context keeps
+// the newer primary waiting until ctx ends, so give ctx a deadline.
+//
+// Do returns serve's error as it is, and Check's if serve was not called.
+// FromContext finds the sequencer in serve's context. Requests of one token run
+// side by side. A serve must not wait for a Do with a higher token of its own
+// lock, which waits for it. A section also ends when serve panics.
+func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Context) error) error {
+	a, err := g.admit(ctx, text)
+	if err != nil {
+		return g.refused(err)
+	}
+	inside, err := a.lock.enter(ctx, a.seq)
+	if err != nil {
+		return g.refused(err)
+	}
+	defer a.lock.leave(inside)
+	g.accepted.Add(1)
+	return serve(context.WithValue(inside.ctx, contextKey{}, a.seq))
+}
+
+type contextKey struct{}
+
+// FromContext returns the sequencer that a Guard let the running request in by.
+func FromContext(ctx context.Context) (Sequencer, bool) {
+	s, ok := ctx.Value(contextKey{}).(Sequencer)
+	return s, ok
+}
+
+// Stats returns the counts so far. They are read one by one, so requests that
+// are decided meanwhile may be in one and not yet in another.
+func (g *Guard) Stats() Stats {
+	return Stats{Accepted: g.accepted.Load(), RefusedStale: g.stale.Load(), RefusedOther: g.other.Load()}
+}
+
+// refused counts a refusal and returns the error for the caller.
+func (g *Guard) refused(err error) error {
+	var s *staleError
+	if errors.As(err, &s) {
+		g.stale.Add(1)
+		return s.report()
+	}
+	g.other.Add(1)
+	return err
+}
+
+// admit returns the admission of a text whose token is, at that moment, the
+// newest of its lock and durably so.
+func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
+	if a := (*g.newest.Load())[text]; a != nil {
+		return a, g.confirm(ctx, a)
+	}
+	s, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.concerns(s); err != nil {
+		return nil, err
+	}
+	a, err := g.judge(s)
+	if err != nil {
+		return nil, err
+	}
+	if a != nil {
+		return a, g.confirm(ctx, a)
+	}
+	// A Checker is asked before the token counts, or an invented one would lock
+	// the true holder out.
+	if err := g.ask(ctx, s); err != nil {
+		return nil, err
+	}
+	return g.raise(ctx, s)
+}
+
+// confirm is the part of a decision that is not settled by having let the same
+// sequencer in before.
+func (g *Guard) confirm(ctx context.Context, a *admission) error {
+	if err := g.ask(ctx, a.seq); err != nil {
+		return err
+	}
+	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
+		return &staleError{seq: a.seq, newest: newest}
+	}
+	return nil
+}
+
+func (g *Guard) ask(ctx context.Context, s Sequencer) error {
+	if g.config.Checker == nil {
+		return nil
+	}
+	return g.config.Checker.CheckSequencer(ctx, s)
+}
+
+// concerns refuses a sequencer of a lock or mode that proves nothing here. A
+// valid sequencer of another lock is as good as none: anyone can have one.
+func (g *Guard) concerns(s Sequencer) error {
+	if !g.config.accepts(s.Path) {
+		return refusal(s, "this server is not protected by that lock but by %s", g.config.describe())
+	}
+	if s.Mode != api.Exclusive && g.config.Mode == api.Exclusive {
+		return refusal(s, "the lock was taken in mode %s, and this server demands %s", s.Mode, g.config.Mode)
+	}
+	return nil
+}
+
+func (c *GuardConfig) accepts(path api.Path) bool {
+	for _, accepted := range c.Locks {
+		if path == accepted {
+			return true
+		}
+	}
+	if c.Prefix.IsZero() {
+		return false
+	}
+	rest, ok := strings.CutPrefix(path.String(), c.Prefix.String())
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+func (c *GuardConfig) describe() string {
+	named := c.named()
+	if len(named) == 1 {
+		return named[0].String()
+	}
+	return fmt.Sprintf("%s and %d others", named[0], len(named)-1)
+}
+
+// judge compares s with what is known. It returns an admission if s is the
+// newest of its lock, neither if it would become that, and an error if not.
+func (g *Guard) judge(s Sequencer) (*admission, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cell != "" && s.Cell != g.cell {
+		return nil, refusal(s, "it is of the cell with id %s, and this server trusts %s; "+
+			"if the cell was founded anew, pin its id in the server's configuration", s.Cell, g.cell)
+	}
+	known := g.locks[s.Path]
+	if known == nil {
+		if len(g.locks) >= g.config.MaxLocks {
+			return nil, &api.Error{Code: api.QuotaExceeded, Op: "check sequencer", Path: s.Path.String(),
+				Message: fmt.Sprintf("this server keeps %d locks apart, which is its limit; raise MaxLocks", g.config.MaxLocks)}
+		}
+		return nil, nil
+	}
+	switch newest := known.seq.Token(); {
+	case newest > s.Token():
+		return nil, &staleError{seq: s, newest: newest}
+	case newest < s.Token():
+		return nil, nil
+	case known.seq != s:
+		return nil, refusal(s, "token %d was seen in mode %s, so it cannot be one of mode %s", newest, known.seq.Mode, s.Mode)
+	}
+	return known, nil
+}
+
+// raise makes s the newest of its lock: durably first, then for everyone.
+func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
+	select {
+	case g.saving <- struct{}{}:
+		defer func() { <-g.saving }()
+	case <-ctx.Done():
+		return nil, ended(ctx, s)
+	}
+	// Others may have been stored while this one waited.
+	if a, err := g.judge(s); a != nil || err != nil {
+		return a, err
+	}
+	// A save that fails may have been done, so the first attempt decides the cell.
+	g.mu.Lock()
+	g.cell = s.Cell
+	g.mu.Unlock()
+	if err := g.config.Store.Save(ctx, s); err != nil {
+		if errors.Is(err, api.BadSequencer) {
+			return nil, &staleError{told: err}
+		}
+		if ctx.Err() != nil {
+			return nil, ended(ctx, s)
+		}
+		return nil, &api.Error{Code: api.Unavailable, Op: "check sequencer", Path: s.Path.String(), Err: err,
+			Message: fmt.Sprintf("token %d is new and could not be stored, so the request was not let in; mend the store and send it again", s.Token())}
+	}
+	g.mu.Lock()
+	a := g.publish(s)
+	g.mu.Unlock()
+	a.lock.supersede(s.Token())
+	return a, nil
+}
+
+// publish makes s, already stored, the one that requests of its lock are
+// compared with. The caller holds mu.
+func (g *Guard) publish(s Sequencer) *admission {
+	table := maps.Clone(*g.newest.Load())
+	a := &admission{seq: s}
+	if old := g.locks[s.Path]; old != nil {
+		delete(table, old.seq.String())
+		a.lock = old.lock
+		a.lock.newest.Store(s.Token())
+	} else {
+		a.lock = newLock(s.Token())
+	}
+	table[s.String()] = a
+	g.locks[s.Path] = a
+	g.newest.Store(&table)
+	return a
+}

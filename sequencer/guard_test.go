@@ -1,0 +1,427 @@
+package sequencer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// memory is a Store without a disk, whose saves can be held up or fail.
+type memory struct {
+	mu     sync.Mutex // guards saved
+	saved  map[api.Path]sequencer.Sequencer
+	before func(context.Context, sequencer.Sequencer) error // called in Save first, if set
+}
+
+func (m *memory) Load(context.Context) ([]sequencer.Sequencer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []sequencer.Sequencer
+	for _, s := range m.saved {
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (m *memory) Save(ctx context.Context, s sequencer.Sequencer) error {
+	if m.before != nil {
+		if err := m.before(ctx, s); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.saved == nil {
+		m.saved = map[api.Path]sequencer.Sequencer{}
+	}
+	m.saved[s.Path] = s
+	return nil
+}
+
+func newGuard(t testing.TB, config sequencer.GuardConfig) *sequencer.Guard {
+	t.Helper()
+	if config.Store == nil {
+		config.Store = &memory{}
+	}
+	if len(config.Locks) == 0 && config.Prefix.IsZero() {
+		config.Locks = []api.Path{primary}
+	}
+	guard, err := sequencer.NewGuard(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard
+}
+
+func openStore(t testing.TB, name string) *sequencer.FileStore {
+	t.Helper()
+	store, err := sequencer.OpenFileStore(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func accept(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer) {
+	t.Helper()
+	if got, err := guard.Check(t.Context(), s.String()); err != nil || got != s {
+		t.Fatalf("Check(%s) = %+v, %v; want it accepted", s, got, err)
+	}
+}
+
+// refuse checks that s is refused with that code and that the message holds all
+// of want.
+func refuse(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer, code api.Code, want ...string) {
+	t.Helper()
+	_, err := guard.Check(t.Context(), s.String())
+	var told *api.Error
+	if !errors.As(err, &told) || told.Code != code {
+		t.Fatalf("Check(%s): %v; want %v", s, err, code)
+	}
+	for _, part := range want {
+		if !strings.Contains(told.Message, part) {
+			t.Fatalf("Check(%s) says %q; want it to hold %q", s, told.Message, part)
+		}
+	}
+}
+
+// Chubby §2.4: "if the server does not wish to maintain a session with Chubby,
+// [it checks] against the most recent sequencer that the server has observed".
+func TestStaleSequencerIsRefused(t *testing.T) {
+	guard := newGuard(t, sequencer.GuardConfig{})
+	accept(t, guard, of(primary, 41))
+	accept(t, guard, of(primary, 41))
+	accept(t, guard, of(primary, 57))
+	refuse(t, guard, of(primary, 41), api.BadSequencer, "token 41 is stale: 57 was seen for /ls/foo/svc/primary")
+	accept(t, guard, of(primary, 57))
+	refuse(t, guard, of(api.MustParsePath("/ls/foo/other"), 99), api.BadSequencer)
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedOther: 1}); got != want {
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+func TestSequencerThatProvesNothingHere(t *testing.T) {
+	shared := func(path string, token uint64) sequencer.Sequencer {
+		s := of(api.MustParsePath(path), token)
+		s.Mode = api.Shared
+		return s
+	}
+	at := func(path string) sequencer.Sequencer { return of(api.MustParsePath(path), 1<<50) }
+	foreign := at("/ls/foo/svc/primary")
+	foreign.Cell = cellB
+
+	exact := newGuard(t, sequencer.GuardConfig{Cell: cellA})
+	for _, path := range []string{"/ls/foo/svc", "/ls/foo/svc/primary/x", "/ls/foo/svc/primary2", "/ls/bar/svc/primary", "/ls/local/svc/primary"} {
+		refuse(t, exact, at(path), api.BadSequencer, "/ls/foo/svc/primary")
+	}
+	refuse(t, exact, foreign, api.BadSequencer, string(cellA), string(cellB))
+	refuse(t, exact, shared("/ls/foo/svc/primary", 1<<50), api.BadSequencer, "shared", "exclusive")
+	accept(t, exact, of(primary, 1)) // none of these raised anything
+
+	below := newGuard(t, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo/svc"), Mode: api.Shared, MaxLocks: 3})
+	for _, path := range []string{"/ls/foo/svcs", "/ls/foo", "/ls/foo/sv", "/ls/bar/svc/a"} {
+		refuse(t, below, at(path), api.BadSequencer)
+	}
+	accept(t, below, shared("/ls/foo/svc", 5))
+	accept(t, below, shared("/ls/foo/svc/a", 3)) // locks are apart
+	accept(t, below, of(api.MustParsePath("/ls/foo/svc/a/b"), 4))
+	refuse(t, below, of(api.MustParsePath("/ls/foo/svc"), 5), api.BadSequencer, "mode")
+	refuse(t, below, at("/ls/foo/svc/c"), api.QuotaExceeded, "3 locks")
+	accept(t, below, shared("/ls/foo/svc", 6)) // a full table still moves on
+}
+
+func TestFirstCellIsTrustedAndRemembered(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "guard")
+	other := of(primary, 99)
+	other.Cell = cellB
+
+	store := openStore(t, name)
+	guard := newGuard(t, sequencer.GuardConfig{Store: store})
+	accept(t, guard, of(primary, 41))
+	refuse(t, guard, other, api.BadSequencer, string(cellA))
+	_ = store.Close()
+
+	store = openStore(t, name)
+	refuse(t, newGuard(t, sequencer.GuardConfig{Store: store}), other, api.BadSequencer, string(cellA))
+	// The cell was founded anew, and the operator says so.
+	pinned := newGuard(t, sequencer.GuardConfig{Store: store, Cell: cellB})
+	other.Generation = 3
+	accept(t, pinned, other)
+	refuse(t, pinned, of(primary, 42), api.BadSequencer, string(cellB))
+	// What the first cell's locks reached is not forgotten either.
+	refuse(t, newGuard(t, sequencer.GuardConfig{Store: store, Cell: cellA}), of(primary, 40), api.BadSequencer, "41")
+	// Which of the two counts, a guard cannot know.
+	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: store, Locks: []api.Path{primary}})
+	if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "set Cell") {
+		t.Errorf("two cells in the store: %v", err)
+	}
+}
+
+// What a server with a laxer configuration let in, the next one judges anew,
+// and yet does not forget.
+func TestStricterConfigurationAfterRestart(t *testing.T) {
+	store := &memory{}
+	shared := of(primary, 41)
+	shared.Mode = api.Shared
+	elsewhere := of(api.MustParsePath("/ls/foo/svc/other"), 43)
+	lax := newGuard(t, sequencer.GuardConfig{Store: store, Prefix: api.MustParsePath("/ls/foo"), Mode: api.Shared})
+	accept(t, lax, shared)
+	accept(t, lax, elsewhere)
+	strict := newGuard(t, sequencer.GuardConfig{Store: store})
+	refuse(t, strict, shared, api.BadSequencer, "exclusive")
+	refuse(t, strict, elsewhere, api.BadSequencer)
+	refuse(t, strict, of(primary, 40), api.BadSequencer, "41")
+	accept(t, strict, of(primary, 42))
+}
+
+func TestConfigurationFaultsAreAllNamed(t *testing.T) {
+	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{primary, {}}, Prefix: api.MustParsePath("/ls/bar/x"), Cell: "zz", Mode: 7, MaxLocks: 1,
+	})
+	for _, want := range []string{"zero path", "two cells", "Cell:", "Mode", "Store", "MaxLocks"} {
+		if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want InvalidArgument naming %q", err, want)
+		}
+	}
+	if _, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}}); !errors.Is(err, api.InvalidArgument) {
+		t.Errorf("no lock: %v", err)
+	}
+}
+
+// A new token passes no sooner than it is stored, keeps nobody else waiting
+// meanwhile, and counts for nothing if it cannot be stored.
+func TestNewTokenIsStoredFirst(t *testing.T) {
+	saving, proceed := make(chan struct{}), make(chan error)
+	store := &memory{before: func(_ context.Context, s sequencer.Sequencer) error {
+		if s.Token() != 57 {
+			return nil
+		}
+		saving <- struct{}{}
+		return <-proceed
+	}}
+	guard := newGuard(t, sequencer.GuardConfig{Store: store})
+	accept(t, guard, of(primary, 41))
+	for _, fault := range []error{errors.New("disk full"), nil} {
+		result := make(chan error)
+		go func() {
+			_, err := guard.Check(context.Background(), of(primary, 57).String())
+			result <- err
+		}()
+		<-saving
+		accept(t, guard, of(primary, 41)) // the store's slowness is not the others'
+		select {
+		case err := <-result:
+			t.Fatalf("let in before it was stored: %v", err)
+		default:
+		}
+		proceed <- fault
+		err := <-result
+		if fault != nil {
+			if !errors.Is(err, api.Unavailable) || !errors.Is(err, fault) {
+				t.Fatalf("the store failed: %v", err)
+			}
+			accept(t, guard, of(primary, 41))
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse(t, guard, of(primary, 41), api.BadSequencer, "57")
+}
+
+// checker answers for a session.
+type checker func(sequencer.Sequencer) error
+
+func (c checker) CheckSequencer(_ context.Context, s sequencer.Sequencer) error { return c(s) }
+
+func TestCheckerDecidesBesides(t *testing.T) {
+	valid := uint64(41)
+	lost := &api.Error{Code: api.BadSequencer, Message: "the lock is not held in that generation"}
+	guard := newGuard(t, sequencer.GuardConfig{Checker: checker(func(s sequencer.Sequencer) error {
+		if s.Token() != valid {
+			return lost
+		}
+		return nil
+	})})
+	accept(t, guard, of(primary, 41))
+	// An invented token is refused, and locks nobody out.
+	refuse(t, guard, of(primary, 1<<50), api.BadSequencer, "not held")
+	accept(t, guard, of(primary, 41))
+	// A lost lock is refused although no newer token has come.
+	valid = 57
+	refuse(t, guard, of(primary, 41), api.BadSequencer, "not held")
+	accept(t, guard, of(primary, 57))
+	// What the cell says does not lower what was seen.
+	valid = 41
+	refuse(t, guard, of(primary, 41), api.BadSequencer, "57 was seen")
+}
+
+// Of two new tokens that arrive together, the lower one waits while the higher
+// is stored, and is then stale, whether or not the store would notice.
+func TestTokensRiseInOneOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		store := &memory{before: func(context.Context, sequencer.Sequencer) error { <-proceed; return nil }}
+		guard := newGuard(t, sequencer.GuardConfig{Store: store})
+		ask := func(ctx context.Context, token uint64) chan error {
+			result := make(chan error, 1)
+			go func() {
+				_, err := guard.Check(ctx, of(primary, token).String())
+				result <- err
+			}()
+			synctest.Wait()
+			return result
+		}
+		impatient, giveUp := context.WithCancel(t.Context())
+		higher, lower, same, gone := ask(t.Context(), 60), ask(t.Context(), 57), ask(t.Context(), 60), ask(impatient, 61)
+		giveUp()
+		if err := <-gone; !errors.Is(err, api.Cancelled) {
+			t.Errorf("the request that gave up: %v", err)
+		}
+		close(proceed)
+		if err := errors.Join(<-higher, <-same); err != nil {
+			t.Errorf("token 60: %v", err)
+		}
+		if err := <-lower; !errors.Is(err, api.BadSequencer) {
+			t.Errorf("token 57 after 60: %v", err)
+		}
+		if stored := store.saved[primary]; stored.Token() != 60 {
+			t.Errorf("token %d is stored", stored.Token())
+		}
+	})
+}
+
+// A request whose check with the cell takes long is stale if a newer one has
+// passed meanwhile.
+func TestOvertakenWhileChecking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, proceed := false, make(chan struct{})
+		guard := newGuard(t, sequencer.GuardConfig{Checker: checker(func(s sequencer.Sequencer) error {
+			if s.Token() == 41 && slow {
+				<-proceed
+			}
+			return nil
+		})})
+		accept(t, guard, of(primary, 41))
+		slow = true
+		result := make(chan error, 1)
+		go func() {
+			_, err := guard.Check(t.Context(), of(primary, 41).String())
+			result <- err
+		}()
+		synctest.Wait()
+		accept(t, guard, of(primary, 57))
+		close(proceed)
+		if err := <-result; !errors.Is(err, api.BadSequencer) {
+			t.Errorf("token 41 after 57: %v", err)
+		}
+	})
+}
+
+// However callers overlap and the server restarts, none is let in with a token
+// below one that was let in before it asked.
+func TestNeverLowerThanBefore(t *testing.T) {
+	const restarts, callers, requests, locks = 8, 8, 60, 3
+	name := filepath.Join(t.TempDir(), "guard")
+	var floors [locks]atomic.Uint64
+	var tokens atomic.Uint64
+	for range restarts {
+		store := openStore(t, name)
+		guard := newGuard(t, sequencer.GuardConfig{Store: store, Prefix: api.MustParsePath("/ls/foo/svc")})
+		var group sync.WaitGroup
+		for caller := range callers {
+			group.Go(func() {
+				for i := range requests {
+					which := (caller + i) % locks
+					path := api.MustParsePath(fmt.Sprintf("/ls/foo/svc/%d", which))
+					// Every fifth request brings a new token, the others a recent one.
+					token := tokens.Load() - uint64(i*7%11)
+					if i%5 == 0 || token == 0 || token > 1<<40 {
+						token = tokens.Add(1)
+					}
+					floor := floors[which].Load()
+					if _, err := guard.Check(t.Context(), of(path, token).String()); err != nil {
+						if !errors.Is(err, api.BadSequencer) {
+							t.Error(err)
+						}
+						continue
+					}
+					if token < floor {
+						t.Errorf("token %d was let in after %d of lock %d", token, floor, which)
+					}
+					for old := floors[which].Load(); old < token && !floors[which].CompareAndSwap(old, token); {
+						old = floors[which].Load()
+					}
+				}
+			})
+		}
+		group.Wait()
+		if stats := guard.Stats(); stats.Accepted == 0 || stats.RefusedStale == 0 ||
+			stats.Accepted+stats.RefusedStale+stats.RefusedOther != callers*requests {
+			t.Errorf("%+v of %d requests: the test shows nothing, or one is not counted", stats, callers*requests)
+		}
+		_ = store.Close()
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	guard := newGuard(b, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo/svc")})
+	text := of(primary, 57).String()
+	accept(b, guard, of(primary, 57))
+	ctx := b.Context()
+	b.Run("case=newest", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := guard.Check(ctx, text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("case=newest-parallel", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := guard.Check(ctx, text); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+	b.Run("case=stale", func(b *testing.B) {
+		old := of(primary, 41).String()
+		for b.Loop() {
+			if _, err := guard.Check(ctx, old); err == nil {
+				b.Fatal("accepted")
+			}
+		}
+	})
+}
+
+func BenchmarkDo(b *testing.B) {
+	guard := newGuard(b, sequencer.GuardConfig{})
+	text := of(primary, 57).String()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := guard.Do(b.Context(), text, func(context.Context) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	text := of(primary, 57).String()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := sequencer.Parse(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package seqgrpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// UnaryClientInterceptor sends what source returns with every call, in place of
+// any sequencer that is there already. Source is called once per call, from any
+// goroutine, and returns the text of the sequencer of the lock held now, or ""
+// if none is held: then the call fails here with FailedPrecondition and is not
+// sent.
+func UnaryClientInterceptor(source func() string) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		ctx, err := sent(ctx, source)
+		if err != nil {
+			return err
+		}
+		return invoke(ctx, method, req, reply, conn, opts...)
+	}
+}
+
+// StreamClientInterceptor sends what source returns with every stream that is
+// opened, as UnaryClientInterceptor does. A stream keeps the sequencer it began
+// with.
+func StreamClientInterceptor(source func() string) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		ctx, err := sent(ctx, source)
+		if err != nil {
+			return nil, err
+		}
+		return open(ctx, desc, conn, method, opts...)
+	}
+}
+
+func sent(ctx context.Context, source func() string) (context.Context, error) {
+	text := source()
+	if text == "" {
+		return nil, status.Error(codes.FailedPrecondition,
+			"the call was not sent: there is no sequencer, so the lock is not held; acquire it first")
+	}
+	outgoing, _ := metadata.FromOutgoingContext(ctx) // a copy
+	if outgoing == nil {
+		outgoing = metadata.MD{}
+	}
+	outgoing.Set(MetadataKey, text)
+	return metadata.NewOutgoingContext(ctx, outgoing), nil
+}

@@ -1,0 +1,166 @@
+package seqgrpc
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// MetadataKey is the metadata that carries a sequencer's text. A call carries
+// exactly one value of it.
+const MetadataKey = "chubby-sequencer"
+
+// FromContext returns the sequencer that the running call was let in by, for
+// handlers that store its token with what they write or compare its path. It is
+// absent in calls that were exempt.
+func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
+	return sequencer.FromContext(ctx)
+}
+
+// UnaryInterceptor lets unary calls in by the guard. Exempt are methods to which
+// calls need no sequencer, "/package.Service/Method", or whole services,
+// "/package.Service/", such as "/grpc.health.v1.Health/".
+func UnaryInterceptor(guard *sequencer.Guard, exempt ...string) grpc.UnaryServerInterceptor {
+	free := exempted(exempt)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+		if free(info.FullMethod) {
+			return handler(ctx, req)
+		}
+		err = admit(ctx, guard, func(ctx context.Context) error {
+			reply, err = handler(ctx, req)
+			return err
+		})
+		return reply, err
+	}
+}
+
+// StreamInterceptor lets streams in by the guard, for the time until their
+// handlers return. Exempt is as in UnaryInterceptor. When a newer holder comes,
+// a Recv or Send that waits fails with FailedPrecondition at once, and so does
+// every later one; the message of that Recv must not be touched then.
+func StreamInterceptor(guard *sequencer.Guard, exempt ...string) grpc.StreamServerInterceptor {
+	free := exempted(exempt)
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if free(info.FullMethod) {
+			return handler(srv, stream)
+		}
+		return admit(stream.Context(), guard, func(ctx context.Context) error {
+			return handler(srv, &guardedStream{ServerStream: stream, ctx: ctx})
+		})
+	}
+}
+
+// admit runs serve in a section of the lock that the call's sequencer names. It
+// returns serve's error as it is, and the guard's as a status.
+func admit(ctx context.Context, guard *sequencer.Guard, serve func(context.Context) error) error {
+	text, err := received(ctx)
+	if err != nil {
+		return err
+	}
+	served := false
+	err = guard.Do(ctx, text, func(ctx context.Context) error {
+		served = true
+		return serve(ctx)
+	})
+	if served || err == nil {
+		return err
+	}
+	return refused(err)
+}
+
+// received returns the one sequencer of a call.
+func received(ctx context.Context) (string, error) {
+	switch values := metadata.ValueFromIncomingContext(ctx, MetadataKey); len(values) {
+	case 1:
+		return values[0], nil
+	case 0:
+		return "", status.Errorf(codes.FailedPrecondition,
+			"the call carries no sequencer: send the one that came with the lock as metadata %q", MetadataKey)
+	default:
+		return "", status.Errorf(codes.FailedPrecondition,
+			"the call carries %d sequencers: send exactly one as metadata %q", len(values), MetadataKey)
+	}
+}
+
+// refused is the status of a call that the guard did not let in.
+func refused(err error) error {
+	code := codes.Unavailable // it could not be decided, as with a store that fails
+	switch api.CodeOf(err) {
+	case api.BadSequencer:
+		code = codes.FailedPrecondition
+	case api.QuotaExceeded:
+		code = codes.ResourceExhausted
+	case api.DeadlineExceeded:
+		code = codes.DeadlineExceeded
+	case api.Cancelled:
+		code = codes.Canceled
+	}
+	return status.Error(code, err.Error())
+}
+
+func exempted(methods []string) func(fullMethod string) bool {
+	exempt := make(map[string]bool, len(methods))
+	for _, method := range methods {
+		exempt[method] = true
+	}
+	return func(fullMethod string) bool {
+		service := fullMethod[:strings.LastIndexByte(fullMethod, '/')+1]
+		return exempt[fullMethod] || exempt[service]
+	}
+}
+
+// guardedStream is a stream whose Recv and Send give up when its section should
+// end. gRPC's own heed only the stream's context: without this, one idle stream
+// of a stale holder, or one whose holder is stopped and does not read, would
+// lock the next holder out until its connection breaks.
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is the section's, which knows the sequencer and ends with the lock.
+func (s *guardedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg waits for a message or for the end of the section's context.
+func (s *guardedStream) RecvMsg(m any) error {
+	return s.whileInside(func() error { return s.ServerStream.RecvMsg(m) })
+}
+
+// SendMsg waits for room to send or for the end of the section's context.
+func (s *guardedStream) SendMsg(m any) error {
+	return s.whileInside(func() error { return s.ServerStream.SendMsg(m) })
+}
+
+// whileInside runs one operation of the stream, and leaves it behind if the
+// section's context ends first. After that it runs no other, so operations of
+// one direction never meet. What it leaves behind ends when the handler has
+// returned: gRPC then ends the stream, and with it whatever waits in it.
+func (s *guardedStream) whileInside(operation func() error) error {
+	if s.ctx.Err() != nil {
+		return s.cutOff()
+	}
+	done := make(chan error, 1)
+	go func() { done <- operation() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.ctx.Done():
+		return s.cutOff()
+	}
+}
+
+// cutOff says why the stream goes no further.
+func (s *guardedStream) cutOff() error {
+	cause := context.Cause(s.ctx)
+	if api.CodeOf(cause) == api.BadSequencer {
+		return status.Error(codes.FailedPrecondition, "the stream is cut off: "+cause.Error())
+	}
+	return status.FromContextError(s.ctx.Err()).Err()
+}

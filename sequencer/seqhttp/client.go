@@ -1,0 +1,45 @@
+package seqhttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Transport returns a RoundTripper that sends what source returns with every
+// request, in place of any sequencer that is there already, through base, or
+// through http.DefaultTransport if base is nil. Source is called once per
+// request, redirected ones included, from any goroutine, and returns the text of
+// the sequencer of the lock held now, or "" if none is held: then the request
+// fails here with BadSequencer and is not sent.
+func Transport(base http.RoundTripper, source func() string) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{base: base, source: source}
+}
+
+type transport struct {
+	base   http.RoundTripper
+	source func() string
+}
+
+// RoundTrip sends a copy of r: a RoundTripper must leave the caller's alone.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	text := t.source()
+	if text == "" {
+		err := error(&api.Error{Code: api.BadSequencer, Op: "send " + r.Method + " " + r.URL.Redacted(),
+			Message: "the request was not sent: there is no sequencer, so the lock is not held; acquire it first"})
+		if r.Body != nil {
+			err = errors.Join(err, r.Body.Close())
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	r.Header.Set(Header, text)
+	return t.base.RoundTrip(r)
+}

@@ -1,0 +1,276 @@
+package seqhttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/seqhttp"
+)
+
+const patience = 10 * time.Second // bounds what should happen at once
+
+func text(token uint64) string {
+	return sequencer.Sequencer{
+		Cell: "00112233445566778899aabbccddeeff", Path: api.MustParsePath("/ls/foo/svc/primary"),
+		Mode: api.Exclusive, Generation: api.Generation(token),
+	}.String()
+}
+
+// serve starts a guarded server, over HTTP/2 if asked.
+func serve(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(seqhttp.Middleware(guard)(handler))
+	server.EnableHTTP2 = http2
+	if http2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(func() {
+		server.Close()
+		_ = store.Close()
+	})
+	return server
+}
+
+// holder is a client that sends the sequencer of that token.
+func holder(server *httptest.Server, token uint64) *http.Client {
+	return &http.Client{Transport: seqhttp.Transport(server.Client().Transport, func() string { return text(token) }), Timeout: patience}
+}
+
+// get sends a GET with these sequencers besides the client's own.
+func get(t *testing.T, client *http.Client, url string, sequencers ...string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sequencers {
+		r.Header.Add(seqhttp.Header, s)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(raw)
+}
+
+func TestRequestsAreFenced(t *testing.T) {
+	var calls atomic.Int32
+	server := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		held, _ := seqhttp.FromContext(r.Context())
+		_, _ = io.WriteString(w, held.String())
+	})
+	older, newer := holder(server, 41), holder(server, 57)
+	for _, step := range []struct {
+		client *http.Client
+		want   string
+	}{{older, text(41)}, {newer, text(57)}, {newer, text(57)}} {
+		if status, body := get(t, step.client, server.URL); status != http.StatusOK || body != step.want {
+			t.Fatalf("%d %s; want 200 and %s", status, body, step.want)
+		}
+	}
+	// What a caller put there by hand gives way to what the transport knows, in
+	// what is sent: the caller's request is not touched.
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(seqhttp.Header, text(41))
+	response, err := newer.Transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if kept := r.Header.Get(seqhttp.Header); response.StatusCode != http.StatusOK || kept != text(41) {
+		t.Errorf("%d, and the caller's request has %q", response.StatusCode, kept)
+	}
+	refused := func(want string, client *http.Client, sequencers ...string) {
+		t.Helper()
+		status, body := get(t, client, server.URL, sequencers...)
+		var told struct {
+			Error struct{ Code, Message string }
+		}
+		if err := json.Unmarshal([]byte(body), &told); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if status != http.StatusPreconditionFailed || told.Error.Code != "BadSequencer" || !strings.Contains(told.Error.Message, want) {
+			t.Errorf("%d %s; want 412, BadSequencer and %q", status, body, want)
+		}
+	}
+	refused("token 41 is stale: 57 was seen for /ls/foo/svc/primary", older)
+	refused("no sequencer", server.Client())
+	refused("2 sequencers", server.Client(), text(57), text(58))
+	refused("damaged", server.Client(), text(58)[:60])
+	if got := calls.Load(); got != 4 {
+		t.Errorf("the handler was called %d times; four requests were let in", got)
+	}
+}
+
+// A guard that cannot decide is no reason for the holder to give the lock up.
+func TestUndecidedIsNotRefused(t *testing.T) {
+	guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: broken{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set(seqhttp.Header, text(41))
+	seqhttp.Middleware(guard)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") })).ServeHTTP(w, r)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"Unavailable"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+type broken struct{}
+
+func (broken) Load(context.Context) ([]sequencer.Sequencer, error) { return nil, nil }
+func (broken) Save(context.Context, sequencer.Sequencer) error     { return errors.New("disk full") }
+
+// closed tells when it was closed.
+type closed struct {
+	io.Reader
+	done atomic.Bool
+}
+
+func (c *closed) Close() error { c.done.Store(true); return nil }
+
+func TestNothingIsSentWithoutALock(t *testing.T) {
+	body := &closed{Reader: strings.NewReader("x")}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://127.0.0.1:0/x", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := seqhttp.Transport(nil, func() string { return "" }).RoundTrip(r)
+	if response != nil {
+		_ = response.Body.Close()
+	}
+	if !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "not sent") || !body.done.Load() {
+		t.Errorf("%v, body closed %v", err, body.done.Load())
+	}
+}
+
+// A stale holder that stopped in the middle of an upload must not lock the next
+// holder out; and its connection's fate is not the next request's.
+func TestStalledUploadIsCutOff(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			entered, returned := make(chan struct{}), make(chan error, 1)
+			server := serve(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				if held, _ := seqhttp.FromContext(r.Context()); held.Token() != 41 {
+					return
+				}
+				close(entered)
+				_, err := io.ReadAll(r.Body)
+				if err == nil {
+					err = errors.New("the upload was read to its end")
+				}
+				returned <- errors.Join(err, context.Cause(r.Context()))
+				w.WriteHeader(http.StatusConflict)
+			})
+			stalled, stop := io.Pipe()
+			sent := make(chan struct{})
+			defer func() {
+				_ = stop.Close()
+				<-sent
+			}()
+			go func() {
+				defer close(sent)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL, stalled)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				patient := holder(server, 41)
+				patient.Timeout = 0 // or its giving up would end the upload
+				response, err := patient.Do(r)
+				if err == nil {
+					_ = response.Body.Close()
+				}
+			}()
+			if _, err := io.WriteString(stop, "the first half"); err != nil {
+				t.Fatal(err)
+			}
+			<-entered
+			for range 3 {
+				if status, body := get(t, holder(server, 57), server.URL); status != http.StatusOK {
+					t.Fatalf("%d %s", status, body)
+				}
+			}
+			if err := <-returned; !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "57 was seen") {
+				t.Errorf("the older handler ended with %v", err)
+			}
+		})
+	}
+}
+
+// A newer request waits for an older one that is still running.
+func TestNewerRequestWaitsForOlder(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var inside atomic.Int32
+	server := serve(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		if inside.Add(1) > 1 {
+			t.Error("handlers of two tokens overlap")
+		}
+		defer inside.Add(-1)
+		if held, _ := seqhttp.FromContext(r.Context()); held.Token() == 41 {
+			close(entered)
+			<-r.Context().Done()
+			<-leave
+			panic(http.ErrAbortHandler)
+		}
+	})
+	older := make(chan error, 1)
+	go func() {
+		response, err := holder(server, 41).Get(server.URL)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		older <- err
+	}()
+	<-entered
+	newer := make(chan int, 1)
+	go func() {
+		response, err := holder(server, 57).Get(server.URL)
+		if err != nil {
+			t.Error(err)
+			newer <- 0
+			return
+		}
+		_ = response.Body.Close()
+		newer <- response.StatusCode
+	}()
+	close(leave)
+	if err := <-older; err == nil {
+		t.Error("the aborted request has an answer")
+	}
+	if status := <-newer; status != http.StatusOK {
+		t.Errorf("the newer request: %d", status)
+	}
+}

@@ -1,0 +1,94 @@
+package seqhttp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// Header carries a sequencer's text. A request carries exactly one.
+const Header = "Chubby-Sequencer"
+
+// FromContext returns the sequencer that the running request was let in by, for
+// handlers that store its token with what they write or compare its path.
+func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
+	return sequencer.FromContext(ctx)
+}
+
+// Middleware lets requests in by the guard. What needs no sequencer, such as a
+// health check, is routed around it.
+func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text, err := received(r)
+			if err != nil {
+				refuse(w, err)
+				return
+			}
+			served := false
+			err = guard.Do(r.Context(), text, func(ctx context.Context) error {
+				served = true
+				defer unblockReads(ctx, w)()
+				next.ServeHTTP(w, r.WithContext(ctx))
+				return nil
+			})
+			if !served && err != nil {
+				refuse(w, err)
+			}
+		})
+	}
+}
+
+// received returns the one sequencer of a request.
+func received(r *http.Request) (string, error) {
+	switch values := r.Header.Values(Header); len(values) {
+	case 1:
+		return values[0], nil
+	case 0:
+		return "", api.Errorf(api.BadSequencer, "the request carries no sequencer: send the one that came with the lock in the header %s", Header)
+	default:
+		return "", api.Errorf(api.BadSequencer, "the request carries %d sequencers: send exactly one in the header %s", len(values), Header)
+	}
+}
+
+// unblockReads lets a read of the request's body fail once ctx ends: net/http
+// heeds the context in no read, so one stalled upload of a stale holder would
+// lock the next holder out. The function it returns ends the watch, and waits
+// for it, because the connection may serve another request afterwards.
+func unblockReads(ctx context.Context, w http.ResponseWriter) (end func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		// A writer that has no deadlines, as in a test, has no stalled reads.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+	}
+}
+
+// refuse answers a request that was not let in.
+func refuse(w http.ResponseWriter, err error) {
+	code := api.CodeOf(err)
+	status := http.StatusServiceUnavailable
+	if code == api.BadSequencer {
+		status = http.StatusPreconditionFailed
+	}
+	var body struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	body.Error.Code, body.Error.Message = code.String(), err.Error()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the peer may be gone; there is nobody else to tell
+}

@@ -1,0 +1,240 @@
+package sequencer
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// The text of a sequencer:
+//
+//	chubby1 : mode : generation : cell id : checksum : path
+//
+// with mode x or s, the generation in decimal, the checksum (CRC-32C of all the
+// rest) in eight hexadecimal digits, and the path with every byte but letters,
+// digits and -._~/ written as %XX.
+const (
+	version     = "chubby1:"
+	checksumLen = 8
+	headMost    = len(version) + len("x:") + len("9007199254740991:") + 32 + len(":")
+)
+
+// MaxText bounds the bytes of a sequencer's text, whose path may be escaped
+// throughout. Text of ordinary paths has about a hundred bytes.
+const MaxText = headMost + checksumLen + len(":") + 3*api.MaxPath
+
+// Sequencer describes a lock right after it was granted (Chubby §2.4): of which
+// founding of which cell, on which node, in which mode, and the generation that
+// the lock then had. It proves nothing about now; a Guard, or the cell, tells
+// whether it is still the newest. Two sequencers are equal exactly if ==.
+type Sequencer struct {
+	Cell       api.CellID
+	Path       api.Path
+	Mode       api.LockMode
+	Generation api.Generation // from 1 to api.MaxGeneration
+}
+
+// Parse reads what String writes, and only that: each sequencer has exactly one
+// text. Its error has the code BadSequencer and tells damaged text, which fails
+// the checksum, from text that is no sequencer of this version.
+func Parse(text string) (Sequencer, error) {
+	rest, ok := strings.CutPrefix(text, version)
+	switch {
+	case text == "":
+		return bad("the sequencer is empty; send the one that came with the lock")
+	case len(text) > MaxText:
+		return bad("the text is %d bytes long, a sequencer at most %d", len(text), MaxText)
+	case !ok:
+		return bad("%.40q is not a sequencer of this version: one begins with %q", text, version)
+	}
+	mode, rest, _ := strings.Cut(rest, ":")
+	generation, rest, _ := strings.Cut(rest, ":")
+	cell, rest, _ := strings.Cut(rest, ":")
+	sum, path, ok := strings.Cut(rest, ":")
+	if !ok {
+		return bad("the sequencer %.60q is truncated: it has fewer than six parts; send the whole text", text)
+	}
+	head := text[:len(text)-len(rest)]
+	if want := checksum(head, path); sum != want {
+		return bad("the sequencer %.60q is damaged (checksum %.8q, computed %q): it was cut or mistyped on its way, which says nothing about the lock",
+			text, sum, want)
+	}
+	s, err := assemble(mode, generation, cell, path)
+	if err != nil {
+		return Sequencer{}, err
+	}
+	if s.String() != text {
+		return bad("the sequencer %.60q is not written in its one canonical form", text)
+	}
+	return s, nil
+}
+
+// assemble interprets the parts of a text whose checksum is right.
+func assemble(mode, generation, cell, path string) (Sequencer, error) {
+	var s Sequencer
+	switch mode {
+	case "x":
+		s.Mode = api.Exclusive
+	case "s":
+		s.Mode = api.Shared
+	default:
+		return bad("the sequencer has the mode %.10q; this version knows x and s", mode)
+	}
+	n, err := strconv.ParseUint(generation, 10, 64)
+	if err != nil || n == 0 || n > api.MaxGeneration {
+		return bad("the sequencer has the generation %.24q; one is from 1 to %d", generation, uint64(api.MaxGeneration))
+	}
+	s.Generation = api.Generation(n)
+	if s.Cell, err = api.ParseCellID(cell); err != nil {
+		return Sequencer{}, malformed(err, "the sequencer names no cell")
+	}
+	raw, ok := unescape(path)
+	if !ok {
+		return bad("the path %.60q of the sequencer has a malformed %% escape", path)
+	}
+	if s.Path, err = api.ParsePath(raw); err != nil {
+		return Sequencer{}, malformed(err, "the sequencer names no lock")
+	}
+	return s, nil
+}
+
+// String returns the one text of s: printable ASCII without spaces, quotes or
+// other characters that an environment variable, an HTTP header, a gRPC
+// metadata value or a shell would treat specially. It is empty if s is no
+// sequencer (a part is missing or out of range).
+func (s Sequencer) String() string {
+	if s.fault() != "" {
+		return ""
+	}
+	mode := byte('x')
+	if s.Mode == api.Shared {
+		mode = 's'
+	}
+	path := escape(s.Path.String())
+	b := make([]byte, 0, headMost+checksumLen+1+len(path))
+	b = append(b, version...)
+	b = append(b, mode, ':')
+	b = strconv.AppendUint(b, uint64(s.Generation), 10)
+	b = append(b, ':')
+	b = append(b, s.Cell...)
+	b = append(b, ':')
+	b = append(b, checksum(string(b), path)...)
+	b = append(b, ':')
+	return string(append(b, path...))
+}
+
+// Token returns the fencing number: of two sequencers of one lock in one cell,
+// the later granted has the greater. It is at most api.MaxGeneration, so a
+// signed 64-bit SQL column and a JSON number hold it exactly, and is never 0 in
+// a parsed Sequencer.
+func (s Sequencer) Token() uint64 { return uint64(s.Generation) }
+
+// MarshalText returns String's text, or a BadSequencer error if s is none.
+func (s Sequencer) MarshalText() ([]byte, error) {
+	if fault := s.fault(); fault != "" {
+		return nil, malformed(nil, "this value has no text: %s", fault)
+	}
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText sets s to what Parse reads, and leaves it alone on an error.
+func (s *Sequencer) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*s = parsed
+	}
+	return err
+}
+
+// fault says in what way s is no sequencer, "" if it is one.
+func (s Sequencer) fault() string {
+	_, err := api.ParseCellID(string(s.Cell))
+	switch {
+	case err != nil:
+		return "its cell id is malformed"
+	case s.Path.IsZero():
+		return "it names no lock"
+	case !s.Mode.Valid():
+		return "its mode is neither exclusive nor shared"
+	case s.Generation == 0 || s.Generation > api.MaxGeneration:
+		return "its generation is out of range"
+	}
+	return ""
+}
+
+// checksum covers every byte of the text but itself, so that damage is never
+// mistaken for staleness. It guards against accidents, not against forgery.
+func checksum(head, path string) string {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(crc32.Checksum([]byte(head), table), table, []byte(path))
+	const digits = "0123456789abcdef"
+	var text [checksumLen]byte
+	for i := range text {
+		text[i] = digits[sum>>(28-4*i)&15]
+	}
+	return string(text[:])
+}
+
+// plain reports whether c stands for itself in an escaped path: the characters
+// that RFC 3986 calls unreserved, and the slash.
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '/' || c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+func escape(path string) string {
+	const digits = "0123456789ABCDEF"
+	clean := 0
+	for clean < len(path) && plain(path[clean]) {
+		clean++
+	}
+	if clean == len(path) {
+		return path
+	}
+	b := make([]byte, clean, 3*len(path))
+	copy(b, path)
+	for _, c := range []byte(path[clean:]) {
+		if plain(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(b)
+}
+
+// unescape undoes escape. It takes other spellings too: Parse refuses those by
+// writing the result again.
+func unescape(text string) (string, bool) {
+	if !strings.Contains(text, "%") {
+		return text, true
+	}
+	b := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			b = append(b, text[i])
+			continue
+		}
+		if i+2 >= len(text) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b = append(b, byte(c))
+		i += 2
+	}
+	return string(b), true
+}
+
+func bad(format string, args ...any) (Sequencer, error) {
+	return Sequencer{}, malformed(nil, format, args...)
+}
+
+func malformed(cause error, format string, args ...any) error {
+	return &api.Error{Code: api.BadSequencer, Op: "read sequencer", Message: fmt.Sprintf(format, args...), Err: cause}
+}

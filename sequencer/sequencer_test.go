@@ -1,0 +1,207 @@
+package sequencer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+const (
+	cellA api.CellID = "00112233445566778899aabbccddeeff"
+	cellB api.CellID = "ffeeddccbbaa99887766554433221100"
+)
+
+var primary = api.MustParsePath("/ls/foo/svc/primary")
+
+func of(path api.Path, token uint64) sequencer.Sequencer {
+	return sequencer.Sequencer{Cell: cellA, Path: path, Mode: api.Exclusive, Generation: api.Generation(token)}
+}
+
+// sum completes a text by its checksum, computed apart from the package.
+func sum(head, path string) string {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return fmt.Sprintf("%s%08x:%s", head, crc32.Checksum([]byte(head+path), table), path)
+}
+
+// resum is a text with a right checksum, whatever its parts.
+func resum(mode, generation, suffix string) string {
+	return sum("chubby1:"+mode+":"+generation+":"+string(cellA)+":", "/ls/foo/svc"+suffix)
+}
+
+// anySequencer draws from all valid ones, paths that need escaping above all.
+func anySequencer(t *rapid.T) sequencer.Sequencer {
+	component := rapid.StringOfN(rapid.SampledFrom([]rune("aZ09-_.~ %:\"'\\$&;,=+#é漢😀")), 1, 12, 60).
+		Filter(func(part string) bool { return part != "." && part != ".." })
+	path := "/ls/" + rapid.SampledFrom([]string{"local", "foo", "eu-1.example"}).Draw(t, "cell name") +
+		"/" + strings.Join(rapid.SliceOfN(component, 1, 6).Draw(t, "components"), "/")
+	return sequencer.Sequencer{
+		Cell:       rapid.SampledFrom([]api.CellID{cellA, cellB}).Draw(t, "cell id"),
+		Path:       api.MustParsePath(path),
+		Mode:       rapid.SampledFrom([]api.LockMode{api.Exclusive, api.Shared}).Draw(t, "mode"),
+		Generation: api.Generation(rapid.Uint64Range(1, api.MaxGeneration).Draw(t, "generation")),
+	}
+}
+
+// The text is frozen: it crosses versions, and sits in files and databases. The
+// checksums come from a bitwise CRC-32C written apart from Go's.
+func TestTextIsStable(t *testing.T) {
+	for text, want := range map[string]sequencer.Sequencer{
+		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary": of(primary, 57),
+		"chubby1:s:9007199254740991:ffeeddccbbaa99887766554433221100:2c800b61:/ls/foo/a%20b/100%25%3A%C3%A9": {
+			Cell: cellB, Path: api.MustParsePath("/ls/foo/a b/100%:é"), Mode: api.Shared, Generation: api.MaxGeneration},
+	} {
+		if got := want.String(); got != text {
+			t.Errorf("String = %q\n   want %q", got, text)
+		}
+		if got, err := sequencer.Parse(text); err != nil || got != want {
+			t.Errorf("Parse(%q) = %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestTextRoundTripsAndNeedsNoQuoting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySequencer(t)
+		text := s.String()
+		if back, err := sequencer.Parse(text); err != nil || back != s {
+			t.Fatalf("Parse(%q) = %+v, %v; want %+v", text, back, err, s)
+		}
+		if odd := strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/-._~%"); odd != "" {
+			t.Fatalf("%q holds other than plain characters, such as in %q", text, odd)
+		}
+		encoded, err := json.Marshal(map[string]sequencer.Sequencer{"s": s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded map[string]sequencer.Sequencer
+		if err := json.Unmarshal(encoded, &decoded); err != nil || decoded["s"] != s {
+			t.Fatalf("%s decodes to %+v, %v", encoded, decoded, err)
+		}
+	})
+}
+
+func TestLongestPathFits(t *testing.T) {
+	long := "/" + strings.Repeat("é", 127) + "a"
+	path := api.MustParsePath("/ls/f" + long + long + long + "/" + strings.Repeat("é", 125))
+	if len(path.String()) != api.MaxPath {
+		t.Fatalf("the path has %d bytes", len(path.String()))
+	}
+	s := sequencer.Sequencer{Cell: cellA, Path: path, Mode: api.Exclusive, Generation: api.MaxGeneration}
+	if back, err := sequencer.Parse(s.String()); err != nil || back != s {
+		t.Errorf("its text of %d bytes does not parse: %v", len(s.String()), err)
+	}
+	if _, err := sequencer.Parse(strings.Repeat("x", sequencer.MaxText+1)); !errors.Is(err, api.BadSequencer) {
+		t.Errorf("overlong text: %v", err)
+	}
+}
+
+// Damage is told apart from staleness: no text that was cut, or in which one
+// byte was changed, dropped or doubled, parses.
+func TestDamageIsNoticed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySequencer(t)
+		text := s.String()
+		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+		damaged := map[string]string{
+			"cut":     text[:at],
+			"dropped": text[:at] + text[at+1:],
+			"doubled": text[:at+1] + text[at:],
+			"changed": text[:at] + rapid.StringMatching(`[ -~]`).Draw(t, "by") + text[at+1:],
+		}
+		for how, other := range damaged {
+			if other == text {
+				continue
+			}
+			if got, err := sequencer.Parse(other); !errors.Is(err, api.BadSequencer) {
+				t.Fatalf("%s at %d: Parse(%q) = %+v, %v", how, at, other, got, err)
+			}
+		}
+	})
+}
+
+func TestRefusedTextSaysWhy(t *testing.T) {
+	whole := of(primary, 57).String()
+	for text, want := range map[string]string{
+		"":                                 "empty",
+		"hello":                            "not a sequencer of this version",
+		"chubby2:x:57":                     "not a sequencer of this version",
+		whole[:30]:                         "truncated",
+		whole[:len(whole)-1]:               "damaged",
+		whole + "\n":                       "damaged",
+		resum("z", "57", ""):               "mode",
+		resum("x", "0", ""):                "generation",
+		resum("x", "057", ""):              "canonical",
+		resum("x", "+57", ""):              "generation",
+		resum("x", "57", "%4"):             "escape",
+		resum("x", "57", "%41"):            "canonical", // 'A' stands for itself
+		resum("x", "57", "%c3%a9"):         "canonical",
+		resum("x", "57", "/.."):            "names no lock",
+		resum("x", "57", "%00"):            "names no lock",
+		resum("x", "9007199254740992", ""): "generation",
+	} {
+		_, err := sequencer.Parse(text)
+		if !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%q): %v; want BadSequencer with %q", text, err, want)
+		}
+	}
+}
+
+func TestInvalidValueHasNoText(t *testing.T) {
+	spoil := map[string]func(*sequencer.Sequencer){
+		"cell":       func(s *sequencer.Sequencer) { s.Cell = "0011" },
+		"path":       func(s *sequencer.Sequencer) { s.Path = api.Path{} },
+		"mode":       func(s *sequencer.Sequencer) { s.Mode = 0 },
+		"zero":       func(s *sequencer.Sequencer) { s.Generation = 0 },
+		"generation": func(s *sequencer.Sequencer) { s.Generation = api.MaxGeneration + 1 },
+	}
+	for part, do := range spoil {
+		s := of(primary, 57)
+		do(&s)
+		if text, err := s.MarshalText(); s.String() != "" || err == nil {
+			t.Errorf("without a valid %s: %q, %q, %v", part, s.String(), text, err)
+		}
+	}
+	kept := of(primary, 57)
+	if err := kept.UnmarshalText([]byte("chubby1:")); err == nil || kept != of(primary, 57) {
+		t.Errorf("UnmarshalText of damaged text: %v, left %+v", err, kept)
+	}
+}
+
+// Parse accepts a text exactly if it is the text of what it returns.
+func FuzzParse(f *testing.F) {
+	f.Add("")
+	f.Add("chubby1:")
+	f.Add("chubby1:x:1:::")
+	f.Add(of(primary, 57).String())
+	f.Add(of(api.MustParsePath("/ls/foo/a b/100%:é"), api.MaxGeneration).String())
+	f.Add(resum("s", "1", "%C3%A9"))
+	f.Add(resum("x", "01", "%2f"))
+	f.Add(resum("x", "1", "%"))
+	f.Fuzz(func(t *testing.T, text string) {
+		checkParse(t, text)
+		// Few mutants have a right checksum, so each is tried with one as well.
+		if parts := strings.SplitN(text, ":", 6); len(parts) == 6 {
+			checkParse(t, sum(parts[0]+":"+parts[1]+":"+parts[2]+":"+parts[3]+":", parts[5]))
+		}
+	})
+}
+
+func checkParse(t *testing.T, text string) {
+	s, err := sequencer.Parse(text)
+	switch {
+	case err != nil && !errors.Is(err, api.BadSequencer):
+		t.Fatalf("Parse(%q) fails with %v, not BadSequencer", text, err)
+	case err == nil && s.String() != text:
+		t.Fatalf("Parse(%q) accepts another text of %q", text, s.String())
+	case err == nil && (s.Token() == 0 || s.Token() > api.MaxGeneration || len(text) > sequencer.MaxText):
+		t.Fatalf("Parse(%q) accepts %+v", text, s)
+	}
+}

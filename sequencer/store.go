@@ -1,0 +1,222 @@
+package sequencer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// The file of a FileStore: a title, the text of one sequencer a line, ordered,
+// and the count of these at the end, which tells a file that was cut.
+const (
+	fileTitle = "chubby guard 1: the newest sequencer of each lock"
+	fileEnd   = "end %d\n"
+	fileMost  = 256 << 20 // bytes; more than any guard writes
+)
+
+// FileStore is a Store in one small file. The file is replaced as a whole: the
+// new one is written beside it (name + ".new"), synced, renamed over it, and
+// the directory synced, so a crash leaves the old or the new one. While it is
+// open it holds a lock on name + ".lock", because a second process on the same
+// file, such as the old server during a rolling restart, would undo its work.
+// Several Guards may share one FileStore value.
+type FileStore struct {
+	name string
+	lock *os.File
+
+	// busy is held, by filling it, while newest is read or written and while the
+	// file is replaced.
+	busy   chan struct{}
+	newest map[storeKey]Sequencer // what the file holds; nil once closed
+}
+
+// storeKey names a lock for ever: a cell founded anew counts from the start.
+type storeKey struct {
+	cell api.CellID
+	path api.Path
+}
+
+// OpenFileStore opens the store in the file of that name, which need not exist
+// yet; its directory must, and should be on a local disk. It fails with
+// Unavailable if another FileStore has the file open or the system refuses, and
+// with Corrupt if the file is damaged: then restore it, or, once no stale
+// holder of any of its locks can be left, delete it. The caller closes it after
+// the last Guard that uses it. On systems without flock(2), Windows for one,
+// the caller must see to it that one process at a time opens it.
+func OpenFileStore(name string) (*FileStore, error) {
+	lock, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, storeError("open", name, err)
+	}
+	f := &FileStore{name: name, lock: lock, busy: make(chan struct{}, 1)}
+	if err := lockFile(lock); err != nil {
+		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
+			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, lock.Close())
+	}
+	if f.newest, err = readStore(name); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return f, nil
+}
+
+// Close gives the file up. A later Load or Save fails; it never fails twice.
+func (f *FileStore) Close() error {
+	f.busy <- struct{}{}
+	defer func() { <-f.busy }()
+	if f.newest == nil {
+		return nil
+	}
+	f.newest = nil
+	if err := f.lock.Close(); err != nil {
+		return storeError("close", f.name, err)
+	}
+	return nil
+}
+
+// Load returns the newest sequencer of each lock and cell.
+func (f *FileStore) Load(ctx context.Context) ([]Sequencer, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-f.busy }()
+	return slices.Collect(maps.Values(f.newest)), nil
+}
+
+// Save replaces the file by one in which s is the newest of its lock. Once
+// begun it does not heed ctx.
+func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
+	if fault := s.fault(); fault != "" {
+		return malformed(nil, "this value cannot be stored: %s", fault)
+	}
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-f.busy }()
+	key := storeKey{cell: s.Cell, path: s.Path}
+	if known, ok := f.newest[key]; ok && known.Token() > s.Token() {
+		return (&staleError{seq: s, newest: known.Token()}).report()
+	}
+	next := maps.Clone(f.newest)
+	next[key] = s
+	if err := replaceFile(f.name, formatStore(next)); err != nil {
+		return storeError("write", f.name, err)
+	}
+	f.newest = next
+	return nil
+}
+
+// enter fills busy.
+func (f *FileStore) enter(ctx context.Context) error {
+	select {
+	case f.busy <- struct{}{}:
+	case <-ctx.Done():
+		return &api.Error{Code: api.Unavailable, Op: "use guard file " + f.name, Err: context.Cause(ctx),
+			Message: "the caller's time ran out while others were being stored"}
+	}
+	if f.newest == nil {
+		<-f.busy
+		return &api.Error{Code: api.Unavailable, Op: "use guard file " + f.name, Err: fs.ErrClosed,
+			Message: "the FileStore was closed; close it after the last Guard that uses it"}
+	}
+	return nil
+}
+
+func storeError(verb, name string, err error) error {
+	return &api.Error{Code: api.Unavailable, Op: verb + " guard file " + name, Err: err,
+		Message: "that did not work; see to its directory, its permissions and the space on its disk"}
+}
+
+func formatStore(newest map[storeKey]Sequencer) []byte {
+	lines := make([]string, 0, len(newest))
+	for _, s := range newest {
+		lines = append(lines, s.String())
+	}
+	slices.Sort(lines)
+	var b bytes.Buffer
+	b.WriteString(fileTitle + "\n")
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+	fmt.Fprintf(&b, fileEnd, len(lines))
+	return b.Bytes()
+}
+
+func readStore(name string) (map[storeKey]Sequencer, error) {
+	file, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[storeKey]Sequencer{}, nil
+	}
+	if err != nil {
+		return nil, storeError("open", name, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(file, fileMost))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, storeError("read", name, err)
+	}
+	newest, err := parseStore(string(raw))
+	if err != nil {
+		return nil, &api.Error{Code: api.Corrupt, Op: "read guard file " + name, Err: err,
+			Message: "it is damaged; restore it, or, once no stale holder of these locks can be left, delete it"}
+	}
+	return newest, nil
+}
+
+// parseStore reads what formatStore writes.
+func parseStore(text string) (map[storeKey]Sequencer, error) {
+	body, ok := strings.CutPrefix(text, fileTitle+"\n")
+	if !ok {
+		return nil, fmt.Errorf("it does not begin with %q", fileTitle)
+	}
+	newest := make(map[storeKey]Sequencer)
+	for {
+		line, rest, whole := strings.Cut(body, "\n")
+		if !whole {
+			return nil, fmt.Errorf("it breaks off after %d sequencers", len(newest))
+		}
+		if line+"\n" == fmt.Sprintf(fileEnd, len(newest)) && rest == "" {
+			return newest, nil
+		}
+		s, err := Parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(newest)+2, err)
+		}
+		key := storeKey{cell: s.Cell, path: s.Path}
+		if _, twice := newest[key]; twice {
+			return nil, fmt.Errorf("line %d: %s is there twice", len(newest)+2, s.Path)
+		}
+		newest[key] = s
+		body = rest
+	}
+}
+
+// replaceFile leaves either the old or the new contents under name, whatever
+// happens, and durably the new ones when it returns nil. Only one at a time may
+// run for a name: a leftover of a crash is overwritten.
+func replaceFile(name string, contents []byte) error {
+	temporary := name + ".new"
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(contents)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, name); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(name))
+}
