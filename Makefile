@@ -1,0 +1,107 @@
+# Everything a contributor needs to type. Bare `make` lists the targets; each
+# is described by the comment that begins with ## on its line.
+
+FUZZTIME ?= 30s
+BENCHFLAGS ?=
+STEADY ?= 10m
+LINT := go tool -modfile=tools/lint/go.mod golangci-lint
+GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build bin/chubbyd and bin/chubbyctl
+	@mkdir -p bin
+	go build -o bin/ ./cmd/chubbyd ./cmd/chubbyctl
+
+.PHONY: run
+run: build ## start a cell of five replicas on this machine
+	@exec ./bin/chubbyd dev
+
+.PHONY: demo
+demo: ## show a primary election and what a sequencer stops
+	go run ./examples/primary/demo
+
+.PHONY: test
+test: ## run every test of the module under the race detector
+	go test -race -timeout 10m ./...
+
+.PHONY: race
+race: ## run every test three times over, in a random order, under the race detector
+	go test -race -count 3 -shuffle on -timeout 30m ./...
+
+.PHONY: lint
+lint: ## run golangci-lint (built on first use, about two minutes)
+	$(LINT) run ./...
+
+.PHONY: generate
+generate: ## generate Go code from api/chubbypb/chubby.proto
+	go -C tools run ./protogen ../api/chubbypb/chubby.proto
+
+.PHONY: verify
+verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code
+
+.PHONY: verify-format
+verify-format:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+	  echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: verify-vet
+verify-vet:
+	go vet ./...
+	go -C bench vet ./...
+	go -C tools vet ./...
+
+.PHONY: verify-tidy
+verify-tidy:
+	go mod tidy -diff
+	go -C bench mod tidy -diff
+	go -C tools mod tidy -diff
+	go -C tools/lint mod tidy -diff
+
+# Generates into a copy, so that a check changes nothing.
+.PHONY: verify-generated
+verify-generated:
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	  cp api/chubbypb/chubby.proto "$$copy" && go -C tools run ./protogen "$$copy/chubby.proto" && \
+	  for file in $(GENERATED); do \
+	    cmp "$$copy/$$(basename $$file)" $$file || { echo "$$file is not what chubby.proto says; run make generate"; exit 1; }; \
+	  done
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME each (30s)
+	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=tools '^func Fuzz' . | sort); do \
+	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' $$file); do \
+	    echo "$$(dirname $$file) $$target"; \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || failed="$$failed $$target"; \
+	  done; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed; the inputs are in testdata/fuzz beside each test"; exit 1; fi
+
+.PHONY: bench
+bench: ## measure a cell of five processes on this machine (BENCHFLAGS=-h lists the flags)
+	go -C bench run . -systems chubby $(BENCHFLAGS)
+
+.PHONY: bench-etcd
+bench-etcd: ## measure the cell and a pinned etcd of five processes, by turns
+	go -C bench run . -systems chubby,etcd $(BENCHFLAGS)
+
+.PHONY: steady
+steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change
+	go -C bench run . -systems chubby -steady $(STEADY) $(BENCHFLAGS)
+
+.PHONY: cross
+cross: ## build the client and chubbyctl for the systems they support beside Linux
+	@set -e; for system in darwin windows; do for arch in amd64 arm64; do \
+	  echo "$$system/$$arch"; \
+	  GOOS=$$system GOARCH=$$arch CGO_ENABLED=0 go build -o /dev/null ./cmd/chubbyctl; \
+	  GOOS=$$system GOARCH=$$arch CGO_ENABLED=0 go build ./client/... ./sequencer/...; \
+	done; done
+
+.PHONY: clean
+clean: ## remove what make built
+	rm -rf bin

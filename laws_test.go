@@ -1,0 +1,317 @@
+// The laws of this module that a compiler does not keep. Each says why it
+// exists and what to do when it is broken; a law that turns out wrong is changed
+// here, in the open, with its reason, not worked around.
+//
+// This file holds the laws on imports and packages; laws_source_test.go holds
+// those on the text of the source.
+package chubby_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/chubbylock/chubby"
+
+// Libraries that are confined to the rooms that name them. Other libraries go
+// where they serve.
+const (
+	raft    = "github.com/hashicorp/raft"
+	boltlog = "github.com/hashicorp/raft-boltdb/v2"
+	walLog  = "github.com/hashicorp/raft-wal"
+	hclog   = "github.com/hashicorp/go-hclog"
+	bbolt   = "go.etcd.io/bbolt"
+	grpc    = "google.golang.org/grpc"
+	bufconn = "google.golang.org/grpc/test/bufconn"
+	proto   = "google.golang.org/protobuf"
+	cobra   = "github.com/spf13/cobra"
+	rapid   = "pgregory.net/rapid"
+	goleak  = "go.uber.org/goleak"
+)
+
+func confined() []string {
+	return []string{raft, boltlog, walLog, hclog, bbolt, bufconn, grpc, proto, cobra, rapid, goleak}
+}
+
+// room is one package and the arrows that leave it. A path that ends in "/..."
+// is a tree of packages, which may also import each other.
+type room struct {
+	path    string
+	imports []string // the rooms it may import
+	libs    []string // the confined libraries it may import
+	why     string
+}
+
+// rooms is the whole module. A package that is not here is a violation: a new
+// package is a decision, and this table is where it is recorded.
+func rooms() []room {
+	return []room{
+		{"", nil, nil, "the front page; it holds no code"},
+		{"api", nil, nil, "the words of the protocol: every program links them, so they cost nothing but std"},
+		{"api/chubbypb", []string{"api"}, []string{grpc, proto}, "the wire, and the one table between codes and gRPC statuses"},
+		{"sequencer", []string{"api"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
+		{"sequencer/seqgrpc", []string{"sequencer", "api"}, []string{grpc}, "the check as a gRPC interceptor"},
+		{"sequencer/seqhttp", []string{"sequencer", "api"}, nil, "the check as net/http middleware"},
+		{"namespace", []string{"api"}, nil, "pure: the tree and its locks, tested without a cell"},
+		{"session", []string{"api"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
+		{"raftfsm", []string{"api", "namespace", "session"}, []string{raft}, "what is replicated: no wire, no clock, so every replica computes the same"},
+		{
+			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm"},
+			[]string{raft, boltlog, walLog, hclog, bbolt, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
+		},
+		{"cell/celltest", []string{"cell", "api", "session"}, []string{bufconn}, "real replicas in one process, for tests, ours and users'"},
+		{
+			"client", []string{"api", "api/chubbypb", "sequencer", "session"}, []string{grpc},
+			"what applications link: never raft, never the server",
+		},
+		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
+		{"cmd/chubbyd", []string{"cell", "api"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/guard"}, []string{cobra},
+			"whatever the command line can do, a program can do over the exported client",
+		},
+		{"cmd/chubbyctl/internal/guard", nil, nil, "what ends a command in time depends on nothing that can block"},
+		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},
+		{
+			"examples/...", []string{"client", "client/recipe", "sequencer", "sequencer/seqgrpc", "sequencer/seqhttp", "api"},
+			[]string{grpc}, "examples show what users write, so they import what users import",
+		},
+	}
+}
+
+// fileOf confines a library further, to some files of a room that may import it.
+func fileOf() []struct {
+	room, lib string
+	files     []string
+	why       string
+} {
+	return []struct {
+		room, lib string
+		files     []string
+		why       string
+	}{
+		{"raftfsm", raft, []string{"fsm.go", "snapshot.go"}, "State and its Apply are tested without raft, and could be moved to another log"},
+	}
+}
+
+// pkg is what go list tells of one package.
+type pkg struct {
+	ImportPath string
+	Name       string
+	Deps       []string // everything it is linked with
+}
+
+// in returns the path of an import within the module, and whether it is.
+func in(importPath string) (string, bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// under reports whether an import path is root or a package below it.
+func under(importPath, root string) bool {
+	return importPath == root || strings.HasPrefix(importPath, root+"/")
+}
+
+func isStd(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// libOf returns the confined library that an import belongs to: the longest
+// that matches.
+func libOf(importPath string) string {
+	longest := ""
+	for _, lib := range confined() {
+		if under(importPath, lib) && len(lib) > len(longest) {
+			longest = lib
+		}
+	}
+	return longest
+}
+
+func (r room) is(p string) bool {
+	if tree, ok := strings.CutSuffix(r.path, "/..."); ok {
+		return under(p, tree)
+	}
+	return p == r.path
+}
+
+func roomOf(p string) (room, bool) {
+	for _, r := range rooms() {
+		if r.is(p) {
+			return r, true
+		}
+	}
+	return room{}, false
+}
+
+// names reports whether a room may import a confined library. Who has gRPC has
+// its in-memory connections too.
+func (r room) names(lib string) bool {
+	return slices.Contains(r.libs, lib) || lib == bufconn && slices.Contains(r.libs, grpc)
+}
+
+// mayLink returns every confined library that a room may be linked with: its
+// own with what they are made of, and those of the rooms it may import.
+func mayLink(r room, seen map[string]bool) []string {
+	if seen[r.path] {
+		return nil
+	}
+	seen[r.path] = true
+	madeOf := map[string][]string{raft: {hclog}, bufconn: {grpc, proto}, grpc: {proto}}
+	libs := slices.Clone(r.libs)
+	for _, lib := range r.libs {
+		libs = append(libs, madeOf[lib]...)
+	}
+	for _, p := range r.imports {
+		if next, ok := roomOf(p); ok {
+			libs = append(libs, mayLink(next, seen)...)
+		}
+	}
+	return libs
+}
+
+// modulePackages asks the go command, once, for the packages of this module.
+func modulePackages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Deps", "./...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list ./...: %v\n%s", err, stderr.String())
+	}
+	var list []pkg
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatalf("go list ./... wrote something else than packages: %v", err)
+		}
+		list = append(list, p)
+	}
+}
+
+func TestImportLaws(t *testing.T) {
+	packages, files := modulePackages(t), sources(t)
+	t.Run("every package is in the table", func(t *testing.T) { lawListed(t, packages) })
+	t.Run("arrows", func(t *testing.T) { lawArrows(t, files) })
+	t.Run("links", func(t *testing.T) { lawLinked(t, packages) })
+	t.Run("confined files", func(t *testing.T) { lawFiles(t, files) })
+	t.Run("the vocabulary is std only", func(t *testing.T) { lawStdOnly(t, packages) })
+	t.Run("names", func(t *testing.T) { lawNames(t, packages) })
+}
+
+func lawListed(t *testing.T, packages []pkg) {
+	for _, p := range packages {
+		rel, _ := in(p.ImportPath)
+		if _, ok := roomOf(rel); !ok {
+			t.Errorf("package %s is not in the table of rooms: a package is a decision; add it there with its arrows and its reason", rel)
+		}
+	}
+	for _, r := range rooms() {
+		if r.why == "" {
+			t.Errorf("room %s has no reason", r.path)
+		}
+		for _, to := range r.imports {
+			if _, ok := roomOf(to); !ok {
+				t.Errorf("room %s has an arrow to %s, which is not in the table", r.path, to)
+			}
+		}
+	}
+}
+
+// lawArrows binds imports within the module, for every system it is built for.
+// Tests are free: they may build a whole cell to test a client.
+func lawArrows(t *testing.T, files []source) {
+	for _, f := range files {
+		r, ok := roomOf(f.dir)
+		if !ok || !f.ours || f.test {
+			continue // of a package without a room, lawListed speaks
+		}
+		for _, importPath := range f.imports {
+			to, ours := in(importPath)
+			if ours && !slices.Contains(r.imports, to) && !(strings.HasSuffix(r.path, "/...") && r.is(to)) {
+				t.Errorf("%s imports %s: there is no such arrow (%s); move the code to the room it belongs in", f.path, to, r.why)
+			}
+			if lib := libOf(importPath); lib != "" && !r.names(lib) {
+				t.Errorf("%s imports %s, which belongs to other rooms (%s)", f.path, importPath, r.why)
+			}
+		}
+	}
+}
+
+// lawLinked binds what a package is linked with through others, as go list
+// -deps tells it.
+func lawLinked(t *testing.T, packages []pkg) {
+	for _, p := range packages {
+		rel, _ := in(p.ImportPath)
+		r, ok := roomOf(rel)
+		if !ok {
+			continue
+		}
+		linked := mayLink(r, map[string]bool{})
+		reported := map[string]bool{}
+		for _, dep := range p.Deps {
+			lib := libOf(dep)
+			if lib == "" || reported[lib] || slices.Contains(linked, lib) {
+				continue
+			}
+			reported[lib] = true
+			t.Errorf("%s is linked with %s (%s); go list -deps shows the way", rel, lib, r.why)
+		}
+	}
+}
+
+func lawFiles(t *testing.T, files []source) {
+	for _, law := range fileOf() {
+		for _, f := range files {
+			if f.dir != law.room || f.test || slices.Contains(law.files, path.Base(f.path)) {
+				continue
+			}
+			for _, importPath := range f.imports {
+				if libOf(importPath) == law.lib {
+					t.Errorf("%s imports %s; only %s may: %s", f.path, law.lib, strings.Join(law.files, ", "), law.why)
+				}
+			}
+		}
+	}
+}
+
+func lawStdOnly(t *testing.T, packages []pkg) {
+	for _, p := range packages {
+		if rel, _ := in(p.ImportPath); rel != "api" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if !isStd(dep) {
+				t.Errorf("api is linked with %s: every program of users links api, so it imports std only", dep)
+			}
+		}
+	}
+}
+
+func lawNames(t *testing.T, packages []pkg) {
+	vague := []string{"base", "common", "core", "helper", "helpers", "lib", "manager", "misc", "shared", "types", "util", "utils"}
+	for _, p := range packages {
+		rel, _ := in(p.ImportPath)
+		if slices.Contains(vague, p.Name) || slices.Contains(vague, path.Base(rel)) {
+			t.Errorf("package %s is named for nothing: a package is one idea; name it for that, or put its parts where they are used", rel)
+		}
+		if want := path.Base(p.ImportPath); p.Name != want && p.Name != "main" && p.Name != "" {
+			t.Errorf("package %s calls itself %s: imports should read as what they are", rel, p.Name)
+		}
+	}
+}
