@@ -11,6 +11,9 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 	if found, ok := s.Sessions.ByNonce(c.Nonce); ok {
 		return Result{Session: found.ID}
 	}
+	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
+		return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", c.Lease, api.MinLease, api.MaxLease))}
+	}
 	id := api.SessionID(s.draw())
 	s.Sessions.Put(&session.Session[Answer]{
 		ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache,

@@ -119,6 +119,9 @@ func TestStaleEpochsAreRefused(t *testing.T) {
 		t.Errorf("an expiry proposed in epoch %d and committed in %d: %+v", old, c.term, r)
 	}
 	c.term++ // a leader that has not announced itself
+	if r := c.applyIn(c.term-1, expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+		t.Errorf("an expiry of the epoch before, committed under the next leader: %+v", r)
+	}
 	if r := c.apply(expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
 		t.Errorf("an expiry before the epoch's first entry: %+v", r)
 	}
