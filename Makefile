@@ -4,6 +4,7 @@
 FUZZTIME ?= 30s
 BENCHFLAGS ?=
 STEADY ?= 10m
+ROUNDS ?= 10
 LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 
@@ -33,6 +34,14 @@ test: ## run every test of the module under the race detector
 .PHONY: race
 race: ## run every test three times over, in a random order, under the race detector
 	go test -race -count 3 -shuffle on -timeout 30m ./...
+
+.PHONY: acceptance
+acceptance: ## repeat the drills on real processes as often as the promises say (ROUNDS=10)
+	go test -race -count 1 -timeout 30m -v ./e2e -rounds $(ROUNDS)
+
+.PHONY: guards
+guards: ## take each safeguard out in turn; a test has to notice (writes docs/guards.md)
+	go -C tools run ./guards -docs ../docs/guards.md
 
 .PHONY: lint
 lint: ## run golangci-lint (built on first use, about two minutes)
