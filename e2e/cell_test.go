@@ -1,0 +1,313 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// TestMain builds the binaries once, with the race detector if the tests have
+// it, and runs the tests with them.
+func TestMain(m *testing.M) {
+	os.Exit(build(m))
+}
+
+// binaries is where TestMain put chubbyd and chubbyctl.
+var binaries string
+
+func build(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "chubby-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	out, err := exec.Command("go", "build", "-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// bin returns the path of one of the project's binaries.
+func bin(name string) string { return filepath.Join(binaries, name) }
+
+// world is a running cell and its users.
+type world struct {
+	t    *testing.T
+	dir  string // the cell's data
+	base int    // the first client port
+	dev  *process
+}
+
+// start starts a cell of five with these flags for chubbyd dev, and waits until
+// it is ready.
+func start(t *testing.T, flags ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
+	w.run(flags...)
+	return w
+}
+
+// run starts chubbyd dev on the world's directory.
+func (w *world) run(flags ...string) {
+	w.t.Helper()
+	args := append([]string{"dev", "--data", w.dir, "--base-port", fmt.Sprint(w.base)}, flags...)
+	w.dev = spawn(w.t, nil, bin("chubbyd"), args...)
+	w.dev.waitFor("ready: cell local", 30*time.Second)
+}
+
+// freePorts returns a base port on which chubbyd dev has room.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for base := 20000 + os.Getpid()%1000*30; base < 60000; base += 30 {
+		var open []net.Listener
+		for i := range 30 {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
+			if err != nil {
+				break
+			}
+			open = append(open, l)
+		}
+		for _, l := range open {
+			l.Close()
+		}
+		if len(open) == 30 {
+			return base
+		}
+	}
+	t.Fatal("no thirty free ports in a row")
+	return 0
+}
+
+// servers is the cell's replicas for --servers.
+func (w *world) servers() string {
+	var list []string
+	for i := range 5 {
+		list = append(list, fmt.Sprintf("127.0.0.1:%d", w.base+i))
+	}
+	return strings.Join(list, ",")
+}
+
+// client opens a session of this process.
+func (w *world) client(cfg client.Config) *client.Client {
+	w.t.Helper()
+	cfg.Servers = strings.Split(w.servers(), ",")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	c, err := client.New(ctx, cfg)
+	if err != nil {
+		w.t.Fatalf("open a session: %v", err)
+	}
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx) // the cell may be gone by now
+	})
+	return c
+}
+
+// process is a child of the test, killed at its end if it still runs.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when it has ended
+	stdout buffer
+	stderr buffer
+}
+
+// buffer collects output that may be looked at while it grows.
+type buffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// spawn starts a program.
+func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, &p.stdout, &p.stderr
+	p.cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null")
+	p.cmd.WaitDelay = 2 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its exit code is looked at where it matters
+		close(p.done)
+	}()
+	t.Cleanup(func() { p.stop() })
+	return p
+}
+
+// stop ends the process, by SIGTERM and then by SIGKILL.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		p.t.Errorf("%s did not stop within 20 s of SIGTERM", p.cmd)
+	}
+}
+
+// wait returns the exit code, 128 and the signal's number if a signal ended it.
+func (p *process) wait(limit time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		p.t.Fatalf("%s did not end within %v\nstdout: %s\nstderr: %s", p.cmd, limit, &p.stdout, &p.stderr)
+	}
+	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// running reports whether the process has not ended.
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// waitFor waits until the process has printed text.
+func (p *process) waitFor(text string, limit time.Duration) {
+	p.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if strings.Contains(p.stdout.String()+p.stderr.String(), text) {
+			return
+		}
+		if !p.running() {
+			break
+		}
+	}
+	p.t.Fatalf("%s did not print %q\nstdout: %s\nstderr: %s", p.cmd, text, &p.stdout, &p.stderr)
+}
+
+// ctl starts chubbyctl against the cell.
+func (w *world) ctl(args ...string) *process {
+	w.t.Helper()
+	return spawn(w.t, nil, bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
+}
+
+// result is what a command printed, and how it ended.
+type result struct {
+	out, err string
+	code     int
+}
+
+// do runs chubbyctl to its end.
+func (w *world) do(args ...string) result {
+	w.t.Helper()
+	p := w.ctl(args...)
+	code := p.wait(60 * time.Second)
+	return result{out: p.stdout.String(), err: p.stderr.String(), code: code}
+}
+
+// must runs chubbyctl, which has to succeed, and returns what it printed.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	r := w.do(args...)
+	if r.code != 0 {
+		w.t.Fatalf("chubbyctl %s: exit %d\nstdout: %s\nstderr: %s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// replica is one line of dev.json.
+type replica struct {
+	ID     string
+	PID    int
+	Client string
+	HTTP   string
+}
+
+// replicas reads dev.json.
+func (w *world) replicas() map[string]replica {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "dev.json"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var dev struct{ Replicas []replica }
+	if err := json.Unmarshal(text, &dev); err != nil {
+		w.t.Fatalf("dev.json: %v\n%s", err, text)
+	}
+	all := map[string]replica{}
+	for _, r := range dev.Replicas {
+		all[r.ID] = r
+	}
+	return all
+}
+
+// status is what cell status prints as JSON.
+type status struct {
+	Master   string
+	Epoch    uint64
+	Replicas []struct {
+		ID      string
+		Role    string
+		Term    uint64
+		Last    uint64 `json:"last"`
+		Applied uint64
+		Healthy bool
+	}
+}
+
+func (w *world) status() status {
+	w.t.Helper()
+	var s status
+	text := w.must("-o", "json", "cell", "status")
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		w.t.Fatalf("cell status: %v\n%s", err, text)
+	}
+	return s
+}
+
+// kill9 kills a process that dev started.
+func (w *world) kill9(pid int) {
+	w.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		w.t.Fatalf("kill -9 %d: %v", pid, err)
+	}
+}
+
+// serve starts one replica of the cell by its configuration file, as an
+// operator does whose cell does not restart replicas.
+func (w *world) serve(id string) *process {
+	w.t.Helper()
+	return spawn(w.t, nil, bin("chubbyd"), "serve", "--config", filepath.Join(w.dir, id+".yaml"))
+}

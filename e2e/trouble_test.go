@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// A replica whose disk is full ends, says so without a trace, and the others
+// serve on with everything that was acknowledged.
+func TestDiskFull(t *testing.T) {
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
+	small := filepath.Join(w.dir, "r2", "data")
+	if err := os.MkdirAll(small, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m,mode=0700"); err != nil {
+		t.Fatalf("mount a small file system (this test needs root): %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+	w.run("--no-restart")
+	victim := w.replicas()["r2"].PID
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	c := w.client(client.Config{})
+	contents := make([]byte, api.MaxContents)
+	for i := range 40 {
+		contents[0] = byte(i)
+		if _, err := w.handle(ctx, c, fmt.Sprintf("/ls/local/f%d", i)).SetContents(ctx, contents); err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+	}
+	w.waitGone(victim)
+	said := w.dev.stdout.String() + w.dev.stderr.String()
+	if !strings.Contains(said, "no space left") || strings.Contains(said, "goroutine ") || strings.Contains(said, "panic:") {
+		t.Errorf("the replica should say that its disk is full, without a trace:\n%s", said)
+	}
+	for i := range 40 {
+		got, _, err := w.handle(ctx, c, fmt.Sprintf("/ls/local/f%d", i)).Contents(ctx)
+		if err != nil || len(got) != api.MaxContents || got[0] != byte(i) {
+			t.Fatalf("file %d was lost: %d bytes, %v", i, len(got), err)
+		}
+	}
+	for id, r := range w.replicas() {
+		if id != "r2" && syscall.Kill(r.PID, 0) != nil {
+			t.Errorf("%s has ended too", id)
+		}
+	}
+}
+
+// waitGone waits until a process is no more.
+func (w *world) waitGone(pid int) {
+	w.t.Helper()
+	for range 400 {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(text, []byte(") Z ")) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.t.Fatalf("process %d still runs", pid)
+}
+
+// A second cell on the same ports, or on the same directory, is refused before
+// anything is started; so is a second replica on a directory in use.
+func TestTaken(t *testing.T) {
+	w := start(t)
+	again := spawn(t, nil, bin("chubbyd"), "dev", "--data", filepath.Join(t.TempDir(), "other"), "--base-port", fmt.Sprint(w.base))
+	if code := again.wait(20 * time.Second); code == 0 || !strings.Contains(again.stderr.String(), fmt.Sprint(w.base)) {
+		t.Errorf("taken ports: exit %d, %s", code, &again.stderr)
+	}
+	again = spawn(t, nil, bin("chubbyd"), "dev", "--data", w.dir, "--base-port", fmt.Sprint(freePorts(t)))
+	if code := again.wait(20 * time.Second); code == 0 || !strings.Contains(again.stderr.String(), w.dir) {
+		t.Errorf("a directory in use: exit %d, %s", code, &again.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(w.dir, "r1.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := freePorts(t)
+	for i := range 30 {
+		text = bytes.ReplaceAll(text, fmt.Appendf(nil, "127.0.0.1:%d\n", w.base+i), fmt.Appendf(nil, "127.0.0.1:%d\n", moved+i))
+	}
+	config := filepath.Join(t.TempDir(), "second.yaml")
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := spawn(t, nil, bin("chubbyd"), "serve", "--config", config)
+	if code := second.wait(20 * time.Second); code == 0 || !strings.Contains(second.stderr.String(), filepath.Join(w.dir, "r1")) {
+		t.Errorf("a second replica on a directory in use: exit %d, %s", code, &second.stderr)
+	}
+	w.must("put", "/ls/local/still", "here")
+}
+
+// Garbage on every port disturbs nobody.
+func TestGarbage(t *testing.T) {
+	w := start(t)
+	before := w.status()
+	junk := make([]byte, 64<<10)
+	if _, err := rand.Read(junk); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		address := fmt.Sprintf("127.0.0.1:%d", w.base+i)
+		for _, send := range [][]byte{junk, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), {0}, bytes.Repeat([]byte{0xff}, 1<<10)} {
+			conn, err := net.DialTimeout("tcp", address, time.Second)
+			if err != nil {
+				continue // nobody listens there
+			}
+			conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+			conn.Write(send)
+			conn.Read(make([]byte, 1<<10))
+			conn.Close()
+		}
+	}
+	w.must("put", "/ls/local/still", "here")
+	after := w.status()
+	if after.Epoch != before.Epoch || after.Master != before.Master {
+		t.Errorf("garbage changed the master: %s in epoch %d, then %s in %d", before.Master, before.Epoch, after.Master, after.Epoch)
+	}
+	for id, r := range w.replicas() {
+		if err := syscall.Kill(r.PID, 0); err != nil {
+			t.Errorf("%s has ended: %v", id, err)
+		}
+	}
+	if said := w.dev.stdout.String() + w.dev.stderr.String(); strings.Contains(said, "panic") {
+		t.Errorf("a replica panicked:\n%s", said)
+	}
+}
+
+// Ctrl-C of chubbyd dev leaves no process behind, and the data is found again.
+func TestDevStops(t *testing.T) {
+	w := start(t)
+	w.must("put", "/ls/local/file", "kept")
+	pids := w.replicas()
+	if err := w.dev.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.dev.wait(20 * time.Second); code != 0 {
+		t.Errorf("after Ctrl-C: exit %d\n%s", code, &w.dev.stderr)
+	}
+	for id, r := range pids {
+		if syscall.Kill(r.PID, 0) == nil {
+			t.Errorf("%s still runs", id)
+		}
+	}
+	w.run()
+	if got := w.must("cat", "/ls/local/file"); got != "kept" {
+		t.Errorf("the file says %q", got)
+	}
+}
+
+// When chubbyd dev itself is killed, its replicas go with it.
+func TestDevKilled(t *testing.T) {
+	w := start(t)
+	pids := w.replicas()
+	w.kill9(w.dev.cmd.Process.Pid)
+	w.dev.wait(10 * time.Second)
+	for _, r := range pids {
+		w.waitGone(r.PID)
+	}
+	if out, err := exec.Command("ls", filepath.Join(w.dir, "dev.json")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// A master that was stopped while another was elected serves nobody when it
+// goes on, not even the calls that were waiting in its sockets: neither old
+// contents nor a lease (design §4.5). The calls here are made past the client
+// library, which would have gone to the new master long ago.
+func TestZombieMaster(t *testing.T) {
+	w := start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute}), "/ls/local/file")
+	var answered, stale, grants atomic.Int64
+	for round := range *rounds {
+		if _, err := other.SetContents(ctx, fmt.Append(nil, "old", round)); err != nil {
+			t.Fatal(err)
+		}
+		master := w.status().Master
+		all := w.replicas()
+		z := newZombie(t, ctx, all[master].Client)
+		pid := all[master].PID
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		_, err := other.SetContents(ctx, fmt.Append(nil, "new", round))
+		if err != nil {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+			t.Fatal(err)
+		}
+		// From here on the old contents are wrong. These calls wait in the zombie's
+		// sockets when it goes on.
+		var calls sync.WaitGroup
+		sent := make(chan struct{})
+		for range 20 {
+			calls.Go(func() {
+				reply, err := z.chubby.GetContentsAndStat(ctx, &pb.GetContentsAndStatRequest{Caller: z.caller, Handle: z.handle})
+				<-sent
+				if err == nil {
+					answered.Add(1)
+					if string(reply.GetContents()) == fmt.Sprint("old", round) {
+						stale.Add(1)
+					}
+				}
+			})
+			calls.Go(func() {
+				// It does not know the event queue, so it is answered at once.
+				reply, err := z.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: z.caller.Session, Epoch: z.caller.Epoch - 1}})
+				if err == nil && reply.GetGrant() != nil && reply.GetEpoch() == z.caller.Epoch {
+					grants.Add(1)
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond) // for the calls to reach the sockets
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		close(sent)
+		calls.Wait()
+		w.waitHealthy(5)
+	}
+	t.Logf("%d rounds: %d reads answered, %d of them stale; %d leases granted", *rounds, answered.Load(), stale.Load(), grants.Load())
+	if stale.Load() > 0 || grants.Load() > 0 {
+		t.Errorf("a deposed master answered %d reads with old contents and granted %d leases", stale.Load(), grants.Load())
+	}
+}
+
+// zombie is a session with one replica, past the client library.
+type zombie struct {
+	chubby pb.ChubbyClient
+	caller *pb.Caller
+	handle []byte
+}
+
+func newZombie(t *testing.T, ctx context.Context, address string) *zombie {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	z := &zombie{chubby: pb.NewChubbyClient(conn)}
+	nonce := make([]byte, 16)
+	if _, err := rand.Read(nonce); err != nil {
+		t.Fatal(err)
+	}
+	s, err := z.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: nonce, LeaseNs: int64(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+	o, err := z.chubby.Open(ctx, &pb.OpenRequest{
+		Caller: z.caller, Mutation: &pb.Mutation{Number: 1, Upto: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.handle = o.GetHandle()
+	return z
+}
