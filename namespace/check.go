@@ -1,0 +1,145 @@
+package namespace
+
+import (
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Check verifies every invariant of the tree: parents exist and count their
+// children, indexes and counts agree with the nodes, held locks have holders
+// and generations, nobody excludes anybody. It reports the first fault as
+// Corrupt. It reads everything, contents too, so it is for tests and for
+// snapshots that were just read.
+func (t Tree) Check() error {
+	if root, ok := t.Get(""); !ok || root.Kind != api.Directory || root.Ephemeral {
+		return api.Errorf(api.Corrupt, "the tree has no root that is a permanent directory")
+	}
+	var counts Counts
+	owned := 0
+	for n := range t.All() {
+		if fault := t.fault(n); fault != "" {
+			return api.Errorf(api.Corrupt, "the node %q %s", n.Name, fault)
+		}
+		counts.Nodes++
+		counts.Bytes += int64(len(n.Contents))
+		if n.held() {
+			counts.Locks++
+		}
+		owners := n.owners()
+		slices.Sort(owners)
+		owned += len(slices.Compact(owners))
+	}
+	if counts != t.counts || owned != t.owned.Len() {
+		return api.Errorf(api.Corrupt, "the tree counts %+v, and %d that sessions own; it has %+v and %d", t.counts, t.owned.Len(), counts, owned)
+	}
+	for name, d := range t.Delays() {
+		if nameFault(name) != "" || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
+			return api.Errorf(api.Corrupt, "the lock-delay on %q, in %v mode for %v, cannot be", name, d.Mode, d.For)
+		}
+	}
+	return nil
+}
+
+// fault says what is wrong with a node, "" if nothing is.
+func (t Tree) fault(n *Node) string {
+	faults := []func(*Node) string{t.faultOfIndex, t.faultOfPlace, faultOfSelf, faultOfOpeners, t.faultOfLock}
+	for _, f := range faults {
+		if fault := f(n); fault != "" {
+			return fault
+		}
+	}
+	return ""
+}
+
+func (t Tree) faultOfPlace(n *Node) string {
+	if fault := nameFault(n.Name); fault != "" {
+		return "cannot be: " + fault
+	}
+	children := 0
+	for range t.Children(n.Name, "") {
+		children++
+	}
+	parent, ok := t.Get(n.Name.Parent())
+	switch {
+	case !ok || parent.Kind != api.Directory:
+		return "is not in a directory"
+	case children != n.Children:
+		return "counts its children wrong"
+	}
+	return ""
+}
+
+func faultOfSelf(n *Node) string {
+	switch {
+	case !n.Kind.Valid():
+		return "is neither a file nor a directory"
+	case n.Instance == 0 || n.Content == 0 || n.ACLs == 0:
+		return "has a generation of 0"
+	case max(n.Instance, n.Content, n.ACLs, n.Lock) > api.MaxGeneration:
+		return "has a generation beyond the last"
+	case n.Kind == api.Directory && len(n.Contents) > 0:
+		return "is a directory and has contents"
+	case len(n.Contents) > api.MaxContents:
+		return "has more contents than are allowed"
+	case n.Checksum != checksum(n.Contents):
+		return "has contents that do not match their checksum"
+	}
+	return ""
+}
+
+func faultOfOpeners(n *Node) string {
+	if !n.Ephemeral && len(n.Openers) > 0 {
+		return "is permanent and has openers"
+	}
+	for i, o := range n.Openers {
+		if o.Session == 0 || i > 0 && n.Openers[i-1].compare(o) >= 0 {
+			return "has openers that are out of order, or no session"
+		}
+	}
+	return ""
+}
+
+func (t Tree) faultOfLock(n *Node) string {
+	switch {
+	case !n.held() && n.Mode != 0:
+		return "has a lock that is held by nobody"
+	case !n.held():
+		return ""
+	case !n.Mode.Valid() || n.Lock == 0:
+		return "has a lock that is held in no mode or generation"
+	case n.Mode == api.Exclusive && len(n.Holders) > 1:
+		return "has a lock that several hold exclusively"
+	}
+	seen := make(map[Owner]bool, len(n.Holders))
+	for _, h := range n.Holders {
+		_, open := n.opener(h.Owner)
+		switch {
+		case h.check(n.Mode) != nil:
+			return "has a lock whose holder could not have asked for it"
+		case seen[h.Owner]:
+			return "has a lock that a handle holds twice"
+		case n.Ephemeral && !open:
+			return "is ephemeral and locked by a handle that does not have it open"
+		}
+		seen[h.Owner] = true
+	}
+	if d, ok := t.Delay(n.Name); ok && d.Mode.Conflicts(n.Mode) {
+		return "has a lock that is held in spite of its delay"
+	}
+	return ""
+}
+
+// faultOfIndex finds what the index by session lacks; what it has too much
+// shows in its length.
+func (t Tree) faultOfIndex(n *Node) string {
+	if found, ok := t.Get(n.Name); !ok || found != n {
+		return "is not found under its name"
+	}
+	for _, session := range n.owners() {
+		if _, ok := t.owned.Get(ownedKey(session, n.Name)); !ok {
+			return "is missing from the index by session"
+		}
+	}
+	return ""
+}

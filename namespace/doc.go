@@ -1,0 +1,30 @@
+// Package namespace is the tree of a cell: its files and directories, their
+// four generations, their ACL names, the locks on them, the delays that failed
+// holders left behind, and who has ephemeral nodes open (Chubby §2.3, §2.4).
+//
+// The rule it upholds: a Tree is a value. Copying one takes a snapshot in
+// constant time, every operation is a deterministic function of the tree and
+// its arguments, and an operation that returns an error has changed nothing.
+// There is no clock, no goroutine, no lock, no randomness and no map order in
+// this package; it knows of sessions and handles only as numbers, and of time
+// only as the lengths of lock-delays.
+//
+// Every operation is total: arguments come out of a log, and whatever they are,
+// the answer is an *api.Error, never a panic. Its errors have a code and a
+// message that calls the node "the node"; what was tried, and on which path,
+// is for the caller to add, who knows the name of the cell. Errors of code
+// api.Corrupt can only come from a damaged snapshot or a counter that went
+// back.
+//
+// It does not check ACLs against principals, does not know what a session is,
+// and does not queue anybody: a lock is granted or refused at once.
+//
+// # Limitations
+//
+// Only the shape of names is checked, not their letters: they come out of an
+// api.Path, which has looked at those. A change of a node copies its lists of
+// holders and openers, so the n-th shared holder of a lock costs O(n). A dying
+// directory stays until its last child is gone, whoever keeps that; then it is
+// for the caller to try Remove again. Locked looks through what all sessions
+// hold and have open.
+package namespace

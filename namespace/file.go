@@ -1,0 +1,134 @@
+package namespace
+
+import (
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Spec is what a node is created with.
+type Spec struct {
+	Kind      api.Kind
+	Ephemeral bool
+	Contents  []byte  // of a file; kept, so the caller must not change it
+	ACL       api.ACL // empty names are inherited from the parent
+	Opener    Owner   // of an ephemeral
+}
+
+// Create makes a node. The errors are Exists (for a dying node too, in words
+// that say so), NotFound for a missing parent, NotDirectory for a parent that
+// is a file, Exists for a parent that is dying, TooLarge, and InvalidArgument
+// for what no name or spec can be. The instance is greater than that of any
+// node of that name before: the caller draws it from the cell's counter.
+func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node, error) {
+	if err := spec.check(name, instance); err != nil {
+		return nil, err
+	}
+	if n, ok := t.Get(name); ok {
+		if n.Dying() {
+			return nil, dying("node")
+		}
+		return nil, api.Errorf(api.Exists, "the node exists already, as a %v", n.Kind)
+	}
+	parent, ok := t.Get(name.Parent())
+	switch {
+	case !ok:
+		return nil, api.Errorf(api.NotFound, "there is no directory %q to create the node in; create that first", name.Parent())
+	case parent.Kind != api.Directory:
+		return nil, api.Errorf(api.NotDirectory, "%q, in which the node is to be created, is a %v", name.Parent(), parent.Kind)
+	case parent.Dying():
+		return nil, dying("directory that the node is to be created in")
+	}
+	n := Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, Content: 1, ACLs: 1, ACL: spec.inherit(parent.ACL)}
+	if spec.Ephemeral {
+		n.Openers = []Owner{spec.Opener}
+	}
+	created := n.withContents(spec.Contents)
+	e := t.edit()
+	e.add(created)
+	e.replace(parent, parent.withChildren(1), 0)
+	e.commit()
+	return created, nil
+}
+
+// check finds what is wrong with a spec by itself.
+func (s Spec) check(name api.Name, instance api.Generation) error {
+	if fault := nameFault(name); fault != "" {
+		return api.Errorf(api.InvalidArgument, "the node cannot be created: %s", fault)
+	}
+	switch {
+	case !s.Kind.Valid():
+		return api.Errorf(api.InvalidArgument, "%v is neither a file nor a directory", s.Kind)
+	case s.Kind == api.Directory && len(s.Contents) > 0:
+		return api.Errorf(api.InvalidArgument, "a directory is to be created with %d bytes of contents; only files have contents", len(s.Contents))
+	case max(len(s.ACL.Read), len(s.ACL.Write), len(s.ACL.Change)) > api.MaxACLName:
+		return api.Errorf(api.InvalidArgument, "the name of an ACL is longer than %d bytes", api.MaxACLName)
+	case s.Ephemeral && s.Opener.Session == 0:
+		return api.Errorf(api.InvalidArgument, "an ephemeral node is to be created by no session")
+	case instance == 0 || instance > api.MaxGeneration:
+		return api.Errorf(api.InvalidArgument, "%d cannot be the instance of a node: want 1 to %d", instance, uint64(api.MaxGeneration))
+	case len(s.Contents) > api.MaxContents:
+		return tooLarge(s.Contents)
+	}
+	return nil
+}
+
+// inherit fills in the ACL names of the parent where the spec has none (Chubby
+// §2.3).
+func (s Spec) inherit(parent api.ACL) api.ACL {
+	or := func(own, inherited string) string {
+		if own == "" {
+			return inherited
+		}
+		return own
+	}
+	return api.ACL{Read: or(s.ACL.Read, parent.Read), Write: or(s.ACL.Write, parent.Write), Change: or(s.ACL.Change, parent.Change)}
+}
+
+// SetContents replaces a file's contents, which the tree keeps; ifContent,
+// unless nil, is the content generation it must have, else GenerationMismatch.
+// The other errors are HandleClosed, IsDirectory and TooLarge.
+func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation) (*Node, error) {
+	n, err := t.Resolve(ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.Kind == api.Directory:
+		return nil, api.Errorf(api.IsDirectory, "the node is a directory; only files have contents")
+	case len(contents) > api.MaxContents:
+		return nil, tooLarge(contents)
+	case ifContent != nil && *ifContent != n.Content:
+		return nil, &api.Error{
+			Code: api.GenerationMismatch, Current: n.Content,
+			Message: fmt.Sprintf("the contents are at generation %d, not at %d: they were written since; read them again", n.Content, *ifContent),
+		}
+	}
+	next := n.withContents(contents)
+	next.Content++
+	t.replace(n, next, 0)
+	return next, nil
+}
+
+// Delete removes a node. The errors are NotEmpty, LockHeld if a handle other
+// than by holds its lock, HandleClosed, and PermissionDenied for the root. That
+// others have an ephemeral node open does not keep it (Chubby §2.3), and a
+// delay on its name stays.
+func (t *Tree) Delete(ref Ref, by Owner) error {
+	if ref.Name == "" {
+		return api.Errorf(api.PermissionDenied, "the root directory of a cell cannot be deleted")
+	}
+	n, err := t.Resolve(ref)
+	if err != nil {
+		return err
+	}
+	if n.Children > 0 {
+		return api.Errorf(api.NotEmpty, "the directory has %d children; delete them first", n.Children)
+	}
+	for _, h := range n.Holders {
+		if h.Owner != by {
+			return n.lockHeld("a node whose lock another handle holds is not deleted; wait until it is free")
+		}
+	}
+	t.remove(n)
+	return nil
+}

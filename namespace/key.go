@@ -1,0 +1,61 @@
+package namespace
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// key is the form in which a node is found: its depth in one byte, then its
+// name, so that a directory's children are adjacent and in order, and parents
+// come before their children (Chubby §2.10). Names deeper than any node's share
+// a depth, under which nothing is found.
+//
+// The radix trees keep pieces of the keys that are inserted into them: each
+// insertion has a key of its own.
+func key(name api.Name) []byte { return appendKey(make([]byte, 0, 1+len(name)), name) }
+
+func appendKey(buf []byte, name api.Name) []byte {
+	buf = append(buf, byte(min(name.Depth(), api.MaxDepth+1)))
+	return append(buf, name...)
+}
+
+// childrenKey is what the keys of the nodes directly in a directory begin with.
+func childrenKey(name api.Name) []byte {
+	buf := make([]byte, 0, len(name)+2)
+	buf = append(buf, byte(min(name.Depth()+1, api.MaxDepth+1)))
+	buf = append(buf, name...)
+	return append(buf, '/')
+}
+
+// ownedKey is the form in which the index by session has a node: the session,
+// big-endian, then the name. The session is in hexadecimal, for raw bytes would
+// give the radix tree nodes with 256 edges, and each change copies those on its
+// way.
+func ownedKey(session api.SessionID, name api.Name) []byte {
+	var number [8]byte
+	binary.BigEndian.PutUint64(number[:], uint64(session))
+	buf := hex.AppendEncode(make([]byte, 0, sessionBytes+len(name)), number[:])
+	return append(buf, name...)
+}
+
+const sessionBytes = 2 * 8 // of an owned key, before the name
+
+// nameFault says what is wrong with the shape of a name, "" if nothing is.
+// Parent, Base and Depth mean something only for names without fault.
+func nameFault(name api.Name) string {
+	switch {
+	case name == "":
+		return ""
+	case len(name) > api.MaxPath:
+		return fmt.Sprintf("its name has %d bytes, more than %d", len(name), api.MaxPath)
+	case name[0] != '/' || strings.HasSuffix(string(name), "/") || strings.Contains(string(name), "//"):
+		return fmt.Sprintf("%q is not a name: want a slash before each component and none at the end", name)
+	case name.Depth() > api.MaxDepth:
+		return fmt.Sprintf("its name has %d components, more than %d", name.Depth(), api.MaxDepth)
+	}
+	return ""
+}

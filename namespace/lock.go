@@ -1,0 +1,126 @@
+package namespace
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Acquire grants the lock to a handle, or says why not: LockHeld with the
+// holders' sessions in Error.Holders (in words of its own if by already holds
+// it: locks are not recursive), LockDelayed (with Remaining left 0, for the
+// tree does not know since when), HandleClosed (of an ephemeral node that by
+// does not have open, too), Exists for a dying node, InvalidArgument. A lock
+// that was free takes its generation from next, which is called only then; one
+// joined in shared mode keeps it (Chubby §2.3, §2.4).
+func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Generation) (api.Generation, error) {
+	if err := by.check(mode); err != nil {
+		return 0, err
+	}
+	n, err := t.Resolve(ref)
+	if err == nil {
+		err = t.refuse(n, by.Owner, mode)
+	}
+	if err != nil {
+		return 0, err
+	}
+	granted := *n
+	granted.Holders = append(slices.Clip(n.Holders), by) // clipped, so that it copies
+	if !n.held() {
+		granted.Mode, granted.Lock = mode, next()
+		if granted.Lock <= n.Lock || granted.Lock > api.MaxGeneration {
+			return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for a lock that is at generation %d already; restore the cell from a backup", granted.Lock, n.Lock)
+		}
+	}
+	t.replace(n, &granted, by.Session)
+	return granted.Lock, nil
+}
+
+// check finds what is wrong with a request for a lock by itself.
+func (h Holder) check(mode api.LockMode) error {
+	switch {
+	case !mode.Valid():
+		return api.Errorf(api.InvalidArgument, "%v is not a way to hold a lock: want %v or %v", mode, api.Exclusive, api.Shared)
+	case h.Session == 0:
+		return api.Errorf(api.InvalidArgument, "a lock is asked for by no session")
+	case h.Delay < 0 || h.Delay > api.MaxLockDelay:
+		return api.Errorf(api.InvalidArgument, "a lock-delay of %v is outside 0 to %v", h.Delay, api.MaxLockDelay)
+	case len(h.Reason) > api.MaxReason:
+		return api.Errorf(api.InvalidArgument, "the reason for the lock has %d bytes; at most %d are allowed", len(h.Reason), api.MaxReason)
+	}
+	return nil
+}
+
+// refuse says why a handle cannot have n's lock in that mode now, nil if it
+// can.
+func (t Tree) refuse(n *Node, by Owner, mode api.LockMode) error {
+	if n.Dying() {
+		return dying("node")
+	}
+	if n.Holds(by) {
+		return n.lockHeld("this handle holds the lock itself; locks are not recursive")
+	}
+	// What holds the lock of an ephemeral node has it open, so that a dying
+	// one is free.
+	if _, open := n.opener(by); n.Ephemeral && !open {
+		return api.Errorf(api.HandleClosed, "the handle does not have the ephemeral node open; open it anew")
+	}
+	if n.held() && n.Mode.Conflicts(mode) {
+		return n.lockHeld("wait for it, or ask its holder to release it")
+	}
+	if d, ok := t.Delay(n.Name); ok && d.Mode.Conflicts(mode) {
+		return api.Errorf(api.LockDelayed, "a session that held the lock in %v mode failed; nobody may have it in %v mode before its lock-delay of %v is over", d.Mode, mode, d.For)
+	}
+	return nil
+}
+
+// Release takes the lock from a handle that holds it in that generation, else
+// NotHeld; HandleClosed if the node is gone. It leaves no delay (Chubby §2.4).
+func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, error) {
+	n, err := t.Resolve(ref)
+	switch {
+	case err != nil:
+		return Dropped{}, err
+	case !n.Holds(by):
+		return Dropped{}, api.Errorf(api.NotHeld, "the handle does not hold the lock")
+	case n.Lock != generation:
+		return Dropped{}, api.Errorf(api.NotHeld, "the handle holds the lock in generation %d, not in %d", n.Lock, generation)
+	}
+	next, _ := n.withoutHolders(func(o Owner) bool { return o == by })
+	t.replace(n, next, by.Session)
+	var d Dropped
+	t.tell(&d, n, next)
+	return d, nil
+}
+
+// delay marks the lock's name for as long as the longest of the holders that
+// failed asked for, those before them included, and reports whether any did.
+func (t *Tree) delay(name api.Name, mode api.LockMode, failed []Holder, next func() uint64) bool {
+	var longest time.Duration
+	for _, h := range failed {
+		longest = max(longest, h.Delay)
+	}
+	if longest == 0 {
+		return false
+	}
+	d := Delay{ID: next(), Mode: mode, For: longest}
+	if before, ok := t.Delay(name); ok {
+		d.For = max(d.For, before.For)
+		if before.Mode == api.Exclusive {
+			d.Mode = api.Exclusive
+		}
+	}
+	t.RestoreDelay(name, d)
+	return true
+}
+
+// EndDelay ends the delay on a name if it is still the one with that ID, and
+// reports whether it did.
+func (t *Tree) EndDelay(name api.Name, id uint64) bool {
+	if d, ok := t.Delay(name); !ok || d.ID != id {
+		return false
+	}
+	t.delays, _, _ = t.delays.Delete([]byte(name))
+	return true
+}

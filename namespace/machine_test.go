@@ -1,0 +1,407 @@
+package namespace_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"pgregory.net/rapid"
+)
+
+// The names of the machine: '-' sorts before '/', so names that begin alike are
+// not neighbours in every order.
+var machineNames = []api.Name{"", "/a", "/a-", "/aa", "/a/b", "/a/b-", "/a/b/c", "/a/b/c/d", "/a/c", "/b", "/b/x"}
+
+var rootACL = api.ACL{Read: "all", Write: "some", Change: "few"}
+
+// world is what a log changes: a tree and the counter that its numbers come
+// from.
+type world struct {
+	tree    namespace.Tree
+	counter uint64
+}
+
+func newWorld() *world { return &world{tree: namespace.New(rootACL), counter: 1} }
+
+func (w *world) draw() uint64                   { w.counter++; return w.counter }
+func (w *world) drawGeneration() api.Generation { return api.Generation(w.draw()) }
+
+// outcome is everything that an operation returned.
+type outcome struct {
+	Value any
+	Code  api.Code
+}
+
+func outcomeOf(value any, err error) outcome { return outcome{Value: value, Code: api.CodeOf(err)} }
+
+// dump is everything that can be seen of a tree.
+func dump(t namespace.Tree) string {
+	var b strings.Builder
+	show := func(what string, nodes iter.Seq[*namespace.Node]) {
+		fmt.Fprintf(&b, "%s:", what)
+		for n := range nodes {
+			fmt.Fprintf(&b, " %+v", *n)
+		}
+		b.WriteString("\n")
+	}
+	show("all", t.All())
+	show("locked", t.Locked(""))
+	for session := range machineSessions + 1 {
+		show(fmt.Sprint("session ", session), t.OwnedBy(api.SessionID(session)))
+	}
+	for name, d := range t.Delays() {
+		fmt.Fprintf(&b, "%s: %+v\n", name, d)
+	}
+	fmt.Fprintf(&b, "%+v", t.Counts())
+	return b.String()
+}
+
+const machineSessions = 3
+
+// machine runs a tree and its naive twin side by side.
+type machine struct {
+	world
+	twin      *naive
+	twinDraws uint64 // the twin's counter
+	refs      []namespace.Ref
+	log       []func(*world) outcome
+	outcomes  []outcome
+	snapshots []namespace.Tree
+	dumps     []string // of the snapshots, when they were taken
+}
+
+func newMachine() *machine {
+	return &machine{world: *newWorld(), twin: newNaive(rootACL), twinDraws: 1, refs: []namespace.Ref{{Name: "", Instance: 1}}}
+}
+
+// do applies an operation, and checks that one that failed has changed
+// nothing.
+func (m *machine) do(t *rapid.T, op func(*world) outcome) outcome {
+	before, was := m.tree, dump(m.tree)
+	out := op(&m.world)
+	if out.Code != api.OK && dump(m.tree) != was {
+		t.Fatalf("an operation that failed with %v has changed the tree\nfrom %s\nto   %s", out.Code, was, dump(m.tree))
+	}
+	if dump(before) != was {
+		t.Fatalf("a copy changed with the tree\nfrom %s\nto   %s", was, dump(before))
+	}
+	m.log, m.outcomes = append(m.log, op), append(m.outcomes, out)
+	return out
+}
+
+// expect compares an outcome with the twin's.
+func (m *machine) expect(t *rapid.T, got outcome, value any, code api.Code) {
+	if got.Code != code || code == api.OK && !reflect.DeepEqual(got.Value, value) {
+		t.Fatalf("got  %v %+v\nwant %v %+v", got.Code, got.Value, code, value)
+	}
+}
+
+func (m *machine) twinGeneration() api.Generation { m.twinDraws++; return api.Generation(m.twinDraws) }
+func (m *machine) twinDraw() uint64               { m.twinDraws++; return m.twinDraws }
+
+// node returns the twin's node of that name.
+func (m *machine) node(name api.Name) any {
+	if m.twin.nodes[name] == nil {
+		return nil
+	}
+	return m.twin.list([]api.Name{name})[0]
+}
+
+func deref(n *namespace.Node) any {
+	if n == nil {
+		return nil
+	}
+	return *n
+}
+
+// ref draws a reference: most often to a node that is there, else to one that
+// was, or never was.
+func (m *machine) ref(t *rapid.T) namespace.Ref {
+	if rapid.IntRange(0, 9).Draw(t, "stale") == 0 {
+		return rapid.SampledFrom(append(m.refs, namespace.Ref{Name: "none", Instance: 7})).Draw(t, "ref")
+	}
+	return m.twin.nodes[rapid.SampledFrom(m.twin.names()).Draw(t, "name")].Ref()
+}
+
+func owner(t *rapid.T) namespace.Owner {
+	session := rapid.IntRange(1, machineSessions*20).Draw(t, "session")
+	if session > machineSessions {
+		session = session%machineSessions + 1 // no session is rare
+	} else if session == machineSessions {
+		session = 0
+	}
+	return namespace.Owner{Session: api.SessionID(session), Handle: api.HandleID(rapid.IntRange(1, 2).Draw(t, "handle"))}
+}
+
+// ownerOf draws a handle that has the node, if any has.
+func (m *machine) ownerOf(t *rapid.T, ref namespace.Ref) namespace.Owner {
+	var owners []namespace.Owner
+	if n := m.twin.resolve(ref); n != nil {
+		owners = slices.Clone(n.Openers)
+		for _, h := range n.Holders {
+			owners = append(owners, h.Owner)
+		}
+	}
+	if len(owners) == 0 || rapid.IntRange(0, 3).Draw(t, "stranger") == 0 {
+		return owner(t)
+	}
+	return rapid.SampledFrom(owners).Draw(t, "owner")
+}
+
+// contents draws a number, for rapid shows what it draws, and one is huge.
+func contents(t *rapid.T) []byte {
+	some := [][]byte{nil, {}, []byte("x"), []byte("primary"), make([]byte, api.MaxContents+1)}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "contents")]
+}
+
+func (m *machine) Create(t *rapid.T) {
+	name := rapid.SampledFrom(machineNames).Draw(t, "name")
+	spec := namespace.Spec{
+		Kind:      rapid.SampledFrom([]api.Kind{api.File, api.Directory, api.Directory, api.Directory, 0}).Draw(t, "kind"),
+		Ephemeral: rapid.Bool().Draw(t, "ephemeral"),
+		ACL:       api.ACL{Write: rapid.SampledFrom([]string{"", "mine"}).Draw(t, "write")},
+	}
+	if spec.Kind == api.File || rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
+		spec.Contents = contents(t)
+	}
+	if spec.Ephemeral {
+		spec.Opener = owner(t)
+	}
+	got := m.do(t, func(w *world) outcome {
+		n, err := w.tree.Create(name, spec, w.drawGeneration())
+		return outcomeOf(deref(n), err)
+	})
+	instance := m.twinGeneration()
+	code := m.twin.create(name, spec, instance)
+	m.expect(t, got, m.node(name), code)
+	if code == api.OK {
+		m.refs = append(m.refs, namespace.Ref{Name: name, Instance: instance})
+	}
+}
+
+func (m *machine) SetContents(t *rapid.T) {
+	ref, contents := m.ref(t), contents(t)
+	var ifContent *api.Generation
+	if rapid.Bool().Draw(t, "conditional") {
+		g := api.Generation(rapid.IntRange(1, 3).Draw(t, "generation"))
+		ifContent = &g
+	}
+	var refused *api.Error
+	got := m.do(t, func(w *world) outcome {
+		n, err := w.tree.SetContents(ref, contents, ifContent)
+		errors.As(err, &refused)
+		return outcomeOf(deref(n), err)
+	})
+	code := m.twin.setContents(ref, contents, ifContent)
+	m.expect(t, got, m.node(ref.Name), code)
+	if code == api.GenerationMismatch && refused.Current != m.twin.nodes[ref.Name].Content {
+		t.Fatalf("the error speaks of generation %d, the contents are at %d", refused.Current, m.twin.nodes[ref.Name].Content)
+	}
+}
+
+func (m *machine) Delete(t *rapid.T) {
+	ref := m.ref(t)
+	by := m.ownerOf(t, ref)
+	got := m.do(t, func(w *world) outcome { return outcomeOf(nil, w.tree.Delete(ref, by)) })
+	m.expect(t, got, nil, m.twin.delete(ref, by))
+}
+
+func (m *machine) Open(t *rapid.T) {
+	ref, by := m.ref(t), owner(t)
+	got := m.do(t, func(w *world) outcome {
+		n, err := w.tree.Open(ref, by)
+		return outcomeOf(deref(n), err)
+	})
+	code := m.twin.open(ref, by)
+	m.expect(t, got, m.node(ref.Name), code)
+}
+
+func (m *machine) Close(t *rapid.T) {
+	ref := m.ref(t)
+	by := m.ownerOf(t, ref)
+	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.Close(ref, by)) })
+	want, code := m.twin.close(ref, by)
+	m.expect(t, got, want, code)
+}
+
+func (m *machine) Acquire(t *rapid.T) {
+	ref := m.ref(t)
+	by := namespace.Holder{
+		Owner:     m.ownerOf(t, ref),
+		Delay:     rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Second, time.Minute, -1, time.Hour}).Draw(t, "delay"),
+		Reason:    rapid.SampledFrom([]string{"", "to test"}).Draw(t, "reason"),
+		SinceUnix: rapid.Int64Range(0, 9).Draw(t, "since"),
+	}
+	mode := rapid.SampledFrom([]api.LockMode{api.Exclusive, api.Shared, api.Shared, 0, 3}).Draw(t, "mode")
+	var refused *api.Error
+	got := m.do(t, func(w *world) outcome {
+		g, err := w.tree.Acquire(ref, by, mode, w.drawGeneration)
+		errors.As(err, &refused)
+		return outcomeOf(g, err)
+	})
+	generation, code := m.twin.acquire(ref, by, mode, m.twinGeneration)
+	m.expect(t, got, generation, code)
+	if code == api.LockHeld {
+		var holders []api.Holder
+		for _, h := range m.twin.nodes[ref.Name].Holders {
+			holders = append(holders, api.Holder{Session: h.Session, Reason: h.Reason, SinceUnix: h.SinceUnix})
+		}
+		if !slices.Equal(refused.Holders, holders) {
+			t.Fatalf("held by %+v, says the error; want %+v", refused.Holders, holders)
+		}
+	}
+}
+
+func (m *machine) Release(t *rapid.T) {
+	ref := m.ref(t)
+	by := m.ownerOf(t, ref)
+	generation := api.Generation(3)
+	if n := m.twin.resolve(ref); n != nil && rapid.IntRange(0, 9).Draw(t, "wrong") > 0 {
+		generation = n.Lock
+	}
+	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.Release(ref, by, generation)) })
+	want, code := m.twin.release(ref, by, generation)
+	m.expect(t, got, want, code)
+}
+
+func (m *machine) DropSession(t *rapid.T) {
+	session, failed := owner(t).Session, rapid.IntRange(0, 3).Draw(t, "failed") > 0
+	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.DropSession(session, failed, w.draw), nil) })
+	m.expect(t, got, m.twin.dropSession(session, failed, m.twinDraw), api.OK)
+}
+
+func (m *machine) Remove(t *rapid.T) {
+	ref := m.ref(t)
+	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.Remove(ref), nil) })
+	m.expect(t, got, m.twin.remove(ref), api.OK)
+}
+
+func (m *machine) EndDelay(t *rapid.T) {
+	name, id := rapid.SampledFrom(machineNames).Draw(t, "name"), uint64(3)
+	if names := slices.Sorted(maps.Keys(m.twin.delays)); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "other") > 0 {
+		name = rapid.SampledFrom(names).Draw(t, "delayed")
+		id = m.twin.delays[name].ID
+	}
+	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.EndDelay(name, id), nil) })
+	m.expect(t, got, m.twin.endDelay(name, id), api.OK)
+}
+
+func (m *machine) Snapshot(t *rapid.T) {
+	m.snapshots, m.dumps = append(m.snapshots, m.tree), append(m.dumps, dump(m.tree))
+}
+
+// Check compares everything that can be seen.
+func (m *machine) Check(t *rapid.T) {
+	if err := m.tree.Check(); err != nil {
+		t.Fatal(err)
+	}
+	same := func(what any, got iter.Seq[*namespace.Node], want []namespace.Node) {
+		nodes := []namespace.Node{}
+		for n := range got {
+			nodes = append(nodes, *n)
+		}
+		if !reflect.DeepEqual(nodes, want) {
+			t.Fatalf("%v\ngot  %+v\nwant %+v", what, nodes, want)
+		}
+	}
+	same("all", m.tree.All(), m.twin.all())
+	for session := range api.SessionID(machineSessions + 1) {
+		same(session, m.tree.OwnedBy(session), m.twin.ownedBy(session))
+	}
+	for _, name := range append(machineNames, "no name", "/a/") {
+		same("locked at "+name, m.tree.Locked(name), m.twin.locked(name))
+		for _, after := range []string{"", "a", "a-", "b", "b-", "zz"} {
+			same(fmt.Sprintf("children of %q after %q", name, after), m.tree.Children(name, after), m.twin.list(m.twin.children(name, after)))
+		}
+		if n, ok := m.tree.Get(name); ok != (m.twin.nodes[name] != nil) || ok && !reflect.DeepEqual(*n, m.node(name)) {
+			t.Fatalf("Get(%q) = %+v, want %+v", name, n, m.node(name))
+		}
+		if d, ok := m.tree.Delay(name); d != m.twin.delays[name] || ok != (d.ID != 0) {
+			t.Fatalf("Delay(%q) = %+v, %v, want %+v", name, d, ok, m.twin.delays[name])
+		}
+	}
+	if got := maps.Collect(m.tree.Delays()); !maps.Equal(got, m.twin.delays) {
+		t.Fatalf("delays\ngot  %+v\nwant %+v", got, m.twin.delays)
+	}
+	if got := m.tree.Counts(); got != m.twin.counts() {
+		t.Fatalf("counts %+v, want %+v", got, m.twin.counts())
+	}
+	if m.counter != m.twinDraws {
+		t.Fatalf("%d numbers were drawn, want %d", m.counter, m.twinDraws)
+	}
+	for i, snapshot := range m.snapshots {
+		if got := dump(snapshot); got != m.dumps[i] {
+			t.Fatalf("snapshot %d changed\nfrom %s\nto   %s", i, m.dumps[i], got)
+		}
+	}
+}
+
+// Whatever is done to a tree, it does what its naive twin does; what fails
+// changes nothing; copies never change; and the same log again, on another
+// replica, gives the same results and the same tree.
+func TestTreeAgainstNaiveTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine()
+		t.Repeat(map[string]func(*rapid.T){
+			"":         m.Check,
+			"Create":   m.Create,
+			"Create 2": m.Create, // so that there is something to work on
+			"Write":    m.SetContents,
+			"Delete":   m.Delete,
+			"Open":     m.Open,
+			"Close":    m.Close,
+			"Acquire":  m.Acquire,
+			"Join":     m.Acquire,
+			"Release":  m.Release,
+			"Drop":     m.DropSession,
+			"Remove":   m.Remove,
+			"EndDelay": m.EndDelay,
+			"Snapshot": m.Snapshot,
+		})
+		m.replay(t)
+		m.restore(t)
+	})
+}
+
+func (m *machine) replay(t *rapid.T) {
+	other := newWorld()
+	for i, op := range m.log {
+		if out := op(other); !reflect.DeepEqual(out, m.outcomes[i]) {
+			t.Fatalf("operation %d again\ngot  %+v\nwant %+v", i, out, m.outcomes[i])
+		}
+	}
+	if got, want := dump(other.tree), dump(m.tree); got != want {
+		t.Fatalf("another replica\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// restore reads the tree back from what a snapshot writes of it.
+func (m *machine) restore(t *rapid.T) {
+	read := namespace.New(api.ACL{})
+	for n := range m.tree.All() {
+		stored := *n
+		if err := read.Restore(&stored); err != nil {
+			t.Fatal(err)
+		}
+		if err := read.Restore(&stored); n.Name != "" && !errors.Is(err, api.Corrupt) {
+			t.Fatalf("%q restored twice: %v", n.Name, err)
+		}
+	}
+	for name, d := range m.tree.Delays() {
+		read.RestoreDelay(name, d)
+	}
+	if err := read.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := dump(read), dump(m.tree); got != want {
+		t.Fatalf("restored\ngot  %s\nwant %s", got, want)
+	}
+}

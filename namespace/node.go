@@ -1,0 +1,165 @@
+package namespace
+
+import (
+	"cmp"
+	"hash/crc64"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Node is a file or directory. A Node that is in a tree is never changed;
+// whoever looks one up may keep it, and must not write to it.
+type Node struct {
+	Name      api.Name       `cbor:"1,keyasint"`
+	Kind      api.Kind       `cbor:"2,keyasint"`
+	Ephemeral bool           `cbor:"3,keyasint,omitempty"`
+	Instance  api.Generation `cbor:"4,keyasint"`
+	Content   api.Generation `cbor:"5,keyasint"`           // 1 when created, then one more for each write
+	Lock      api.Generation `cbor:"6,keyasint,omitempty"` // of the last change from free to held; 0 before the first
+	ACLs      api.Generation `cbor:"7,keyasint"`           // 1 when created, then one more for each write
+	Checksum  uint64         `cbor:"8,keyasint"`           // CRC-64 (ECMA) of the contents
+	Contents  []byte         `cbor:"9,keyasint,omitempty"`
+	ACL       api.ACL        `cbor:"10,keyasint"`
+	Children  int            `cbor:"11,keyasint,omitempty"` // of a directory: how many nodes are directly in it
+
+	Mode    api.LockMode `cbor:"12,keyasint,omitempty"` // how the lock is held; 0 when it is free
+	Holders []Holder     `cbor:"13,keyasint,omitempty"` // in the order of their grants; empty when it is free
+	Openers []Owner      `cbor:"14,keyasint,omitempty"` // of an ephemeral node, ascending; with none left it is dying
+}
+
+// Owner names one handle: what holds a lock or has an ephemeral node open.
+type Owner struct {
+	Session api.SessionID `cbor:"1,keyasint"`
+	Handle  api.HandleID  `cbor:"2,keyasint"`
+}
+
+// compare orders owners by session, then by handle.
+func (o Owner) compare(other Owner) int {
+	return cmp.Or(cmp.Compare(o.Session, other.Session), cmp.Compare(o.Handle, other.Handle))
+}
+
+// Holder is a handle that holds a lock.
+type Holder struct {
+	Owner
+	Delay     time.Duration `cbor:"3,keyasint,omitempty"` // lock-delay if its session fails (Chubby §2.4)
+	Reason    string        `cbor:"4,keyasint,omitempty"` // for people
+	SinceUnix int64         `cbor:"5,keyasint,omitempty"` // the proposer's wall clock; for display only, never compared
+}
+
+// Delay marks the name of a lock whose holder failed: until an EndDelay names
+// ID, nobody may take the lock in a mode that conflicts with Mode (Chubby
+// §2.4). It is kept by name, so a re-created file stays delayed. The tree knows
+// how long a delay is to last, not since when: the master of each epoch times
+// it, and a new master starts it again in full.
+type Delay struct {
+	ID   uint64        `cbor:"1,keyasint"` // of the latest failure; an EndDelay meant for an earlier one does nothing
+	Mode api.LockMode  `cbor:"2,keyasint"` // exclusive if any of the failed held it so
+	For  time.Duration `cbor:"3,keyasint"` // the longest of the failed holders' delays
+}
+
+// Ref names one instance of a node: an operation on a Ref fails with
+// api.HandleClosed once the node is gone, even if another of its name was
+// created since (Chubby §2.6).
+type Ref struct {
+	Name     api.Name       `cbor:"1,keyasint"`
+	Instance api.Generation `cbor:"2,keyasint"`
+}
+
+// Ref returns the reference to this instance.
+func (n *Node) Ref() Ref { return Ref{Name: n.Name, Instance: n.Instance} }
+
+// Dying reports whether n is an ephemeral node that nobody has open any more:
+// it is about to be removed, and until then its name is taken (design §4.11).
+func (n *Node) Dying() bool { return n.Ephemeral && len(n.Openers) == 0 }
+
+// Holds reports whether the handle holds n's lock.
+func (n *Node) Holds(o Owner) bool {
+	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.Owner == o })
+}
+
+// Stat returns n's metadata. The path is left empty: the tree does not know
+// the cell's name.
+func (n *Node) Stat() api.Stat {
+	return api.Stat{
+		Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
+		Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+	}
+}
+
+// held reports whether anybody holds n's lock.
+func (n *Node) held() bool { return len(n.Holders) > 0 }
+
+// opener returns the place of a handle among n's openers, or where it belongs.
+func (n *Node) opener(o Owner) (int, bool) {
+	return slices.BinarySearchFunc(n.Openers, o, Owner.compare)
+}
+
+// ownedBy reports whether the session holds n's lock or has it open.
+func (n *Node) ownedBy(session api.SessionID) bool {
+	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.Session == session }) ||
+		slices.ContainsFunc(n.Openers, func(o Owner) bool { return o.Session == session })
+}
+
+// owners returns the sessions that hold n's lock or have it open; one may be
+// among them more than once.
+func (n *Node) owners() []api.SessionID {
+	sessions := make([]api.SessionID, 0, len(n.Holders)+len(n.Openers))
+	for _, h := range n.Holders {
+		sessions = append(sessions, h.Session)
+	}
+	for _, o := range n.Openers {
+		sessions = append(sessions, o.Session)
+	}
+	return sessions
+}
+
+// withContents returns n with these contents. Empty ones are nil, as they are
+// after a snapshot was read.
+func (n Node) withContents(contents []byte) *Node {
+	if len(contents) == 0 {
+		contents = nil
+	}
+	n.Contents, n.Checksum = contents, checksum(contents)
+	return &n
+}
+
+// withChildren returns n with so many children more.
+func (n Node) withChildren(more int) *Node {
+	n.Children += more
+	return &n
+}
+
+// withoutHolders returns n without those holders of its lock that are gone,
+// and those.
+func (n Node) withoutHolders(gone func(Owner) bool) (next *Node, left []Holder) {
+	all := n.Holders
+	n.Holders = nil
+	for _, h := range all {
+		if gone(h.Owner) {
+			left = append(left, h)
+		} else {
+			n.Holders = append(n.Holders, h)
+		}
+	}
+	if !n.held() {
+		n.Mode = 0
+	}
+	return &n, left
+}
+
+// withoutOpeners returns n without those openers that are gone.
+func (n Node) withoutOpeners(gone func(Owner) bool) *Node {
+	all := n.Openers
+	n.Openers = nil
+	for _, o := range all {
+		if !gone(o) {
+			n.Openers = append(n.Openers, o)
+		}
+	}
+	return &n
+}
+
+// checksum is the same for equal contents, and 0 for none.
+func checksum(contents []byte) uint64 { return crc64.Checksum(contents, crc64.MakeTable(crc64.ECMA)) }

@@ -1,0 +1,37 @@
+package namespace
+
+import (
+	"github.com/chubbylock/chubby/api"
+)
+
+// Restore puts a node into a tree that is being read from a snapshot, parents
+// first, and keeps it. The root takes the place of New's. What has no name, no
+// parent, or a name that was there already is Corrupt; Check finds what else
+// does not fit.
+func (t *Tree) Restore(n *Node) error {
+	if n == nil {
+		return api.Errorf(api.Corrupt, "there is no node to restore")
+	}
+	if fault := nameFault(n.Name); fault != "" {
+		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", fault)
+	}
+	e := t.edit()
+	old, there := t.Get(n.Name)
+	_, placed := t.Get(n.Name.Parent())
+	switch {
+	case there && n.Name == "" && t.counts.Nodes == 1:
+		e.remove(old)
+	case there:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored twice", n.Name)
+	case !placed:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
+	}
+	e.add(n)
+	e.commit()
+	return nil
+}
+
+// RestoreDelay puts a delay into a tree that is being read from a snapshot.
+func (t *Tree) RestoreDelay(name api.Name, d Delay) {
+	t.delays, _, _ = t.delays.Insert([]byte(name), d)
+}
