@@ -84,6 +84,9 @@ func (l *Local) take(sent Instant, g Grant) {
 // Epoch returns the epoch of the newest grant.
 func (l *Local) Epoch() api.Epoch { return l.epoch }
 
+// Number returns the number of the newest grant within its epoch.
+func (l *Local) Number() uint64 { return l.number }
+
 // Lease returns the length of the newest grant, at most api.MaxLease; 0 if
 // there was none.
 func (l *Local) Lease() time.Duration { return l.lease }

@@ -1052,9 +1052,12 @@ func (x *Grant) GetNumber() uint64 {
 }
 
 type KeepAliveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Acknowledged  uint64                 `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"` // the sequence number of the last event received
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Caller       *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Acknowledged uint64                 `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"` // the sequence number of the last event received
+	// The number of the newest grant received in this epoch. If the master has
+	// made a newer one its reply was lost, and this call is answered at once.
+	Grant         uint64 `protobuf:"varint,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1102,13 @@ func (x *KeepAliveRequest) GetCaller() *Caller {
 func (x *KeepAliveRequest) GetAcknowledged() uint64 {
 	if x != nil {
 		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *KeepAliveRequest) GetGrant() uint64 {
+	if x != nil {
+		return x.Grant
 	}
 	return 0
 }
@@ -4499,10 +4509,11 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05Grant\x12\x19\n" +
 	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\x12\x1b\n" +
 	"\tparked_ns\x18\x02 \x01(\x03R\bparkedNs\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"a\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"w\n" +
 	"\x10KeepAliveRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\"\n" +
-	"\facknowledged\x18\x02 \x01(\x04R\facknowledged\"x\n" +
+	"\facknowledged\x18\x02 \x01(\x04R\facknowledged\x12\x14\n" +
+	"\x05grant\x18\x03 \x01(\x04R\x05grant\"x\n" +
 	"\x0eKeepAliveReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12(\n" +

@@ -1,0 +1,203 @@
+package celltest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Cell is a running cell, called api.LocalCell.
+type Cell struct {
+	t       testing.TB
+	network *network
+	dir     string
+	members []cell.Member
+	edit    func(*cell.Config)
+
+	mu       sync.Mutex // guards replicas
+	replicas map[string]*cell.Replica
+}
+
+// Clock is the clock of a cell in a test: Go's, so that a synctest bubble has
+// it in hand. Clients of the cell are to be given it too.
+func Clock() session.Instant { return session.Instant(time.Now().UnixNano()) }
+
+// Start starts a cell of n replicas, r1 to rn, with data in a temporary
+// directory, and returns when it has a master. Each edit may change the
+// configuration of every replica before it starts.
+func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
+	t.Helper()
+	c := &Cell{t: t, network: newNetwork(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
+		for _, edit := range edits {
+			edit(cfg)
+		}
+	}}
+	for i := range n {
+		id := fmt.Sprintf("r%d", i+1)
+		c.members = append(c.members, cell.Member{ID: id, Client: id + ":7421", Raft: id + ":" + raftPort})
+	}
+	t.Cleanup(c.stop)
+	for _, m := range c.members {
+		c.Restart(m.ID)
+	}
+	c.Master()
+	return c
+}
+
+// Restart starts a replica that was stopped, on its data.
+func (c *Cell) Restart(id string) {
+	c.t.Helper()
+	cfg := cell.Config{
+		Cell: api.LocalCell, ID: id, Members: c.members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
+		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
+		Dial: c.network.dialer(id), Clock: Clock,
+	}
+	if testing.Verbose() {
+		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	c.edit(&cfg)
+	r, err := cell.Start(cfg)
+	if err != nil {
+		c.t.Fatalf("start replica %s: %v", id, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replicas[id] = r
+	c.network.setCut(id, false)
+}
+
+// Servers returns the client addresses of all replicas, for client.Config.
+func (c *Cell) Servers() []string {
+	var list []string
+	for _, m := range c.members {
+		list = append(list, m.Client)
+	}
+	return list
+}
+
+// Dial connects a client, for client.Config.
+func (c *Cell) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return c.network.dial(ctx, "client", address)
+}
+
+// DialFrom returns a Dial for a client on a host of that name, which Cut can
+// cut off.
+func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.dial(ctx, host, address) }
+}
+
+// Cut cuts hosts off: replicas by their ids, or clients' hosts.
+func (c *Cell) Cut(hosts ...string) {
+	for _, h := range hosts {
+		c.network.setCut(h, true)
+	}
+}
+
+// Heal connects hosts again.
+func (c *Cell) Heal(hosts ...string) {
+	for _, h := range hosts {
+		c.network.setCut(h, false)
+	}
+}
+
+// Slow makes everything that a host receives on connections opened from here on
+// take that long. In virtual time nothing else takes any, and so nothing could
+// be lost on its way.
+func (c *Cell) Slow(host string, delay time.Duration) {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	c.network.delays[host] = delay
+}
+
+// Isolate cuts replicas off from the other replicas; clients still reach them.
+func (c *Cell) Isolate(ids ...string) {
+	for _, id := range ids {
+		c.network.isolate(id, true)
+	}
+}
+
+// Rejoin ends an isolation.
+func (c *Cell) Rejoin(ids ...string) {
+	for _, id := range ids {
+		c.network.isolate(id, false)
+	}
+}
+
+// Kill stops a replica as a crash does: it is cut off first, so that it tells
+// nobody.
+func (c *Cell) Kill(id string) {
+	c.t.Helper()
+	c.Cut(id)
+	c.mu.Lock()
+	r := c.replicas[id]
+	delete(c.replicas, id)
+	c.mu.Unlock()
+	if r == nil {
+		c.t.Fatalf("replica %s is not running", id)
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.Stop(gone) // it is not to drain, and says that it did not
+	<-r.Done()
+}
+
+// Master returns the id of the master, waiting for there to be one that most
+// replicas agree upon.
+func (c *Cell) Master() string {
+	c.t.Helper()
+	for range 30_000 {
+		votes := map[string]int{}
+		c.mu.Lock()
+		for _, r := range c.replicas {
+			if h := r.Health(); h.Ready {
+				votes[h.Master]++
+			}
+		}
+		master, running := c.replicas, len(c.replicas)
+		c.mu.Unlock()
+		for id, n := range votes {
+			if n > running/2 && master[id] != nil && master[id].Health().Role == "master" {
+				return id
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("no master after five minutes")
+	return ""
+}
+
+// Replica returns a running replica.
+func (c *Cell) Replica(id string) *cell.Replica {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replicas[id]
+}
+
+func (c *Cell) stop() {
+	c.mu.Lock()
+	var all []*cell.Replica
+	for _, r := range c.replicas {
+		all = append(all, r)
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stopping sync.WaitGroup
+	for _, r := range all {
+		stopping.Go(func() {
+			_ = r.Stop(ctx) // nothing is to be drained at the end of a test
+			<-r.Done()
+		})
+	}
+	stopping.Wait()
+}

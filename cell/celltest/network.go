@@ -1,0 +1,162 @@
+package celltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// network carries connections between named addresses in memory. An address
+// that is cut off loses its connections and gets no new ones, in either
+// direction.
+type network struct {
+	mu        sync.Mutex // guards the fields below
+	listeners map[string]*bufconn.Listener
+	conns     map[*link]bool
+	cut       map[string]bool // hosts
+	isolated  map[string]bool // hosts that no other replica is connected with
+	delays    map[string]time.Duration
+}
+
+func newNetwork() *network {
+	return &network{listeners: map[string]*bufconn.Listener{}, conns: map[*link]bool{}, cut: map[string]bool{}, isolated: map[string]bool{}, delays: map[string]time.Duration{}}
+}
+
+// errCut is what a connection over a cut wire fails with.
+var errCut = errors.New("celltest: the network is cut")
+
+// listen opens an address.
+func (n *network) listen(address string) net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := bufconn.Listen(64 << 10)
+	n.listeners[address] = l
+	return named{Listener: l, network: n, address: address}
+}
+
+// named is a listener that knows its address, and frees it.
+type named struct {
+	*bufconn.Listener
+	network *network
+	address string
+}
+
+// Addr returns the address.
+func (l named) Addr() net.Addr { return name(l.address) }
+
+// Close closes the listener; its address can be listened on again.
+func (l named) Close() error {
+	l.network.mu.Lock()
+	if l.network.listeners[l.address] == l.Listener {
+		delete(l.network.listeners, l.address)
+	}
+	l.network.mu.Unlock()
+	return l.Listener.Close()
+}
+
+type name string
+
+func (name) Network() string  { return "memory" }
+func (n name) String() string { return string(n) }
+
+// dial connects one host to an address.
+func (n *network) dial(ctx context.Context, from, address string) (net.Conn, error) {
+	to, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	l, ok := n.listeners[address]
+	peers := port == raftPort
+	down := n.cut[from] || n.cut[to] || peers && (n.isolated[from] || n.isolated[to])
+	n.mu.Unlock()
+	switch {
+	case down:
+		return nil, errCut
+	case !ok:
+		return nil, fmt.Errorf("celltest: dial %s: connection refused", address)
+	}
+	conn, err := l.DialContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	one := &link{Conn: conn, network: n, ends: [2]string{from, to}, peers: peers, delay: n.delays[from], closed: make(chan struct{})}
+	n.conns[one] = true
+	return one, nil
+}
+
+// link is one connection of the network.
+type link struct {
+	net.Conn
+	network *network
+	ends    [2]string
+	peers   bool          // between replicas
+	delay   time.Duration // of everything the dialing end receives
+	once    sync.Once
+	closed  chan struct{}
+}
+
+// Read delays what has arrived.
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if l.delay > 0 {
+		timer := time.NewTimer(l.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.closed:
+			return 0, errCut
+		}
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (l *link) Close() error {
+	l.network.mu.Lock()
+	delete(l.network.conns, l)
+	l.network.mu.Unlock()
+	l.once.Do(func() { close(l.closed) })
+	return l.Conn.Close()
+}
+
+// raftPort is the port of the Raft addresses.
+const raftPort = "7431"
+
+// setCut cuts a host off, or connects it again.
+func (n *network) setCut(host string, cut bool) { n.set(n.cut, host, cut, false) }
+
+// isolate does so between replicas only.
+func (n *network) isolate(host string, isolated bool) { n.set(n.isolated, host, isolated, true) }
+
+// set marks a host and breaks the connections that it may have no more.
+func (n *network) set(marks map[string]bool, host string, marked, peersOnly bool) {
+	n.mu.Lock()
+	marks[host] = marked
+	var broken []*link
+	for c := range n.conns {
+		if marked && (c.peers || !peersOnly) && (c.ends[0] == host || c.ends[1] == host) {
+			broken = append(broken, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range broken {
+		_ = c.Close() // it is to be broken, and is
+	}
+}
+
+// dialer returns a Dial for a replica's config.
+func (n *network) dialer(from string) func(string, time.Duration) (net.Conn, error) {
+	return func(address string, timeout time.Duration) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return n.dial(ctx, from, address)
+	}
+}

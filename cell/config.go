@@ -1,0 +1,149 @@
+package cell
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Config is everything a replica is told. It is not changed after Start.
+type Config struct {
+	Cell    string   // the cell's name, the second component of every path
+	ID      string   // this replica's, unique in the cell for ever: "r1"
+	Members []Member // every replica of the cell, this one among them; the same list everywhere
+	Data    string   // the directory that belongs to this replica alone; created if absent
+
+	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
+
+	// How long a replica that hears nothing from the master waits before it
+	// stands for election: between this and twice this. The master steps down
+	// when it has heard nothing from a quorum for as long. Default 500 ms, at
+	// least 50 ms.
+	ElectionTimeout time.Duration
+
+	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
+
+	// Listeners, if set, are used instead of listening on the addresses of this
+	// replica's Member. Tests use them.
+	ClientListener, RaftListener, HTTPListener net.Listener
+
+	// Dial connects to another replica's Raft address; default TCP.
+	Dial func(address string, timeout time.Duration) (net.Conn, error)
+
+	Clock  session.Clock // default: one that counts on in suspend
+	Logger *slog.Logger  // default: none
+}
+
+// Member is one replica as the others know it.
+type Member struct {
+	ID     string // "r1"
+	Client string // host:port where clients reach it
+	Raft   string // host:port where the other replicas reach it
+	HTTP   string // host:port of health and metrics; may be empty
+}
+
+// LogStore names an implementation of the Raft log.
+type LogStore string
+
+// The log stores, and the one that is used unless another is asked for; why it
+// is that one is docs/adr/0003-log-store.md.
+const (
+	BoltStore LogStore = "boltdb" // one B+ tree file, two syncs a write
+	WALStore  LogStore = "wal"    // segments, one sync a write
+
+	DefaultLogStore = BoltStore
+)
+
+const (
+	defaultElection = 500 * time.Millisecond
+	minElection     = 50 * time.Millisecond
+)
+
+// complete fills in the defaults and reports every fault at once, as
+// InvalidArgument.
+func (cfg Config) complete() (Config, error) {
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	cfg.LogStore = cmp.Or(cfg.LogStore, DefaultLogStore)
+	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, defaultElection)
+	if cfg.Clock == nil {
+		cfg.Clock = bootClock
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = func(address string, timeout time.Duration) (net.Conn, error) {
+			return net.DialTimeout("tcp", address, timeout)
+		}
+	}
+	if !api.ValidCell(cfg.Cell) {
+		fault("cell: %q is no cell's name: want letters, digits, '-', '_' and '.'", cfg.Cell)
+	}
+	if cfg.Data == "" {
+		fault("data: no directory is given")
+	}
+	if cfg.LogStore != BoltStore && cfg.LogStore != WALStore {
+		fault("log-store: %q is none of %q and %q", cfg.LogStore, BoltStore, WALStore)
+	}
+	if cfg.ElectionTimeout < minElection {
+		fault("election-timeout: %v is too short: want at least %v", cfg.ElectionTimeout, minElection)
+	}
+	if _, ok := cfg.self(); !ok {
+		fault("id: %q is not among the members", cfg.ID)
+	}
+	cfg.checkMembers(fault)
+	if len(faults) > 0 {
+		return cfg, api.Errorf(api.InvalidArgument, "the replica's configuration has %d faults:\n  %s", len(faults), strings.Join(faults, "\n  "))
+	}
+	return cfg, nil
+}
+
+// Check reports every fault of the configuration at once, as InvalidArgument.
+func (cfg Config) Check() error {
+	_, err := cfg.complete()
+	return err
+}
+
+func (cfg Config) checkMembers(fault func(string, ...any)) {
+	seen := map[string]string{}
+	once := func(what, value, of string) {
+		if was, ok := seen[what+value]; ok {
+			fault("members: %s and %s have the same %s, %s", was, of, what, value)
+		}
+		seen[what+value] = of
+	}
+	for _, m := range cfg.Members {
+		if m.ID == "" || len(m.ID) > 64 || strings.ContainsAny(m.ID, " \t\n=,;/") {
+			fault("members: %q is no replica's id: want 1 to 64 letters and digits", m.ID)
+		}
+		once("id", m.ID, m.ID)
+		for what, address := range map[string]string{"client address": m.Client, "raft address": m.Raft, "http address": m.HTTP} {
+			if address == "" && what == "http address" {
+				continue
+			}
+			if _, _, err := net.SplitHostPort(address); err != nil {
+				fault("members: the %s of %s, %q, is not host:port", what, m.ID, address)
+				continue
+			}
+			once("address", address, m.ID)
+		}
+	}
+}
+
+// self returns this replica's member.
+func (cfg Config) self() (Member, bool) {
+	for _, m := range cfg.Members {
+		if m.ID == cfg.ID {
+			return m, true
+		}
+	}
+	return Member{}, false
+}

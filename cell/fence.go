@@ -1,0 +1,240 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+// fenceLimit is how long a round may take before its callers are told that no
+// majority answers. Raft's own lease has usually ended by then.
+const fenceLimit = 2 * time.Second
+
+// raftView is what the fence reads of Raft; *raft.Raft has it. All three are
+// safe from any goroutine and do not wait for Raft's main goroutine.
+type raftView interface {
+	CurrentTerm() uint64
+	State() raft.RaftState
+	GetConfiguration() raft.ConfigurationFuture
+}
+
+// fenceConfig is what a fence is told.
+type fenceConfig struct {
+	term  uint64 // the one that this replica was elected in
+	self  string // this replica's ID
+	raft  raftView
+	ask   func(id, address string, reply func(termReport)) // prober.ask
+	clock session.Clock
+	hint  func() string // the client address of whoever is master now, for errors; may be nil
+}
+
+// fence proves that this replica is still the leader of one term: that no write
+// which its state does not show had been acknowledged by anybody when the proof
+// began. It writes nothing. Every read, every lease grant and every
+// CheckSequencer passes it. See probe.go for what is proved and why it holds.
+//
+// Callers share proofs, as writers share a group commit: one round of questions
+// is out at a time, whoever comes meanwhile shares the next one, and a caller is
+// released only by a round that began after he came.
+//
+// A fence lives for one term. It is for any goroutine and has none of its own:
+// rounds are begun by callers and ended by the prober's goroutines or a timer.
+type fence struct {
+	fenceConfig
+
+	mu     sync.Mutex  // guards what follows; never held across I/O
+	round  *fenceRound // being asked for, nil if none is
+	next   *fenceRound // begins when round ends, nil if nobody waits for it
+	closed error       // why no proof will be given any more
+}
+
+// fenceRound is one proof, asked for or waited for.
+type fenceRound struct {
+	done chan struct{}   // closed when t0 and err are set for good
+	t0   session.Instant // when the round began
+	err  error
+
+	// The fence's mutex guards the rest.
+	voters int // of the latest configuration
+	agree  int // voters that are at a term <= ours
+	higher int // voters that have left our term
+	limit  *time.Timer
+}
+
+// newFence returns the fence of a term that this replica has just won.
+func newFence(cfg fenceConfig) *fence { return &fence{fenceConfig: cfg} }
+
+// prove returns once it is certain that at t0, which is not before the call, no
+// other replica had been elected since this one. It fails with NotMaster if one
+// may have been, with Unavailable if no majority of the voters answers within
+// fenceLimit, with close's cause after close, and with DeadlineExceeded or
+// Cancelled when ctx ends (or with ctx's cause, if that is an *api.Error).
+func (f *fence) prove(ctx context.Context) (session.Instant, error) {
+	r, err := f.join()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-r.done:
+		return r.t0, r.err
+	case <-ctx.Done():
+		return 0, f.gaveUp(ctx)
+	}
+}
+
+// join returns the round that the caller is to wait for: one that has not begun.
+func (f *fence) join() (*fenceRound, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed != nil:
+		return nil, f.closed
+	case f.round == nil:
+		r := &fenceRound{done: make(chan struct{})}
+		f.begin(r)
+		return r, nil
+	case f.next == nil:
+		f.next = &fenceRound{done: make(chan struct{})}
+	}
+	return f.next, nil
+}
+
+// close makes every call fail with cause, those that wait and those to come.
+func (f *fence) close(cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed != nil {
+		return
+	}
+	f.closed = cause
+	next := f.next
+	f.next = nil
+	if f.round != nil {
+		f.end(f.round, cause)
+	}
+	if next != nil {
+		next.err = cause
+		close(next.done)
+	}
+}
+
+// begin starts a round. The clock is read before anything is asked, and the
+// configuration after it.
+func (f *fence) begin(r *fenceRound) {
+	f.round = r
+	r.t0 = f.clock()
+	configuration := f.raft.GetConfiguration()
+	if err := configuration.Error(); err != nil {
+		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.self, Message: "raft does not tell who may vote", Err: err})
+		return
+	}
+	var others []raft.Server
+	for _, s := range configuration.Configuration().Servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		r.voters++
+		if string(s.ID) == f.self {
+			r.agree++ // end reads our own term, last of all
+			continue
+		}
+		others = append(others, s)
+	}
+	if f.decided(r) {
+		return
+	}
+	r.limit = time.AfterFunc(fenceLimit, func() { f.expire(r) })
+	for _, s := range others {
+		f.ask(string(s.ID), string(s.Address), func(report termReport) { f.count(r, report) })
+	}
+}
+
+// count takes one voter's answer.
+func (f *fence) count(r *fenceRound, report termReport) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r != f.round {
+		return // it has ended
+	}
+	if report.term <= f.term {
+		r.agree++
+	} else {
+		r.higher++
+	}
+	f.decided(r)
+}
+
+// decided ends the round if the answers so far decide it.
+func (f *fence) decided(r *fenceRound) bool {
+	majority := r.voters/2 + 1
+	switch {
+	case r.agree >= majority:
+		f.end(r, f.deposed())
+	case r.voters-r.higher < majority:
+		f.end(r, f.notMaster("a majority of the replicas has gone on to a later election"))
+	default:
+		return false
+	}
+	return true
+}
+
+// deposed reads this replica's own term and state, after everybody else's.
+func (f *fence) deposed() error {
+	if f.raft.CurrentTerm() != f.term || f.raft.State() != raft.Leader {
+		return f.notMaster("this replica is not the master any more")
+	}
+	return nil
+}
+
+// expire ends a round that has taken too long.
+func (f *fence) expire(r *fenceRound) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r != f.round {
+		return
+	}
+	f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.self,
+		Message: "no majority of the replicas answered within " + fenceLimit.String() + ": retry; if it lasts, see which replicas are down (chubbyctl cell status)"})
+}
+
+// end releases a round's callers and begins the next one if somebody waits.
+func (f *fence) end(r *fenceRound, err error) {
+	if r.limit != nil {
+		r.limit.Stop()
+	}
+	r.err = err
+	f.round = nil
+	if next := f.next; next != nil {
+		f.next = nil
+		f.begin(next)
+	}
+	close(r.done)
+}
+
+// notMaster is the error of a deposed master.
+func (f *fence) notMaster(why string) error {
+	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.self, Message: why + ": ask the new one"}
+	if f.hint != nil {
+		e.Master = f.hint()
+	}
+	return e
+}
+
+// gaveUp is the error of a caller whose context ended.
+func (f *fence) gaveUp(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var known *api.Error
+	if errors.As(cause, &known) {
+		return cause
+	}
+	code := api.Cancelled
+	if errors.Is(cause, context.DeadlineExceeded) {
+		code = api.DeadlineExceeded
+	}
+	return &api.Error{Code: code, Op: "prove leadership", Replica: f.self, Message: "the caller went away before a majority answered", Err: cause}
+}

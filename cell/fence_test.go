@@ -1,0 +1,402 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
+)
+
+// TestDeposedMasterCannotProve is why the fence exists. A leads and is paused:
+// answers that B and C had sent it wait in its socket buffers. They elect a new
+// leader, which acknowledges a write. A wakes up and is asked to read. Raft's
+// VerifyLeader takes the old answers for new ones and lets A serve the old
+// value; the fence must not. That VerifyLeader is fooled shows that the
+// scenario is the right one.
+func TestDeposedMasterCannotProve(t *testing.T) {
+	for name, proof := range map[string]func(*raftNode, *fence) error{
+		"VerifyLeader": func(n *raftNode, _ *fence) error { return n.raft.VerifyLeader().Error() },
+		"fence": func(_ *raftNode, f *fence) error {
+			_, err := f.prove(context.Background())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := proofAfterPause(t, proof)
+				if fooled := err == nil; fooled != (name == "VerifyLeader") {
+					t.Errorf("a deposed leader asks whether it leads: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// proofAfterPause plays the scenario and returns what the deposed leader's
+// proof says. The leader's long time-outs stand for the pause: its timers do
+// not fire while the others elect.
+func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
+	wire := newMemNet()
+	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+	var nodes []*raftNode
+	for _, id := range []string{"r1", "r2", "r3"} {
+		timeout := 400 * time.Millisecond
+		if id == "r1" {
+			timeout = 30 * time.Second
+		}
+		nodes = append(nodes, startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: timeout}))
+	}
+	defer func() {
+		for _, n := range nodes {
+			n.stop()
+		}
+	}()
+	old := nodes[0]
+	nodes[1].found(t, members)
+	enthrone(t, old, nodes...)
+	f := old.fence()
+
+	// Reads keep heartbeats and probes in flight; the heartbeat interval of the
+	// long time-outs alone would not keep B and C from campaigning.
+	var readers sync.WaitGroup
+	paused := make(chan struct{})
+	readers.Go(func() {
+		for {
+			select {
+			case <-paused:
+				return
+			case <-time.After(50 * time.Millisecond):
+				_ = old.raft.VerifyLeader().Error() // it leads, as far as it knows
+			}
+		}
+	})
+	old.say(t, "old")
+	if err := proof(old, f); err != nil {
+		t.Fatalf("while all is well: %v", err)
+	}
+	close(paused)
+	readers.Wait()
+	synctest.Wait() // every connection is idle: what is asked next is sent at once
+
+	wire.hold("a")
+	readers.Go(func() { _ = old.raft.VerifyLeader().Error() })  // in flight during the pause
+	readers.Go(func() { _, _ = f.prove(context.Background()) }) // likewise; it may succeed, it began before
+	synctest.Wait()
+	wire.cut("a", "b", true)
+	wire.cut("a", "c", true)
+	winner := leader(t, nodes[1:]...)
+	winner.say(t, "new")
+
+	verdict := make(chan error, 1)
+	readers.Go(func() { verdict <- proof(old, f) })
+	pass(10 * time.Millisecond)
+	wire.release("a")
+	err := <-verdict
+	if words := old.words.all(); words[len(words)-1] != "old" {
+		t.Fatalf("the deposed leader has %v: it was to be stale", words)
+	}
+
+	wire.cut("a", "b", false)
+	wire.cut("a", "c", false)
+	await(t, "the deposed leader hearing of it", func() bool { return old.raft.State() == raft.Follower })
+	if _, err := f.prove(context.Background()); api.CodeOf(err) != api.NotMaster {
+		t.Errorf("prove as a follower: %v, want NotMaster", err)
+	}
+	readers.Wait()
+	return err
+}
+
+// fenceWorld is everything that a fence sees, under a test's control. Questions
+// are kept until the test answers them.
+type fenceWorld struct {
+	now     session.Instant
+	term    uint64
+	state   raft.RaftState
+	servers []raft.Server
+	asked   []fenceQuestion
+}
+
+type fenceQuestion struct {
+	id    string
+	at    session.Instant
+	reply func(termReport)
+}
+
+func (w *fenceWorld) CurrentTerm() uint64   { return w.term }
+func (w *fenceWorld) State() raft.RaftState { return w.state }
+func (w *fenceWorld) GetConfiguration() raft.ConfigurationFuture {
+	return fixedConfiguration{servers: w.servers}
+}
+
+// fixedConfiguration is a raft.ConfigurationFuture that is done.
+type fixedConfiguration struct{ servers []raft.Server }
+
+func (c fixedConfiguration) Error() error  { return nil }
+func (c fixedConfiguration) Index() uint64 { return 1 }
+func (c fixedConfiguration) Configuration() raft.Configuration {
+	return raft.Configuration{Servers: c.servers}
+}
+
+// newFenceWorld has that many voters, of which r1 leads term 7.
+func newFenceWorld(voters int) (*fenceWorld, *fence) {
+	w := &fenceWorld{term: 7, state: raft.Leader}
+	for i := range voters {
+		w.servers = append(w.servers, server(i+1, raft.Voter))
+	}
+	return w, newFence(fenceConfig{
+		term: 7, self: "r1", raft: w, hint: func() string { return "r2.client" },
+		clock: func() session.Instant { return w.now },
+		ask: func(id, _ string, reply func(termReport)) {
+			w.asked = append(w.asked, fenceQuestion{id, w.now, reply})
+		},
+	})
+}
+
+func server(i int, suffrage raft.ServerSuffrage) raft.Server {
+	id := string(rune('0' + i))
+	return raft.Server{ID: raft.ServerID("r" + id), Address: raft.ServerAddress("h" + id), Suffrage: suffrage}
+}
+
+// settled returns a round's end, false if it has not ended.
+func (r *fenceRound) settled() (error, bool) {
+	select {
+	case <-r.done:
+		return r.err, true
+	default:
+		return nil, false
+	}
+}
+
+// TestFenceAgainstModel runs callers, answers, elections and membership changes
+// in any order and compares each round's end with what a naive count over the
+// whole history says.
+func TestFenceAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, f := newFenceWorld(rapid.IntRange(1, 5).Draw(t, "voters"))
+		type waiter struct {
+			round *fenceRound
+			came  session.Instant
+		}
+		var waiters []waiter
+		var answers []struct { // every answer given, with the question's time
+			fenceQuestion
+			term uint64
+		}
+		began := map[*fenceRound][]raft.Server{}
+		note := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.round != nil && began[f.round] == nil {
+				began[f.round] = w.servers
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"call": func(t *rapid.T) {
+				w.now++
+				round, err := f.join()
+				if err != nil {
+					t.Fatalf("join: %v", err)
+				}
+				waiters = append(waiters, waiter{round, w.now})
+			},
+			"answer": func(t *rapid.T) {
+				if len(w.asked) == 0 {
+					return
+				}
+				w.now++
+				i := rapid.IntRange(0, len(w.asked)-1).Draw(t, "question")
+				q := w.asked[i]
+				w.asked = append(w.asked[:i:i], w.asked[i+1:]...)
+				term := rapid.SampledFrom([]uint64{3, 7, 7, 7, 8}).Draw(t, "term")
+				answers = append(answers, struct {
+					fenceQuestion
+					term uint64
+				}{q, term})
+				q.reply(termReport{term: term})
+			},
+			"depose": func(t *rapid.T) {
+				w.term, w.state = rapid.SampledFrom([]uint64{7, 7, 8}).Draw(t, "own term"), rapid.SampledFrom([]raft.RaftState{raft.Leader, raft.Leader, raft.Follower}).Draw(t, "state")
+			},
+			"change members": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(w.servers)-1).Draw(t, "member")
+				changed := append([]raft.Server{}, w.servers...)
+				changed[i].Suffrage = rapid.SampledFrom([]raft.ServerSuffrage{raft.Voter, raft.Nonvoter}).Draw(t, "suffrage")
+				w.servers = changed
+			},
+			"": func(t *rapid.T) {
+				note()
+				for _, c := range waiters {
+					err, ended := c.round.settled()
+					if !ended || err != nil {
+						continue
+					}
+					if c.round.t0 < c.came {
+						t.Fatalf("a caller who came at %d was released by a proof of %d", c.came, c.round.t0)
+					}
+					voters, agree := 0, 0
+					for _, s := range began[c.round] {
+						if s.Suffrage != raft.Voter {
+							continue
+						}
+						voters++
+						ok := s.ID == "r1"
+						for _, a := range answers {
+							ok = ok || raft.ServerID(a.id) == s.ID && a.at >= c.round.t0 && a.term <= 7
+						}
+						if ok {
+							agree++
+						}
+					}
+					if began[c.round] != nil && agree <= voters/2 {
+						t.Fatalf("%d of %d voters make a proof", agree, voters)
+					}
+				}
+			},
+		})
+	})
+}
+
+// TestFenceCounts pins down single cases that the model only bounds.
+func TestFenceCounts(t *testing.T) {
+	type answers map[string]uint64 // term by replica
+	for name, c := range map[string]struct {
+		servers []raft.Server
+		answers answers
+		arrange func(*fenceWorld)
+		want    api.Code // OK, an error's, or Cancelled for undecided
+	}{
+		"alone":                     {servers: []raft.Server{server(1, raft.Voter)}, want: api.OK},
+		"alone but deposed":         {servers: []raft.Server{server(1, raft.Voter)}, arrange: func(w *fenceWorld) { w.state = raft.Follower }, want: api.NotMaster},
+		"nobody answers":            {servers: voterList(5), want: api.Cancelled},
+		"one of five is not enough": {servers: voterList(5), answers: answers{"r2": 7}, want: api.Cancelled},
+		"two of five":               {servers: voterList(5), answers: answers{"r2": 7, "r5": 6}, want: api.OK},
+		"own term moved on":         {servers: voterList(3), answers: answers{"r2": 7}, arrange: func(w *fenceWorld) { w.term = 8 }, want: api.NotMaster},
+		"not leader any more":       {servers: voterList(3), answers: answers{"r2": 7}, arrange: func(w *fenceWorld) { w.state = raft.Follower }, want: api.NotMaster},
+		"one has moved on":          {servers: voterList(3), answers: answers{"r2": 8}, want: api.Cancelled},
+		"all have moved on":         {servers: voterList(3), answers: answers{"r2": 8, "r3": 9}, want: api.NotMaster},
+		"non-voters do not count":   {servers: append(voterList(3), server(4, raft.Nonvoter), server(5, raft.Nonvoter)), answers: answers{"r4": 7, "r5": 7}, want: api.Cancelled},
+		"leader without a vote":     {servers: append(voterList(3)[1:], server(1, raft.Nonvoter)), answers: answers{"r2": 7}, want: api.Cancelled},
+		"leader without a vote, 2":  {servers: append(voterList(3)[1:], server(1, raft.Nonvoter)), answers: answers{"r2": 7, "r3": 7}, want: api.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, f := newFenceWorld(0)
+			w.servers = c.servers
+			if len(c.answers) == 0 && c.arrange != nil {
+				c.arrange(w)
+			}
+			round, err := f.join()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.arrange != nil {
+				c.arrange(w) // after the question, before the answers
+			}
+			for _, q := range w.asked {
+				if term, ok := c.answers[q.id]; ok {
+					q.reply(termReport{term: term})
+				}
+			}
+			got := api.Cancelled
+			if err, ended := round.settled(); ended {
+				got = api.CodeOf(err)
+			}
+			if got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+			f.close(api.NotMaster)
+		})
+	}
+}
+
+func voterList(n int) []raft.Server {
+	var list []raft.Server
+	for i := range n {
+		list = append(list, server(i+1, raft.Voter))
+	}
+	return list
+}
+
+// TestFenceSharesRounds: however many call, one round is out and one waits.
+func TestFenceSharesRounds(t *testing.T) {
+	w, f := newFenceWorld(3)
+	first, _ := f.join()
+	w.now = 5
+	second, _ := f.join()
+	for range 100 {
+		if r, _ := f.join(); r != second {
+			t.Fatal("a caller did not share the waiting round")
+		}
+	}
+	if len(w.asked) != 2 {
+		t.Fatalf("%d questions are out, want one for each other voter", len(w.asked))
+	}
+	w.now = 9
+	w.asked[0].reply(termReport{term: 7})
+	if err, ended := first.settled(); !ended || err != nil || first.t0 != 0 {
+		t.Fatalf("the first round: %v, ended %v, at %d", err, ended, first.t0)
+	}
+	if _, ended := second.settled(); ended {
+		t.Fatal("the second round ended with the first")
+	}
+	w.asked[1].reply(termReport{term: 7}) // the first round's other answer
+	if _, ended := second.settled(); ended {
+		t.Fatal("an answer to the first round counted for the second")
+	}
+	w.asked[2].reply(termReport{term: 7})
+	if err, ended := second.settled(); !ended || err != nil || second.t0 != 9 {
+		t.Fatalf("the second round: %v, ended %v, at %d", err, ended, second.t0)
+	}
+}
+
+// TestFenceGivesUp: no majority, a caller that goes away, and the end of the
+// term.
+func TestFenceGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, f := newFenceWorld(3)
+		ctx := context.Background()
+		began := time.Now()
+		if _, err := f.prove(ctx); !errors.Is(err, api.Unavailable) {
+			t.Errorf("no answers: %v, want Unavailable", err)
+		}
+		if took := time.Since(began); took != fenceLimit {
+			t.Errorf("that took %v, want %v", took, fenceLimit)
+		}
+
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := f.prove(short); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller's deadline: %v", err)
+		}
+		lost, stop := context.WithCancelCause(ctx)
+		stop(api.Errorf(api.SessionExpired, "gone"))
+		if _, err := f.prove(lost); !errors.Is(err, api.SessionExpired) {
+			t.Errorf("the caller's cause: %v", err)
+		}
+
+		over := api.Errorf(api.NotMaster, "the term is over")
+		results := make(chan error, 2)
+		for range 2 { // one in the round that is out or in the next, one in the next
+			go func() {
+				_, err := f.prove(ctx)
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		f.close(over)
+		for range 2 {
+			if err := <-results; !errors.Is(err, error(over)) {
+				t.Errorf("close: %v, want its cause", err)
+			}
+		}
+		if _, err := f.prove(ctx); !errors.Is(err, error(over)) {
+			t.Errorf("after close: %v, want its cause", err)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// openRequest is a decoded and validated Open.
+type openRequest struct {
+	mutation session.Mutation
+	path     api.Path
+	mode     handleMode
+	handle   handle // owner and delay; the rest is known when the node is
+	create   raftfsm.Open
+}
+
+// opened is what Open answers.
+type opened struct {
+	handle  handle
+	created bool
+	stat    api.Stat
+}
+
+// open opens a node. One that is there and permanent needs no log entry; one
+// that may have to be created, or is ephemeral, goes through the log.
+func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
+	name := r.path.Name()
+	if _, err := m.fence.prove(ctx); err != nil {
+		return opened{}, err
+	}
+	node, there := m.state().Tree.Get(name)
+	if there && !node.Ephemeral && !m.answered(r.mutation) {
+		if err := raftfsm.Openable(node, r.create.Create, r.create.Kind); err != nil {
+			return opened{}, err
+		}
+		return m.opened(r, stat(node, r.path), false)
+	}
+	if !there && r.create.Create == api.MustExist {
+		return opened{}, api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
+	}
+	r.create.Mutation, r.create.Name = r.mutation, name
+	result, err := m.propose(ctx, raftfsm.Command{Open: &r.create})
+	if err != nil {
+		return opened{}, err
+	}
+	described, err := result.Stat.In(r.path.Cell())
+	if err != nil {
+		return opened{}, err
+	}
+	return m.opened(r, described, result.Created)
+}
+
+// answered reports whether a request has been done before; its retry then goes
+// through the log, to be answered as it was.
+func (m *master) answered(mutation session.Mutation) bool {
+	s, ok := m.state().Sessions.Get(mutation.Session)
+	if !ok {
+		return false
+	}
+	at, found := slices.BinarySearchFunc(s.Open, mutation.Number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
+	return found && s.Open[at].Done
+}
+
+// opened enters the handle into the table.
+func (m *master) opened(r openRequest, s api.Stat, created bool) (opened, error) {
+	h := r.handle
+	h.node = namespace.Ref{Name: r.path.Name(), Instance: s.Instance}
+	h.mode, h.epoch = r.mode, m.epoch
+	if s.Ephemeral {
+		h.mode |= ofEphemeral
+	}
+	if s.Kind == api.Directory {
+		h.mode |= ofDirectory
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.handles.add(h); err != nil {
+		return opened{}, err
+	}
+	return opened{handle: h, created: created, stat: s}, nil
+}
+
+// stat describes a node by the path it was asked for.
+func stat(n *namespace.Node, path api.Path) api.Stat {
+	s := n.Stat()
+	s.Path = path
+	return s
+}
+
+// close closes a handle and releases the lock it holds. It does not fail for a
+// handle that is closed already, or whose node is gone (Chubby §2.6).
+func (m *master) close(ctx context.Context, mutation session.Mutation, h handle) error {
+	m.mu.Lock()
+	one, err := m.handles.get(h, m.epoch)
+	if err != nil && !m.answered(mutation) {
+		m.mu.Unlock()
+		return nil
+	}
+	node, gone := m.state().Tree.Resolve(h.node)
+	logged := h.mode&ofEphemeral != 0 || one == nil || one.locks || gone == nil && node.Holds(h.owner)
+	m.handles.close(h, m.epoch)
+	for _, w := range m.queues.of(h.owner.Session) {
+		if w.claim.Handle == h.owner.Handle {
+			m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"})
+		}
+	}
+	var successors []raftfsm.Claim
+	if logged {
+		successors = offer(m.queues.leading(h.node.Name, 0))
+	}
+	m.mu.Unlock()
+	if !logged {
+		return nil
+	}
+	_, err = m.propose(ctx, raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: successors}})
+	return err
+}
+
+// use returns an open handle that was opened for what is to be done.
+func (m *master) use(h handle, mode handleMode, locking bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one, err := m.handles.get(h, m.epoch)
+	if err != nil {
+		return err
+	}
+	one.locks = one.locks || locking
+	if h.mode&mode != mode {
+		need := map[handleMode]string{forReading: "reading", forWriting: "writing and locking", forACLs: "changing its ACL"}[mode]
+		return api.Errorf(api.PermissionDenied, "the handle was not opened for %s; open the node so", need)
+	}
+	return nil
+}
+
+// read returns the node of a handle as it is at some moment after the call
+// began: the proof of leadership comes first, the look second.
+func (m *master) read(ctx context.Context, h handle, mode handleMode) (*namespace.Node, error) {
+	if err := m.use(h, mode, false); err != nil {
+		return nil, err
+	}
+	if _, err := m.fence.prove(ctx); err != nil {
+		return nil, err
+	}
+	state := m.state()
+	if _, ok := state.Sessions.Get(h.owner.Session); !ok {
+		return nil, sessionExpired(h.owner.Session)
+	}
+	return state.Tree.Resolve(h.node)
+}
+
+// pageSize bounds the children in one ReadDir reply.
+const pageSize = 1000
+
+// readDir returns a page of a directory.
+func (m *master) readDir(ctx context.Context, h handle, after string) (page []*namespace.Node, more bool, err error) {
+	node, err := m.read(ctx, h, forReading)
+	if err != nil {
+		return nil, false, err
+	}
+	if node.Kind != api.Directory {
+		return nil, false, api.Errorf(api.NotDirectory, "only directories have children")
+	}
+	for child := range m.state().Tree.Children(h.node.Name, after) {
+		if len(page) == pageSize {
+			return page, true, nil
+		}
+		page = append(page, child)
+	}
+	return page, false, nil
+}
+
+// mutate is the one path of every change of what clients see of a node
+// (design §5).
+func (m *master) mutate(ctx context.Context, h handle, c raftfsm.Command) (raftfsm.Result, error) {
+	if err := m.use(h, forWriting, false); err != nil {
+		return raftfsm.Result{}, err
+	}
+	result, err := m.propose(ctx, c)
+	return result, m.refused(h.node, err)
+}

@@ -1,0 +1,57 @@
+package cell
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Health is what /readyz answers, as JSON.
+type Health struct {
+	Ready   bool   `json:"ready"` // this replica serves as master, or knows a master
+	Cell    string `json:"cell"`
+	Replica string `json:"replica"`
+	Role    string `json:"role"`
+	Master  string `json:"master"`         // the believed master's id; empty when none is known
+	Address string `json:"master_address"` // where clients reach it
+	Epoch   uint64 `json:"epoch"`
+}
+
+// newHTTPServer serves /healthz (the process is alive), /readyz (it can serve,
+// or knows a master that can) and /metrics (Prometheus).
+func newHTTPServer(r *Replica) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, http.StatusOK, map[string]bool{"alive": true})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		health := r.Health()
+		code := http.StatusOK
+		if !health.Ready {
+			code = http.StatusServiceUnavailable
+		}
+		answerJSON(w, code, health)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
+	return &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: nil,
+	}
+}
+
+func answerJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // the reader is gone; nobody is left to tell
+}
+
+// Health is this replica's view of itself and of the master.
+func (r *Replica) Health() Health {
+	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch)}
+	_, id := r.raft.LeaderWithID()
+	h.Master, h.Address = string(id), r.clientAddress(string(id))
+	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID
+	return h
+}

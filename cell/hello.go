@@ -1,0 +1,134 @@
+package cell
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// A hello opens every connection to a replica's Raft port: the caller sends
+// one, the replica answers with one, and only then does the conversation that
+// was asked for begin. It keeps a replica of one cell from feeding Raft
+// messages to another cell, or to a replica that took over an address, and it
+// keeps a stray connection (a port scan, an HTTP client) away from Raft's
+// decoder, which trusts the lengths it reads.
+//
+// A hello does not authenticate anybody: it says who the caller claims to be.
+// Where the network is not trusted, the connection under it has to be TLS.
+//
+// On the wire it is always helloSize bytes, so that reading one never
+// allocates what a stranger asks for:
+//
+//	magic   4 bytes "chby"
+//	version 1 byte
+//	kind    1 byte
+//	verdict 1 byte, zero in the caller's
+//	4 texts, each 2 bytes of length (big-endian) and so many bytes:
+//	        cell, sender's replica ID, wanted replica ID, sender's client address
+//	zeros   up to the checksum
+//	check   4 bytes, CRC32C of everything before
+type hello struct {
+	kind    helloKind
+	verdict helloVerdict
+	cell    string // the sender's
+	from    string // the sender's replica ID
+	to      string // the replica ID the caller wants to reach; in the answer, the caller's own
+	client  string // where clients reach the sender
+}
+
+const (
+	helloSize    = 1024 // bytes; one segment of any network
+	helloMagic   = "chby"
+	helloVersion = 1
+	maxHelloText = 255 // bytes of each text: a host name with its port, a component of a path
+)
+
+// helloKind says what a connection is for.
+type helloKind byte
+
+const (
+	raftStream  helloKind = 1 // carries hashicorp/raft's own protocol
+	probeStream helloKind = 2 // carries questions for the Raft term
+)
+
+// helloVerdict is the answering replica's decision.
+type helloVerdict byte
+
+const (
+	helloAccepted     helloVerdict = 1
+	helloWrongCell    helloVerdict = 2
+	helloWrongReplica helloVerdict = 3
+	helloSameID       helloVerdict = 4 // the caller has the answering replica's own ID
+)
+
+// errHello is the cause of every refusal of bytes that are not a hello.
+var errHello = api.Errorf(api.InvalidArgument, "not a hello of a chubby replica of this version")
+
+// encode writes the hello. It fails on a text that is too long.
+func (h hello) encode() ([]byte, error) {
+	buf := make([]byte, 0, helloSize)
+	buf = append(buf, helloMagic...)
+	buf = append(buf, helloVersion, byte(h.kind), byte(h.verdict))
+	for _, text := range []string{h.cell, h.from, h.to, h.client} {
+		if len(text) > maxHelloText {
+			return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, maxHelloText)
+		}
+		buf = binary.BigEndian.AppendUint16(buf, uint16(len(text)))
+		buf = append(buf, text...)
+	}
+	check := helloSize - crc32.Size
+	buf = buf[:check]
+	return binary.BigEndian.AppendUint32(buf, crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli))), nil
+}
+
+// decodeHello reads what encode wrote. The error's text is for one log line and
+// quotes nothing of a stranger's bytes but the first four.
+func decodeHello(buf []byte) (hello, error) {
+	if len(buf) != helloSize || string(buf[:len(helloMagic)]) != helloMagic {
+		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf)
+	}
+	if buf[4] != helloVersion {
+		return hello{}, fmt.Errorf("%w: it is of version %d, this replica speaks %d", errHello, buf[4], helloVersion)
+	}
+	check := helloSize - crc32.Size
+	if binary.BigEndian.Uint32(buf[check:]) != crc32.Checksum(buf[:check], crc32.MakeTable(crc32.Castagnoli)) {
+		return hello{}, fmt.Errorf("%w: its checksum is wrong", errHello)
+	}
+	h := hello{kind: helloKind(buf[5]), verdict: helloVerdict(buf[6])}
+	rest := buf[7:check]
+	for _, text := range []*string{&h.cell, &h.from, &h.to, &h.client} {
+		if len(rest) < 2 {
+			return hello{}, fmt.Errorf("%w: it is cut short", errHello)
+		}
+		n := int(binary.BigEndian.Uint16(rest))
+		if n > maxHelloText || n > len(rest)-2 {
+			return hello{}, fmt.Errorf("%w: a text of %d bytes in it", errHello, n)
+		}
+		*text, rest = string(rest[2:2+n]), rest[2+n:]
+	}
+	return h, nil
+}
+
+// readHello reads one hello. The caller bounds the time.
+func readHello(r io.Reader) (hello, error) {
+	var buf [helloSize]byte
+	if _, err := io.ReadFull(r, buf[:]); err != nil {
+		return hello{}, fmt.Errorf("read a hello: %w", err)
+	}
+	return decodeHello(buf[:])
+}
+
+// writeHello writes one hello in one piece. The caller bounds the time.
+func writeHello(w io.Writer, h hello) error {
+	buf, err := h.encode()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(buf); err != nil {
+		return fmt.Errorf("write a hello: %w", err)
+	}
+	return nil
+}

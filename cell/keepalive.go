@@ -1,0 +1,167 @@
+package cell
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// createSession begins a session. The entry that creates it proves leadership
+// too, so its first lease counts from the proposal.
+func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*pb.CreateSessionReply, error) {
+	receipt := m.clock()
+	result, err := m.propose(ctx, raftfsm.Command{CreateSession: &c})
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lease := m.leaseOf(result.Session) // a retry is answered with the session that is there
+	number, ok := m.leases.Grant(result.Session, lease, receipt)
+	if !ok {
+		return nil, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
+	}
+	m.metrics.created()
+	if box := m.boxes[result.Session]; box != nil {
+		box.grant = number
+	}
+	return &pb.CreateSessionReply{
+		Session: m.sign.session(result.Session), Id: uint64(result.Session), Epoch: uint64(m.epoch), CellId: string(m.cellID),
+		Grant: &pb.Grant{LeaseNs: int64(lease), Number: number},
+	}, nil
+}
+
+// keepAlive parks the call until the lease is due to be extended or something
+// is to be told (Chubby §2.8); then it proves that this is still the master,
+// and promises the session its lease from the start of that proof.
+func (m *master) keepAlive(ctx context.Context, c caller, acknowledged, grant uint64) (*pb.KeepAliveReply, error) {
+	receipt := m.clock()
+	p, due, err := m.park(c, acknowledged, grant, receipt)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		if err := m.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
+			return nil, err
+		}
+	}
+	t0, err := m.fence.prove(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.extend(c, p, receipt, t0)
+}
+
+// park returns a place to wait, or nil if the reply is due at once: because the
+// client has not yet heard what it was told or granted, or does not know this
+// epoch. A reply that was lost must not cost the client the time until the next
+// one is due: its own lease may end before.
+func (m *master) park(c caller, acknowledged, grant uint64, now session.Instant) (*parked, session.Instant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	box, ok := m.boxes[c.session]
+	if !ok || !m.leases.Alive(c.session) {
+		return nil, 0, sessionExpired(c.session)
+	}
+	if c.epoch == m.epoch {
+		box.acknowledge(acknowledged)
+	}
+	if c.epoch != m.epoch || grant < box.grant || !box.heard() || len(box.events) > 0 {
+		return nil, 0, nil
+	}
+	end, _ := m.leases.End(c.session)
+	lease := m.leaseOf(c.session)
+	return box.park(), end.Add(session.Due(lease) - lease), nil
+}
+
+// leaseOf returns the length of the leases that a session is granted.
+func (m *master) leaseOf(id api.SessionID) time.Duration {
+	if s, ok := m.state().Sessions.Get(id); ok {
+		return s.Lease
+	}
+	return api.DefaultLease
+}
+
+// waitUntil returns when the parked call is to be answered.
+func (m *master) waitUntil(ctx context.Context, p *parked, due time.Duration) error {
+	timer := time.NewTimer(due)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.wake:
+		if p.over {
+			return api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
+		}
+		return nil
+	case <-ctx.Done():
+		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
+	}
+}
+
+// extend grants the lease from t0, unless the client has not acknowledged what
+// it was told or the session is ending, and takes the events along.
+func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.KeepAliveReply, error) {
+	lease := m.leaseOf(c.session)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	box, ok := m.boxes[c.session]
+	if !ok {
+		return nil, sessionExpired(c.session)
+	}
+	box.unpark(p)
+	reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
+	if box.heard() {
+		number, ok := m.leases.Grant(c.session, lease, t0)
+		if !ok {
+			return nil, sessionExpired(c.session)
+		}
+		box.grant = number
+		reply.Grant = &pb.Grant{LeaseNs: int64(lease), ParkedNs: int64(t0.Sub(receipt)), Number: number}
+		m.metrics.extended()
+	}
+	reply.Events = box.tell()
+	return reply, nil
+}
+
+// endSession ends a session at its client's wish. What it holds is free in the
+// same entry, and those who wait have it.
+func (m *master) endSession(ctx context.Context, id api.SessionID) error {
+	end := raftfsm.End{Session: id, Reason: api.ByClose}
+	m.mu.Lock()
+	m.leases.Stop(id)
+	command := m.endCommand([]raftfsm.End{end})
+	m.mu.Unlock()
+	_, err := m.propose(ctx, command)
+	if err != nil {
+		m.mu.Lock()
+		m.unended = append(m.unended, end) // it is not extended any more, so it has to be ended
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// endCommand ends sessions and names successors for the locks they hold. m.mu
+// is held.
+func (m *master) endCommand(ends []raftfsm.End) raftfsm.Command {
+	c := &raftfsm.EndSessions{Ends: ends}
+	tree := m.state().Tree
+	for _, end := range ends {
+		for node := range tree.OwnedBy(end.Session) {
+			if claims := offer(m.queues.leading(node.Name, 0)); len(claims) > 0 {
+				c.Successors = append(c.Successors, raftfsm.Succession{Lock: node.Ref(), Claims: claims})
+			}
+		}
+	}
+	return raftfsm.Command{EndSessions: c}
+}
+
+func sessionExpired(id api.SessionID) error {
+	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
+}

@@ -1,0 +1,265 @@
+package cell
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/session"
+)
+
+// acquire waits in the queue of a lock until the request is answered. queued is
+// told of the place when it changes, at most once a second; if it fails, or ctx
+// ends, the stream is broken: the place is kept for one lease, and skipped
+// meanwhile, so that the client may come back (design §4.8).
+func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(*pb.Queued) error) (raftfsm.Answer, error) {
+	w, stream, err := m.enqueue(claim, lock, t)
+	if err != nil {
+		return raftfsm.Answer{}, err
+	}
+	var last *pb.Queued
+	progress := time.NewTimer(0)
+	defer progress.Stop()
+	for {
+		select {
+		case a := <-w.answer:
+			return a, m.explain(a.Err())
+		case <-m.ctx.Done():
+			return raftfsm.Answer{}, context.Cause(m.ctx)
+		case <-ctx.Done():
+			m.detach(w, stream)
+			return raftfsm.Answer{}, &api.Error{Code: api.Cancelled, Message: "the call ended while it waited", Err: context.Cause(ctx)}
+		case <-progress.C:
+		}
+		if now := m.progress(w); now != nil && !same(now, last) {
+			if err := queued(now); err != nil {
+				m.detach(w, stream)
+				return raftfsm.Answer{}, err
+			}
+			last = now
+		}
+		progress.Reset(time.Second)
+	}
+}
+
+// enqueue gives a request its place, and offers the lock if it can be had.
+func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, err := m.queues.join(&waiter{claim: claim, lock: lock, ticket: t, since: m.clock()}, m.epoch)
+	if err != nil {
+		return nil, 0, err
+	}
+	if m.settled(w) && !w.offered {
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: offer([]*waiter{w})}})
+	} else {
+		m.pump(lock.Name)
+	}
+	return w, w.stream, nil
+}
+
+// settled reports whether a request needs no lock to be free to be answered: it
+// was answered before, or its handle holds the lock itself, or the node is
+// gone.
+func (m *master) settled(w *waiter) bool {
+	state := m.state()
+	node, err := state.Tree.Resolve(w.lock)
+	if err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
+		return true
+	}
+	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
+	return !lives || m.answered(w.claim.Mutation)
+}
+
+// pump offers a lock to those at the head of its queue who can have it now.
+// m.mu is held.
+func (m *master) pump(name api.Name) {
+	tree := m.state().Tree
+	node, ok := tree.Get(name)
+	if !ok {
+		return // nodeRemoved has told those who waited
+	}
+	lead := m.queues.leading(name, node.Mode)
+	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
+		return
+	}
+	if len(lead) > 0 {
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lead[0].lock, Claims: offer(lead)}})
+	}
+}
+
+// reoffer notes that a command's claims are not on their way any more; those
+// that are still waiting may be offered the lock again. m.mu is held.
+func (m *master) reoffer(c raftfsm.Command) {
+	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
+		for _, claim := range claims {
+			if w := m.queues.byKey[waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}]; w != nil {
+				w.offered = false
+				m.queues.retry(lock.Name)
+			}
+		}
+	}
+	switch {
+	case c.Acquire != nil:
+		again(c.Acquire.Lock, c.Acquire.Claims)
+	case c.Release != nil:
+		again(c.Release.Lock, c.Release.Successors)
+	case c.Close != nil:
+		again(c.Close.Node, c.Close.Successors)
+	case c.EndSessions != nil:
+		for _, next := range c.EndSessions.Successors {
+			again(next.Lock, next.Claims)
+		}
+	case c.EndDelay != nil:
+		for _, next := range c.EndDelay.Successors {
+			again(next.Lock, next.Claims)
+		}
+	}
+}
+
+// granted records a grant for the metrics and the log.
+func (m *master) granted(claim raftfsm.ClaimResult) {
+	if claim.Answer.Code != api.OK {
+		return
+	}
+	if w := m.queues.byKey[waiterKey{session: claim.Owner.Session, number: claim.Number}]; w != nil {
+		m.metrics.granted(m.clock().Sub(w.since))
+	}
+	m.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
+}
+
+// detach keeps the place of a waiter whose stream broke.
+func (m *master) detach(w *waiter, stream uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	m.queues.detach(w, stream, now, now.Add(m.leaseOf(w.claim.Mutation.Session)))
+	m.queues.retry(w.lock.Name) // whoever is next need not wait for an absent one
+}
+
+// progress describes a waiter's place; nil while a grant is on its way.
+func (m *master) progress(w *waiter) *pb.Queued {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w.offered {
+		return nil
+	}
+	state := m.state()
+	place, waiting := m.queues.place(w)
+	q := &pb.Queued{
+		Ticket: m.sign.ticket(w.ticket, w.claim.Mutation.Session, w.claim.Mutation.Number),
+		Place:  uint32(place), Waiting: uint32(waiting), DelayedNs: int64(m.delays.left(w.lock.Name, m.clock())),
+	}
+	if node, ok := state.Tree.Get(w.lock.Name); ok {
+		for _, h := range node.Holders {
+			q.Holders = append(q.Holders, pb.NewParty(m.holder(state, h)))
+		}
+	}
+	return q
+}
+
+// same reports whether two messages tell a client the same, the remaining delay
+// apart, which it can count down by itself.
+func same(a, b *pb.Queued) bool {
+	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && (a.DelayedNs > 0) == (b.DelayedNs > 0) &&
+		slices.EqualFunc(a.Holders, b.Holders, func(x, y *pb.Party) bool { return x.Session == y.Session })
+}
+
+// tryAcquire takes a lock or says at once why not. Those who wait come first.
+func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
+	m.mu.Lock()
+	if lead := m.queues.leading(lock.Name, 0); len(lead) > 0 {
+		if node, ok := m.state().Tree.Get(lock.Name); ok && len(node.Holders) == 0 {
+			first := lead[0].claim
+			m.mu.Unlock()
+			return raftfsm.Answer{}, &api.Error{
+				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
+				Holders: []api.Holder{m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: first.Mutation.Session}, Reason: first.Reason})},
+			}
+		}
+	}
+	m.mu.Unlock()
+	claim.Try = true
+	result, err := m.propose(ctx, raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: []raftfsm.Claim{claim}}})
+	if err != nil {
+		return raftfsm.Answer{}, err
+	}
+	a := result.Claims[0].Answer
+	return a, m.refused(lock, a.Err())
+}
+
+// refused completes the refusal of a lock: who holds it since when and why, or
+// how long it is delayed.
+func (m *master) refused(lock namespace.Ref, err error) error {
+	e, ok := err.(*api.Error)
+	if !ok {
+		return err
+	}
+	state := m.state()
+	switch e.Code {
+	case api.LockDelayed:
+		m.mu.Lock()
+		e.Remaining = m.delays.left(lock.Name, m.clock())
+		m.mu.Unlock()
+	case api.LockHeld:
+		if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 {
+			e.Holders = nil
+			for _, h := range node.Holders {
+				e.Holders = append(e.Holders, m.holder(state, h))
+			}
+			return e
+		}
+		return m.explain(e)
+	}
+	return e
+}
+
+// release gives a lock back; those who wait next have it in the same entry.
+func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
+	m.mu.Lock()
+	successors := offer(m.queues.leading(h.node.Name, 0))
+	m.mu.Unlock()
+	_, err := m.propose(ctx, raftfsm.Command{Release: &raftfsm.Release{
+		Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: successors,
+	}})
+	return err
+}
+
+// endDelay proposes the end of a lock-delay that has run its time. m.mu is
+// held.
+func (m *master) endDelay(name api.Name) {
+	tree := m.state().Tree
+	d, ok := tree.Delay(name)
+	if !ok {
+		return
+	}
+	c := &raftfsm.EndDelay{Name: name, ID: d.ID}
+	if node, ok := tree.Get(name); ok {
+		if claims := offer(m.queues.leading(name, node.Mode)); len(claims) > 0 {
+			c.Successors = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
+		}
+	}
+	m.submit(raftfsm.Command{EndDelay: c})
+}
+
+// cancel withdraws a request of a session. If it had been done its answer is
+// returned.
+func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
+	result, err := m.proposer.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}})
+	return result.Answer, err
+}
+
+// grantOf describes a grant for the wire.
+func (m *master) grantOf(a raftfsm.Answer) (*pb.Granted, error) {
+	path, err := a.Lock.Name.In(m.cell)
+	if err != nil {
+		return nil, err
+	}
+	s := sequencer.Sequencer{Cell: m.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}
+	return &pb.Granted{Sequencer: s.String(), Generation: uint64(a.Generation)}, nil
+}

@@ -1,0 +1,87 @@
+package cell
+
+import (
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// mailbox is what one session has yet to be told, and its parked KeepAlive
+// (Chubby §2.8). Events are numbered from 1 in each epoch and stay until the
+// client has acknowledged them; when too many are waiting, those that come
+// later are replaced by one event that says so. master.mu guards it.
+type mailbox struct {
+	events []*pb.Event // not acknowledged, ascending by sequence
+	last   uint64      // sequence of the newest event
+	told   uint64      // sequence of the newest event that a reply has carried
+	acked  uint64
+	grant  uint64 // number of the newest grant made to the session
+	parked *parked
+}
+
+// parked is a KeepAlive that waits. Its wake is closed when there is something
+// to tell; over says that a newer KeepAlive has taken its place.
+type parked struct {
+	wake chan struct{}
+	over bool
+}
+
+// post queues an event and wakes the parked KeepAlive.
+func (b *mailbox) post(e *pb.Event) {
+	if n := len(b.events); n >= api.MaxEventQueue {
+		if b.events[n-1].Kind == pb.EventKind_EVENT_KIND_LOST {
+			return
+		}
+		e = &pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST, Explanation: "events were dropped because too many waited; look again"}
+	}
+	b.last++
+	e.Sequence = b.last
+	b.events = append(b.events, e)
+	b.rouse()
+}
+
+// acknowledge drops the events up to that sequence.
+func (b *mailbox) acknowledge(sequence uint64) {
+	if sequence > b.told {
+		return // what was never told cannot have been heard: a reply of another epoch is meant
+	}
+	for len(b.events) > 0 && b.events[0].Sequence <= sequence {
+		b.events = b.events[1:]
+	}
+	b.acked = max(b.acked, sequence)
+}
+
+// heard reports whether everything told was acknowledged. Until then a
+// KeepAlive extends nothing (design §4.6).
+func (b *mailbox) heard() bool { return b.acked == b.told }
+
+// tell returns what is to be delivered now.
+func (b *mailbox) tell() []*pb.Event {
+	b.told = b.last
+	return b.events
+}
+
+// park takes the place of the KeepAlive that was parked before.
+func (b *mailbox) park() *parked {
+	if b.parked != nil {
+		b.parked.over = true
+		b.rouse()
+	}
+	b.parked = &parked{wake: make(chan struct{})}
+	return b.parked
+}
+
+// rouse answers the parked KeepAlive now.
+func (b *mailbox) rouse() {
+	if b.parked != nil {
+		close(b.parked.wake)
+		b.parked = nil
+	}
+}
+
+// unpark forgets a parked KeepAlive that woke by itself.
+func (b *mailbox) unpark(p *parked) {
+	if b.parked == p {
+		b.parked = nil
+	}
+}

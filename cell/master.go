@@ -1,0 +1,233 @@
+package cell
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// master is a replica's mastership in one epoch: what only the master knows,
+// and what it does with it. It is made when the epoch has been committed and
+// dropped whole when leadership is lost; being master is having one.
+//
+// What is replicated it reads from state and changes through proposer only.
+// Everything else is in the structures below, under one mutex. Commands that
+// the log has applied are observed in their order, before their callers go on,
+// and observe is the one place where they change what is below.
+//
+// Its goroutines are the proposer's, the clock loop's, and those of the calls
+// that are being served.
+type master struct {
+	replica string // this one's id
+	epoch   api.Epoch
+	cell    string
+	cellID  api.CellID
+	clock   session.Clock
+	state   func() *raftfsm.State
+	fence   prover
+	sign    signer
+	log     *slog.Logger
+	metrics *metrics
+
+	proposer *proposer
+	ctx      context.Context // ends with the epoch; its cause is NotMaster
+	work     sync.WaitGroup  // the proposer and the clock loop
+
+	mu      sync.Mutex // guards everything below; held for a few microseconds, never across I/O or a wait
+	leases  *session.Leases
+	boxes   map[api.SessionID]*mailbox
+	handles *handles
+	queues  *queues
+	delays  *delays
+	unended []raftfsm.End   // sessions whose end could not be proposed yet
+	undying []namespace.Ref // ephemeral nodes that are to be removed
+}
+
+// prover proves that this replica is still the master: a proof began at t0 and
+// not before prove was called, and at t0 no later master had been elected.
+type prover interface {
+	prove(ctx context.Context) (t0 session.Instant, err error)
+}
+
+// start takes over what the log left (Chubby §2.9, step 3): every session's
+// lease begins anew at the longest its predecessor may have granted, and every
+// lock-delay in full.
+func (m *master) start() {
+	now, state := m.clock(), m.state()
+	m.leases = session.NewLeases(now)
+	m.boxes = map[api.SessionID]*mailbox{}
+	m.handles, m.queues, m.delays = newHandles(), newQueues(), newDelays()
+	for s := range state.Sessions.All() {
+		m.leases.Start(s.ID, s.Lease, now)
+		m.boxes[s.ID] = &mailbox{}
+	}
+	for name, d := range state.Tree.Delays() {
+		m.delays.start(name, d.For, now)
+	}
+	for node := range state.Tree.All() {
+		if node.Dying() {
+			m.undying = append(m.undying, node.Ref())
+		}
+	}
+	m.work.Go(func() { m.proposer.run(m.ctx) })
+	m.work.Go(func() { m.clockLoop(m.ctx) })
+}
+
+// wait returns when the master's own goroutines have ended; its context must
+// have ended before.
+func (m *master) wait() { m.work.Wait() }
+
+// observe turns what the log did, or failed to do, into what only the master
+// keeps: sessions that are no more, grants and places in queues, delays to
+// time, nodes to tell about. The proposer calls it in commit order.
+func (m *master) observe(commands []raftfsm.Command, results []raftfsm.Result, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.metrics.proposed(len(commands), err)
+	for i, c := range commands {
+		if err != nil {
+			m.unproposed(c)
+			continue
+		}
+		m.observeOne(c, results[i])
+	}
+}
+
+func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
+	for _, end := range r.Ended {
+		m.sessionEnded(end)
+	}
+	if c.CreateSession != nil && r.Code == api.OK && m.boxes[r.Session] == nil {
+		m.leases.Start(r.Session, c.CreateSession.Lease, m.clock())
+		m.boxes[r.Session] = &mailbox{}
+	}
+	for _, claim := range r.Claims {
+		if !claim.Pending {
+			m.granted(claim)
+			m.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
+		}
+	}
+	if c.Cancel != nil {
+		key := waiterKey{session: c.Cancel.Mutation.Session, number: c.Cancel.Mutation.Number}
+		if w := m.queues.leave(key); w != nil {
+			w.answer <- r.Answer
+			m.pump(w.lock.Name)
+		}
+	}
+	for _, name := range r.Delayed {
+		if d, ok := m.state().Tree.Delay(name); ok {
+			m.delays.start(name, d.For, m.clock())
+			m.log.Info("lock delayed: its holder failed", "lock", name, "for", d.For)
+		}
+	}
+	if len(r.Dying) > 0 {
+		m.submit(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}})
+	}
+	for _, node := range r.Removed {
+		m.nodeRemoved(node)
+	}
+	m.reoffer(c)
+	for _, name := range r.Free {
+		m.pump(name)
+	}
+}
+
+// sessionEnded forgets a session and tells whoever waits in its name.
+func (m *master) sessionEnded(end raftfsm.End) {
+	m.leases.Remove(end.Session)
+	m.handles.drop(end.Session)
+	if box := m.boxes[end.Session]; box != nil {
+		box.rouse()
+		delete(m.boxes, end.Session)
+	}
+	gone := raftfsm.Answer{Code: api.SessionExpired, Message: "the session has ended: " + end.Reason.String()}
+	for _, w := range m.queues.of(end.Session) {
+		m.queues.finish(w.key(), gone)
+		m.queues.retry(w.lock.Name)
+	}
+	m.metrics.ended(end.Reason)
+	m.log.Info("session ended", "session", end.Session, "reason", end.Reason)
+}
+
+// nodeRemoved tells everybody who has the node open, and those who wait for its
+// lock.
+func (m *master) nodeRemoved(node namespace.Ref) {
+	path := m.path(node.Name)
+	for _, owner := range m.handles.on(node) {
+		if box := m.boxes[owner.Session]; box != nil {
+			box.post(&pb.Event{
+				Kind: pb.EventKind_EVENT_KIND_HANDLE_INVALID, Handle: uint64(owner.Handle), Path: path,
+				Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
+			})
+		}
+	}
+	for _, w := range m.queues.on(node) {
+		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
+	}
+}
+
+// unproposed takes note that a command of somebody's was not, or perhaps not,
+// committed: what it was to do is tried again on the next tick.
+func (m *master) unproposed(c raftfsm.Command) {
+	m.reoffer(c)
+	switch {
+	case c.EndSessions != nil:
+		for _, end := range c.EndSessions.Ends {
+			if !m.leases.Alive(end.Session) {
+				m.unended = append(m.unended, end)
+			}
+		}
+	case c.EndDelay != nil:
+		m.delays.start(c.EndDelay.Name, 0, m.clock())
+	case c.Remove != nil:
+		m.undying = append(m.undying, c.Remove.Nodes...)
+	}
+}
+
+// submit proposes a command of the master's own. m.mu is held.
+func (m *master) submit(c raftfsm.Command) {
+	if !m.proposer.submit(c) {
+		m.unproposed(c)
+	}
+}
+
+// propose commits a command for a caller and returns its answer's error, if it
+// has one, as the error.
+func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+	result, err := m.proposer.propose(ctx, c)
+	if err != nil {
+		return result, err
+	}
+	return result, m.explain(result.Answer.Err())
+}
+
+// path returns the path of a name in this cell, for people and clients.
+func (m *master) path(name api.Name) string { return "/" + api.Root + "/" + m.cell + string(name) }
+
+// explain completes an error of the state machine with what only the master
+// knows: who the holders are, and how long a delay has yet to run.
+func (m *master) explain(err error) error {
+	e, ok := err.(*api.Error)
+	if !ok {
+		return err
+	}
+	for i, h := range e.Holders {
+		e.Holders[i] = m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: h.Session}, Reason: h.Reason, SinceUnix: h.SinceUnix})
+	}
+	return e
+}
+
+// holder describes a holder for people.
+func (m *master) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
+	described := api.Holder{Session: h.Session, Reason: h.Reason, SinceUnix: h.SinceUnix}
+	if s, ok := state.Sessions.Get(h.Session); ok {
+		described.Principal, described.Host, described.PID = s.Principal, s.Host, s.PID
+	}
+	return described
+}

@@ -1,0 +1,81 @@
+package cell
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics is what a replica counts. The registry is its own, so that several
+// replicas live in one process.
+type metrics struct {
+	registry  *prometheus.Registry
+	commands  prometheus.Counter
+	entries   prometheus.Counter
+	failures  prometheus.Counter
+	begun     prometheus.Counter
+	endings   *prometheus.CounterVec
+	renewals  prometheus.Counter
+	grants    prometheus.Counter
+	lockWaits prometheus.Histogram
+}
+
+func newMetrics(r *Replica) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "chubby", Name: name, Help: help})
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		commands: counter("commands_total", "Commands proposed by this replica as master."),
+		entries:  counter("entries_total", "Raft entries those commands were put into."),
+		failures: counter("entries_failed_total", "Entries that were not, or perhaps not, committed."),
+		begun:    counter("sessions_begun_total", "Sessions created."),
+		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "chubby", Name: "sessions_ended_total", Help: "Sessions ended, by reason.",
+		}, []string{"reason"}),
+		renewals: counter("leases_extended_total", "Session leases extended."),
+		grants:   counter("locks_granted_total", "Locks granted to waiting requests."),
+		lockWaits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: "lock_wait_seconds", Help: "Time from Acquire to its grant.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
+		}),
+	}
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits,
+		gauge("master", "1 while this replica is the master.", func() float64 {
+			if r.master.Load() != nil {
+				return 1
+			}
+			return 0
+		}),
+		gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) }),
+		gauge("applied_index", "The last Raft entry applied here.", func() float64 { return float64(r.fsm.State().Applied) }),
+		gauge("sessions", "Sessions of the cell.", func() float64 { return float64(r.fsm.State().Sessions.Len()) }),
+		gauge("nodes", "Nodes of the cell.", func() float64 { return float64(r.fsm.State().Tree.Counts().Nodes) }),
+		gauge("locks_held", "Locks that are held.", func() float64 { return float64(r.fsm.State().Tree.Counts().Locks) }),
+		gauge("contents_bytes", "Bytes of contents.", func() float64 { return float64(r.fsm.State().Tree.Counts().Bytes) }),
+	)
+	return m
+}
+
+func (m *metrics) proposed(commands int, err error) {
+	m.commands.Add(float64(commands))
+	m.entries.Inc()
+	if err != nil {
+		m.failures.Inc()
+	}
+}
+
+func (m *metrics) created()                { m.begun.Inc() }
+func (m *metrics) ended(why api.EndReason) { m.endings.WithLabelValues(why.String()).Inc() }
+func (m *metrics) extended()               { m.renewals.Inc() }
+func (m *metrics) granted(wait time.Duration) {
+	m.grants.Inc()
+	m.lockWaits.Observe(wait.Seconds())
+}

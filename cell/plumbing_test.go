@@ -1,0 +1,200 @@
+package cell
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// raftNode is one replica's Raft with the real port, transport and prober, and
+// nothing of Chubby above it.
+type raftNode struct {
+	id      string
+	address string
+	port    *raftPort
+	trans   *raftTransport
+	prober  *prober
+	raft    *raft.Raft
+	words   *wordMachine
+}
+
+// nodeConfig says how a raftNode is to be made.
+type nodeConfig struct {
+	id      string
+	members map[string]string // address by ID
+	listen  net.Listener
+	dial    func(string, time.Duration) (net.Conn, error)
+	timeout time.Duration                       // heartbeat, election and lease
+	wrap    func(*raftTransport) raft.Transport // nil: as it is
+	dir     string                              // stores on disk; empty: in memory
+	kind    LogStore
+}
+
+// startNode starts a replica, in a cell that is not founded yet.
+func startNode(t testing.TB, cfg nodeConfig) *raftNode {
+	t.Helper()
+	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &wordMachine{}}
+	n.port = openPort(portConfig{
+		cell: "test", id: cfg.id, client: cfg.id + ".client", address: n.address, listen: cfg.listen, connect: cfg.dial,
+		peer: func(address string) (string, bool) {
+			for id, a := range cfg.members {
+				if a == address {
+					return id, true
+				}
+			}
+			return "", false
+		},
+		logger: slog.New(slog.DiscardHandler),
+	})
+	n.trans = newRaftTransport(n.port, hclog.NewNullLogger())
+	n.prober = newProber(n.port, testClock())
+	var trans raft.Transport = n.trans
+	if cfg.wrap != nil {
+		trans = cfg.wrap(n.trans)
+	}
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(cfg.id)
+	conf.Logger = hclog.NewNullLogger()
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = cfg.timeout, cfg.timeout, cfg.timeout
+	conf.NoLegacyTelemetry = true
+	conf.MaxAppendEntries = 512
+	if cfg.dir == "" {
+		mem := raft.NewInmemStore()
+		r, err := raft.NewRaft(conf, n.words, mem, mem, raft.NewDiscardSnapshotStore(), trans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.raft = r
+	} else {
+		s, err := openStores(cfg.dir, cfg.kind, storeOptions{
+			cell: "test", id: cfg.id, logger: slog.New(slog.DiscardHandler), silence: n.trans.silence,
+			fatal: func(err error) { panic(err) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.close() })
+		if n.raft, err = s.startRaft(conf, n.words, trans); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.port.answer(func() termReport { return termReport{n.raft.CurrentTerm(), n.raft.AppliedIndex()} })
+	return n
+}
+
+// found makes the members a cell.
+func (n *raftNode) found(t testing.TB, members map[string]string) {
+	t.Helper()
+	if err := n.raft.BootstrapCluster(votersOf(members)).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func votersOf(members map[string]string) raft.Configuration {
+	var c raft.Configuration
+	for id, address := range members {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)})
+	}
+	slices.SortFunc(c.Servers, func(a, b raft.Server) int { return int(a.ID[1]) - int(b.ID[1]) })
+	return c
+}
+
+// stop ends everything of the node, in an order that leaves nobody waiting.
+func (n *raftNode) stop() {
+	n.prober.close()
+	stopped := n.raft.Shutdown()
+	_ = n.trans.Close() // never fails
+	_ = stopped.Error() // never fails
+}
+
+// fence returns the fence of the term that the node leads.
+func (n *raftNode) fence() *fence {
+	return newFence(fenceConfig{term: n.raft.CurrentTerm(), self: n.id, raft: n.raft, ask: n.prober.ask, clock: testClock()})
+}
+
+// testClock reads the bubble's clock, or outside of one the real one.
+func testClock() session.Clock {
+	start := time.Now()
+	return func() session.Instant { return session.Instant(time.Since(start)) }
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// await polls in virtual time.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 6000 {
+		if ok() {
+			return
+		}
+		pass(10 * time.Millisecond)
+	}
+	t.Fatalf("a minute has passed without: %s", what)
+}
+
+// leader waits until one of the nodes leads.
+func leader(t testing.TB, nodes ...*raftNode) *raftNode {
+	t.Helper()
+	var found *raftNode
+	await(t, "a leader", func() bool {
+		i := slices.IndexFunc(nodes, func(n *raftNode) bool { return n.raft.State() == raft.Leader })
+		if i >= 0 {
+			found = nodes[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// enthrone makes n the leader, and waits until it may serve.
+func enthrone(t testing.TB, n *raftNode, nodes ...*raftNode) {
+	t.Helper()
+	await(t, n.id+" leading", func() bool {
+		l := leader(t, nodes...)
+		if l.raft.Barrier(time.Second).Error() == nil && l != n {
+			// May fail; then another round is needed.
+			_ = l.raft.LeadershipTransferToServer(raft.ServerID(n.id), raft.ServerAddress(n.address)).Error()
+		}
+		return l == n
+	})
+}
+
+// say applies a word and fails the test if it is not acknowledged.
+func (n *raftNode) say(t testing.TB, word string) {
+	t.Helper()
+	if err := n.raft.Apply([]byte(word), 5*time.Second).Error(); err != nil {
+		t.Fatalf("%s: apply %q: %v", n.id, word, err)
+	}
+}
+
+// wordMachine is a state machine that keeps every command.
+type wordMachine struct {
+	mu    sync.Mutex // guards words
+	words []string
+}
+
+func (m *wordMachine) Apply(l *raft.Log) any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.words = append(m.words, string(l.Data))
+	return nil
+}
+
+func (m *wordMachine) all() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.words)
+}
+
+func (m *wordMachine) Snapshot() (raft.FSMSnapshot, error) { return nil, fmt.Errorf("no snapshots") }
+func (m *wordMachine) Restore(io.ReadCloser) error         { return nil }

@@ -1,0 +1,315 @@
+package cell
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// FuzzDecodeHello: a hello is never misread, and nothing a stranger sends makes
+// a replica panic.
+func FuzzDecodeHello(f *testing.F) {
+	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", maxHelloText)}} {
+		buf, err := h.encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(buf)
+		buf = bytes.Clone(buf)
+		buf[7], buf[8] = 0xff, 0xff // a length beyond the end
+		f.Add(buf)
+	}
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, buf []byte) {
+		h, err := decodeHello(buf)
+		if err != nil {
+			return
+		}
+		again, err := h.encode()
+		if err != nil {
+			t.Fatalf("%+v was read and cannot be written: %v", h, err)
+		}
+		if back, err := decodeHello(again); err != nil || back != h {
+			t.Fatalf("%+v became %+v, %v", h, back, err)
+		}
+	})
+}
+
+func TestHelloIsBounded(t *testing.T) {
+	if _, err := (hello{cell: strings.Repeat("x", maxHelloText+1)}).encode(); api.CodeOf(err) != api.InvalidArgument {
+		t.Errorf("a name that is too long: %v", err)
+	}
+	buf, err := hello{kind: raftStream, cell: "foo", from: "r1", to: "r2"}.encode()
+	if err != nil || len(buf) != helloSize {
+		t.Fatalf("%d bytes, %v", len(buf), err)
+	}
+	for i := range buf {
+		bad := bytes.Clone(buf)
+		bad[i] ^= 1
+		if _, err := decodeHello(bad); !errors.Is(err, errHello) {
+			t.Fatalf("with byte %d changed: %v", i, err)
+		}
+	}
+}
+
+// lineCount counts what is logged.
+type lineCount struct {
+	mu    sync.Mutex // guards text
+	lines []string
+}
+
+func (c *lineCount) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, strings.ReplaceAll(string(p), `\"`, ""))
+	return len(p), nil
+}
+
+func (c *lineCount) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lines := c.lines
+	c.lines = nil
+	return lines
+}
+
+// newTestPort opens replica id of a cell at a host of the same name.
+func newTestPort(wire *memNet, cell, id string) (*raftPort, *lineCount) {
+	log := &lineCount{}
+	return openPort(portConfig{
+		cell: cell, id: id, client: id + ".client", address: id, listen: wire.listen(id), connect: wire.dialer(id),
+		peer:   func(address string) (string, bool) { return address, address != "nobody" },
+		logger: slog.New(slog.NewTextHandler(log, nil)),
+	}), log
+}
+
+// TestPortRefusesStrangers: whatever is not a peer of this cell is refused, is
+// told why if it can understand, is logged, and never reaches Raft.
+func TestPortRefusesStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		port, log := newTestPort(wire, "foo", "r1")
+		defer port.close()
+		for name, c := range map[string]struct {
+			send    func() []byte
+			verdict helloVerdict // 0: no answer
+			logged  string
+		}{
+			"garbage":           {send: func() []byte { return bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100) }, logged: "not a hello"},
+			"silence":           {send: func() []byte { return []byte("chby") }, logged: "read a hello"},
+			"later version":     {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r2", to: "r1"}, 4, 2) }, logged: "version 2"},
+			"another cell":      {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "bar", from: "r2", to: "r1"}, 0, 'c') }, verdict: helloWrongCell, logged: "cell bar"},
+			"for another":       {send: func() []byte { return encoded(t, hello{kind: probeStream, cell: "foo", from: "r2", to: "r3"}, 0, 'c') }, verdict: helloWrongReplica, logged: "called for"},
+			"under our own ID":  {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r1", to: "r1"}, 0, 'c') }, verdict: helloSameID, logged: "this one's ID"},
+			"for something new": {send: func() []byte { return encoded(t, hello{kind: 77, cell: "foo", from: "r2", to: "r1"}, 0, 'c') }, verdict: helloWrongReplica, logged: "kind 77"},
+		} {
+			pass(2 * refusalEvery)
+			log.take()
+			conn, err := wire.dialer("stranger")("r1", time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if _, err := conn.Write(c.send()); err != nil {
+				t.Fatal(err)
+			}
+			answer, _ := io.ReadAll(conn) // ends when the port closes it
+			if took := time.Since(began); took > helloTimeout {
+				t.Errorf("%s: let hang for %v", name, took)
+			}
+			h, err := decodeHello(answer)
+			if c.verdict != 0 && (err != nil || h.verdict != c.verdict || h.cell != "foo" || h.from != "r1") {
+				t.Errorf("%s: answered %+v, %v", name, h, err)
+			}
+			if c.verdict == 0 && len(answer) != 0 {
+				t.Errorf("%s: answered %q", name, answer)
+			}
+			synctest.Wait()
+			if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], c.logged) {
+				t.Errorf("%s: logged %q, want one line with %q", name, lines, c.logged)
+			}
+		}
+		select {
+		case <-port.streams:
+			t.Error("a stranger's connection reached raft")
+		default:
+		}
+		if port.clientAddress("r2") != "" {
+			t.Error("a refused caller's client address was believed")
+		}
+	})
+}
+
+// encoded writes a hello and then changes one byte.
+func encoded(t *testing.T, h hello, at int, to byte) []byte {
+	t.Helper()
+	buf, err := h.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf[at] = to
+	return buf
+}
+
+// TestPortSurvivesFlood: strangers that connect and say nothing keep no peer
+// out, and fill neither memory nor the log.
+func TestPortSurvivesFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		port, log := newTestPort(wire, "foo", "r1")
+		defer port.close()
+		peer, _ := newTestPort(wire, "foo", "r2")
+		defer peer.close()
+		for range 10 * maxHalfOpen {
+			if _, err := wire.dialer("stranger")("r1", time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		port.mu.Lock()
+		open, half := len(port.conns), len(port.half)
+		port.mu.Unlock()
+		if half != maxHalfOpen || open != maxHalfOpen {
+			t.Errorf("%d half-open connections of %d, want %d", half, open, maxHalfOpen)
+		}
+		if lines := log.take(); len(lines) != 1 {
+			t.Errorf("%d lines logged in an instant, want 1", len(lines))
+		}
+		if _, err := peer.dial(raftStream, "r1", "r1", time.Second); err != nil {
+			t.Errorf("a peer was kept out: %v", err)
+		}
+		pass(2 * helloTimeout)
+		port.mu.Lock()
+		open, half = len(port.conns), len(port.half)
+		port.mu.Unlock()
+		if half != 0 || open != 1 {
+			t.Errorf("later %d half-open of %d connections, want only the peer's", half, open)
+		}
+		for range 2 * maxPortConns {
+			_, _ = peer.dial(raftStream, "r1", "r1", time.Second) // refused from some point on
+		}
+		port.mu.Lock()
+		defer port.mu.Unlock()
+		if len(port.conns) > maxPortConns {
+			t.Errorf("%d connections, the bound is %d", len(port.conns), maxPortConns)
+		}
+	})
+}
+
+// TestPortChecksWhomItReaches: a caller does not talk to the wrong replica.
+func TestPortChecksWhomItReaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		port, _ := newTestPort(wire, "foo", "r1")
+		defer port.close()
+		peer, _ := newTestPort(wire, "foo", "r2")
+		defer peer.close()
+		foreign, _ := newTestPort(wire, "bar", "r9")
+		defer foreign.close()
+		if _, err := port.dial(raftStream, "r2", "r2", time.Second); err != nil {
+			t.Errorf("a peer: %v", err)
+		}
+		if port.clientAddress("r2") != "r2.client" || peer.clientAddress("r1") != "r1.client" {
+			t.Errorf("client addresses %q and %q: each was to learn the other's", port.clientAddress("r2"), peer.clientAddress("r1"))
+		}
+		if _, err := port.dial(raftStream, "r3", "r2", time.Second); api.CodeOf(err) != api.Unavailable {
+			t.Errorf("another replica there: %v", err)
+		}
+		if _, err := port.dial(raftStream, "r9", "r9", time.Second); api.CodeOf(err) != api.WrongCell {
+			t.Errorf("another cell there: %v", err)
+		}
+		if _, err := port.dial(raftStream, "r4", "elsewhere", time.Second); api.CodeOf(err) != api.Unavailable {
+			t.Errorf("nobody there: %v", err)
+		}
+		if _, err := (raftStreams{port}).Dial("nobody", time.Second); api.CodeOf(err) != api.Unavailable {
+			t.Errorf("an address that is nobody's: %v", err)
+		}
+		impostor := wire.listen("impostor")
+		go func() {
+			conn, err := impostor.Accept()
+			if err == nil {
+				_, _ = readHello(conn)
+				_ = writeHello(conn, hello{kind: raftStream, verdict: helloAccepted, cell: "foo", from: "r8", to: "r1"})
+			}
+		}()
+		if _, err := port.dial(raftStream, "r6", "impostor", time.Second); api.CodeOf(err) != api.Unavailable {
+			t.Errorf("another replica that accepts: %v", err)
+		}
+		mute := wire.listen("mute")
+		heard := make(chan net.Conn, 1)
+		go func() {
+			conn, err := mute.Accept()
+			if err == nil {
+				heard <- conn
+			}
+		}()
+		began := time.Now()
+		if _, err := port.dial(raftStream, "r5", "mute", time.Second); err == nil || time.Since(began) != time.Second {
+			t.Errorf("one that accepts and says nothing: %v after %v", err, time.Since(began))
+		}
+		_ = (<-heard).Close()
+		_ = mute.Close()
+	})
+}
+
+// TestSilence: a silenced replica says nothing more on any connection and makes
+// none, from that moment.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		port, _ := newTestPort(wire, "foo", "r1")
+		peer, _ := newTestPort(wire, "foo", "r2")
+		defer peer.close()
+		out, err := port.dial(raftStream, "r2", "r2", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := <-peer.streams
+		in, err := peer.dial(raftStream, "r1", "r1", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-port.streams
+		port.silence()
+		for _, end := range []net.Conn{got, in} {
+			if n, err := end.Read(make([]byte, 1)); err == nil {
+				t.Errorf("a peer still reads %d bytes", n)
+			}
+		}
+		if _, err := out.Write([]byte("x")); err == nil {
+			t.Error("it still sends")
+		}
+		if _, err := port.dial(probeStream, "r2", "r2", time.Second); !errors.Is(err, errSilenced) {
+			t.Errorf("it still connects: %v", err)
+		}
+		if _, err := peer.dial(raftStream, "r1", "r1", time.Second); err == nil {
+			t.Error("it still accepts")
+		}
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := raftStreams{port}.Accept()
+			accepted <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-accepted:
+			t.Errorf("Accept returned %v: raft would log that in a loop", err)
+		default:
+		}
+		port.silence()
+		port.close()
+		port.close()
+		if err := <-accepted; !errors.Is(err, errSilenced) {
+			t.Errorf("Accept after close: %v", err)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package cell
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// scriptedPeer is a replica that answers probes as the test says. Each
+// connection that a prober makes to it arrives at conns.
+type scriptedPeer struct {
+	conns chan net.Conn
+	down  atomic.Bool
+}
+
+// newScriptedPeer returns a peer and a prober that reaches nobody else.
+func newScriptedPeer() (*scriptedPeer, *prober) {
+	peer := &scriptedPeer{conns: make(chan net.Conn, 100)}
+	return peer, &prober{
+		clock: testClock(), stop: make(chan struct{}), peers: map[string]*probePeer{},
+		connect: func(string, string) (net.Conn, error) {
+			if peer.down.Load() {
+				return nil, errors.New("no route to host")
+			}
+			ours, theirs := net.Pipe()
+			peer.conns <- theirs
+			return ours, nil
+		},
+	}
+}
+
+func readQuestion(t *testing.T, conn net.Conn) uint64 {
+	t.Helper()
+	var frame [questionSize]byte
+	if _, err := io.ReadFull(conn, frame[:]); err != nil {
+		t.Fatal(err)
+	}
+	return binary.BigEndian.Uint64(frame[:])
+}
+
+func writeAnswer(conn net.Conn, number, term uint64) error {
+	var frame [answerSize]byte
+	binary.BigEndian.PutUint64(frame[:], number)
+	binary.BigEndian.PutUint64(frame[8:], term)
+	_, err := conn.Write(frame[:])
+	return err
+}
+
+// answersOf asks and returns where the answer's term will be.
+func answersOf(p *prober) chan uint64 {
+	answer := make(chan uint64, 1)
+	p.ask("r2", "b", func(r termReport) { answer <- r.term })
+	return answer
+}
+
+func pending(answer chan uint64) bool {
+	synctest.Wait()
+	return len(answer) == 0
+}
+
+// TestProbeAnswersOnlyLaterQuestions: the answer to a question that was sent
+// before the caller asked is not his.
+func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, p := newScriptedPeer()
+		defer p.close()
+		first := answersOf(p)
+		conn := <-peer.conns
+		n := readQuestion(t, conn)
+		second := answersOf(p) // while the first is in flight
+		if err := writeAnswer(conn, n, 7); err != nil {
+			t.Fatal(err)
+		}
+		if term := <-first; term != 7 {
+			t.Errorf("the first caller got term %d", term)
+		}
+		if !pending(second) {
+			t.Fatal("the second caller got an answer to a question sent before he asked")
+		}
+		if err := writeAnswer(conn, readQuestion(t, conn), 8); err != nil {
+			t.Fatal(err)
+		}
+		if term := <-second; term != 8 {
+			t.Errorf("the second caller got term %d", term)
+		}
+	})
+}
+
+// TestProbeRefusesMadeUpAnswers: numbers that this connection did not ask, or
+// had answered already.
+func TestProbeRefusesMadeUpAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, p := newScriptedPeer()
+		defer p.close()
+		answer := answersOf(p)
+		for _, number := range []func(uint64) uint64{
+			func(n uint64) uint64 { return n + 1 }, func(uint64) uint64 { return 0 }, func(uint64) uint64 { return 1<<64 - 1 },
+		} {
+			conn := <-peer.conns
+			_ = writeAnswer(conn, number(readQuestion(t, conn)), 7) // the prober may close at the first byte
+			if !pending(answer) {
+				t.Fatal("a made-up answer was believed")
+			}
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("the connection of a made-up answer stays open")
+			}
+		}
+		conn := <-peer.conns
+		n := readQuestion(t, conn)
+		_ = writeAnswer(conn, n, 7)
+		<-answer
+		_ = writeAnswer(conn, n, 7) // a repetition
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a repeated answer was taken")
+		}
+	})
+}
+
+// TestProbeOutlivesConnections: a caller is answered after the peer's restart,
+// and after its machine has vanished without a word; a peer that stays away
+// keeps nobody's memory.
+func TestProbeOutlivesConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, p := newScriptedPeer()
+		defer p.close()
+		answer := answersOf(p)
+		conn := <-peer.conns
+		readQuestion(t, conn)
+		_ = conn.Close() // it restarts
+		conn = <-peer.conns
+		_ = writeAnswer(conn, readQuestion(t, conn), 7)
+		<-answer
+
+		answer = answersOf(p)
+		readQuestion(t, conn) // and then nothing: the machine is gone
+		for range 50 * maxAsked {
+			answersOf(p)
+		}
+		synctest.Wait()
+		q := p.peers["r2"]
+		q.mu.Lock()
+		if len(q.waiting) > maxAsked || q.inFlight > probeWindow {
+			t.Errorf("%d callers wait and %d questions are out; the bounds are %d and %d", len(q.waiting), q.inFlight, maxAsked, probeWindow)
+		}
+		q.mu.Unlock()
+		pass(2 * probeStall)
+		last := answersOf(p)
+		conn = <-peer.conns
+		_ = writeAnswer(conn, readQuestion(t, conn), 9)
+		if term := <-last; term != 9 {
+			t.Errorf("over the new connection: term %d", term)
+		}
+		if !pending(answer) {
+			t.Error("a caller pushed out by maxAsked newer ones was answered")
+		}
+
+		peer.down.Store(true)
+		_ = conn.Close()
+		last = answersOf(p)
+		pass(10 * time.Second)
+		peer.down.Store(false)
+		conn = <-peer.conns
+		_ = writeAnswer(conn, readQuestion(t, conn), 10)
+		if term := <-last; term != 10 {
+			t.Errorf("after it came back: term %d", term)
+		}
+
+		moved := make(chan uint64, 1)
+		p.ask("r2", "another address", func(r termReport) { moved <- r.term })
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection to the old address stays open")
+		}
+		conn = <-peer.conns
+		_ = writeAnswer(conn, readQuestion(t, conn), 11)
+		<-moved
+	})
+}
+
+// TestProbeWaitsForRaft: before Raft has loaded its persisted term, no probe is
+// answered. An answer of 0 would vouch for a leader voted out before a restart.
+func TestProbeWaitsForRaft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		voter, _ := newTestPort(wire, "foo", "r2")
+		defer voter.close()
+		port, _ := newTestPort(wire, "foo", "r1")
+		defer port.close()
+		p := newProber(port, testClock())
+		defer p.close()
+		answer := make(chan termReport, 1)
+		p.ask("r2", "r2", func(r termReport) { answer <- r })
+		pass(5 * time.Second)
+		if len(answer) != 0 {
+			t.Fatalf("answered %v before raft was there", <-answer)
+		}
+		voter.answer(func() termReport { return termReport{term: 3, applied: 17} })
+		if got, want := <-answer, (termReport{term: 3, applied: 17}); got != want {
+			t.Errorf("answered %v, want %v", got, want)
+		}
+	})
+}
+
+// TestProbeWindow: a peer that takes questions and answers none is not sent
+// more than probeWindow of them.
+func TestProbeWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, p := newScriptedPeer()
+		defer p.close()
+		answersOf(p)
+		conn := <-peer.conns
+		taken := make(chan uint64, 10*probeWindow)
+		go func() {
+			var frame [questionSize]byte
+			for {
+				if _, err := io.ReadFull(conn, frame[:]); err != nil {
+					return
+				}
+				taken <- binary.BigEndian.Uint64(frame[:])
+			}
+		}()
+		var last chan uint64
+		for range 10 * probeWindow {
+			last = answersOf(p)
+			synctest.Wait()
+		}
+		if len(taken) != probeWindow {
+			t.Errorf("%d questions in flight, want %d", len(taken), probeWindow)
+		}
+		if err := writeAnswer(conn, <-taken, 7); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for len(taken) > 1 {
+			<-taken
+		}
+		if err := writeAnswer(conn, <-taken, 7); err != nil { // the newest, sent once there was room
+			t.Fatal(err)
+		}
+		if term := <-last; term != 7 {
+			t.Errorf("the newest caller got term %d", term)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package cell
+
+import (
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// waiter is one Acquire in the queue of a lock.
+type waiter struct {
+	claim   raftfsm.Claim
+	lock    namespace.Ref
+	ticket  ticket
+	since   session.Instant
+	absent  bool            // its stream is broken: its place is kept, and skipped (design §4.8)
+	left    session.Instant // since when it is absent
+	keep    session.Instant // until when an absent one's place is kept
+	offered bool            // a command that may grant it is on its way
+	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
+
+	answer chan raftfsm.Answer // receives one answer, and the waiter is out of the queue
+}
+
+// waiterKey names a waiter: one request.
+type waiterKey struct {
+	session api.SessionID
+	number  api.RequestNumber
+}
+
+func (w *waiter) key() waiterKey {
+	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
+}
+
+// queues is the wait queues of all locks, each in the order of its tickets. It
+// holds no lock and reads no clock; master.mu guards it.
+type queues struct {
+	byName  map[api.Name][]*waiter
+	byKey   map[waiterKey]*waiter
+	retries map[api.Name]bool // locks to be offered again on the next tick
+	issued  uint64            // tickets of this epoch
+	streams uint64
+}
+
+func newQueues() *queues {
+	return &queues{byName: map[api.Name][]*waiter{}, byKey: map[waiterKey]*waiter{}, retries: map[api.Name]bool{}}
+}
+
+// join puts a request into the queue of its lock, or gives it back the place it
+// has kept. A ticket of an earlier epoch keeps its order.
+func (q *queues) join(w *waiter, epoch api.Epoch) (*waiter, error) {
+	q.streams++
+	if kept, ok := q.byKey[w.key()]; ok {
+		kept.absent, kept.stream = false, q.streams
+		return kept, nil
+	}
+	line := q.byName[w.lock.Name]
+	if len(line) >= api.MaxWaiters {
+		return nil, api.Errorf(api.QuotaExceeded, "%d requests wait for this lock already; at most %d may", len(line), api.MaxWaiters)
+	}
+	if w.ticket == (ticket{}) || w.ticket.epoch >= epoch {
+		q.issued++
+		w.ticket = ticket{epoch: epoch, number: q.issued}
+	}
+	w.stream = q.streams
+	w.answer = make(chan raftfsm.Answer, 1)
+	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
+	q.byName[w.lock.Name] = slices.Insert(line, at, w)
+	q.byKey[w.key()] = w
+	return w, nil
+}
+
+func byTicket(w *waiter, t ticket) int {
+	switch {
+	case w.ticket.before(t):
+		return -1
+	case t.before(w.ticket):
+		return 1
+	}
+	return 0
+}
+
+// leave takes a waiter out of its queue; nil if it is in none.
+func (q *queues) leave(key waiterKey) *waiter {
+	w, ok := q.byKey[key]
+	if !ok {
+		return nil
+	}
+	delete(q.byKey, key)
+	line := q.byName[w.lock.Name]
+	if at := slices.Index(line, w); at >= 0 {
+		line = slices.Delete(line, at, at+1)
+	}
+	if len(line) == 0 {
+		delete(q.byName, w.lock.Name)
+	} else {
+		q.byName[w.lock.Name] = line
+	}
+	return w
+}
+
+// finish takes a waiter out of its queue and tells it why.
+func (q *queues) finish(key waiterKey, a raftfsm.Answer) {
+	if w := q.leave(key); w != nil {
+		w.answer <- a
+	}
+}
+
+// detach notes that a waiter's stream is broken: its place is kept until keep.
+func (q *queues) detach(w *waiter, stream uint64, now, keep session.Instant) {
+	if w.stream == stream && q.byKey[w.key()] == w {
+		w.absent, w.left, w.keep = true, now, keep
+	}
+}
+
+// forget drops the waiters that stayed away for too long.
+func (q *queues) forget(now session.Instant) {
+	for key, w := range q.byKey {
+		if w.absent && now > w.keep && !w.offered {
+			q.leave(key)
+		}
+	}
+}
+
+// place returns where a waiter stands, from 1, and how many wait.
+func (q *queues) place(w *waiter) (place, waiting int) {
+	line := q.byName[w.lock.Name]
+	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
+	return at + 1, len(line)
+}
+
+// maxSuccessors bounds the grants in one command.
+const maxSuccessors = 128
+
+// leading returns those at the head of the queue who could have the lock
+// together with holders in that mode (0: nobody holds it): one writer, or all
+// readers up to the first writer. The absent are skipped. Nobody overtakes an
+// earlier writer, and nobody is offered a lock twice.
+func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
+	var lead []*waiter
+	for _, w := range q.byName[name] {
+		if w.absent {
+			continue
+		}
+		if held != 0 && w.claim.Mode.Conflicts(held) {
+			break
+		}
+		held = w.claim.Mode
+		if !w.offered {
+			lead = append(lead, w)
+		}
+		if len(lead) == maxSuccessors {
+			break
+		}
+	}
+	return lead
+}
+
+// offer marks waiters as being on their way to a grant and returns their
+// claims.
+func offer(lead []*waiter) []raftfsm.Claim {
+	var claims []raftfsm.Claim
+	for _, w := range lead {
+		w.offered = true
+		claims = append(claims, w.claim)
+	}
+	return claims
+}
+
+// of returns the waiters of a session, and on those for a node.
+func (q *queues) of(id api.SessionID) []*waiter {
+	return q.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+}
+
+func (q *queues) on(node namespace.Ref) []*waiter {
+	return q.where(func(w *waiter) bool { return w.lock == node })
+}
+
+func (q *queues) where(wanted func(*waiter) bool) []*waiter {
+	var found []*waiter
+	for _, w := range q.byKey {
+		if wanted(w) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// retry notes that a lock is to be offered again on the next tick.
+func (q *queues) retry(name api.Name) { q.retries[name] = true }
+
+// takeRetries returns the locks to be offered again.
+func (q *queues) takeRetries() []api.Name {
+	var names []api.Name
+	for name := range q.retries {
+		names = append(names, name)
+	}
+	clear(q.retries)
+	return names
+}

@@ -1,0 +1,346 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+)
+
+// Replica is one running member of a cell. Its methods may be called from any
+// goroutine.
+type Replica struct {
+	cfg   Config
+	clock session.Clock
+	log   *slog.Logger
+
+	stores    *stores
+	port      *raftPort
+	transport *raftTransport
+	prober    *prober
+	fsm       *raftfsm.FSM
+	raft      *raft.Raft
+	metrics   *metrics
+	grpc      *grpc.Server
+	http      *http.Server
+
+	master atomic.Pointer[master] // nil unless this replica is the master
+
+	cancel context.CancelCauseFunc // ends reign
+	work   sync.WaitGroup          // reign and the servers
+	once   sync.Once               // the first of Stop and fail
+	done   chan struct{}
+
+	mu     sync.Mutex // guards the fields below
+	err    error      // why the replica stopped by itself
+	hashed uint64     // the applied index of hash
+	hash   string
+}
+
+// Start opens the replica's data, joins the cell and serves. It returns once
+// the replica listens; it may take a while longer for the cell to have a
+// master. On a data directory that holds no cell yet, the replica founds one
+// with cfg.Members, as every other member does.
+func Start(cfg Config) (*Replica, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), done: make(chan struct{})}
+	if err := r.start(); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+// start builds the replica from the disk up. What it has built when it fails,
+// release takes down.
+func (r *Replica) start() error {
+	self, _ := r.cfg.self()
+	for listener, address := range map[*net.Listener]string{
+		&r.cfg.ClientListener: self.Client, &r.cfg.RaftListener: self.Raft, &r.cfg.HTTPListener: self.HTTP,
+	} {
+		if *listener != nil || address == "" {
+			continue
+		}
+		var err error
+		if *listener, err = net.Listen("tcp", address); err != nil {
+			return &api.Error{Code: api.Unavailable, Op: "listen on " + address, Message: "the address cannot be listened on; is another process using the port? choose another, or stop that process", Err: err}
+		}
+	}
+	var err error
+	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
+		cell: r.cfg.Cell, id: r.cfg.ID, fatal: r.fail, silence: r.silence, logger: r.log,
+	}); err != nil {
+		return err
+	}
+	if err := r.startRaft(self); err != nil {
+		return err
+	}
+	r.serve()
+	return nil
+}
+
+// startRaft opens the port and starts Raft on it.
+func (r *Replica) startRaft(self Member) error {
+	r.port = openPort(portConfig{
+		cell: r.cfg.Cell, id: r.cfg.ID, client: self.Client, address: self.Raft, listen: r.cfg.RaftListener,
+		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
+	})
+	r.transport = newRaftTransport(r.port, newRaftLog(r.log))
+	r.prober = newProber(r.port, r.clock)
+	r.fsm = raftfsm.NewFSM(r.fail)
+	elected := make(chan bool, 64)
+	conf := r.raftConfig(elected)
+	if err := r.found(conf); err != nil {
+		return err
+	}
+	var err error
+	if r.raft, err = r.stores.startRaft(conf, r.fsm, r.transport); err != nil {
+		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
+	}
+	r.metrics = newMetrics(r)
+	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), applied: r.raft.AppliedIndex()} })
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r.cancel = cancel
+	r.work.Go(func() { r.reign(ctx, elected) })
+	return nil
+}
+
+// raftConfig is how Raft is run here.
+func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(r.cfg.ID)
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
+	conf.MaxAppendEntries = 512 // fewer loses throughput at 512 callers
+	conf.SnapshotThreshold = 8192
+	conf.SnapshotInterval = 30 * time.Second
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // so that logs reach back to the snapshot before last
+	conf.NotifyCh = elected
+	conf.NoLegacyTelemetry = true
+	conf.Logger = newRaftLog(r.log)
+	return conf
+}
+
+// found founds the cell if the data directory holds none. Every member does so
+// with the same configuration, which is Raft's way of agreeing on it.
+func (r *Replica) found(conf *raft.Config) error {
+	exists, err := r.stores.holdsCell()
+	if err != nil || exists {
+		return err
+	}
+	var members raft.Configuration
+	for _, m := range r.cfg.Members {
+		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
+	}
+	if err := r.stores.bootstrap(conf, r.transport, members); err != nil {
+		return fmt.Errorf("found cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
+	}
+	return nil
+}
+
+// peer names the replica at a Raft address.
+func (r *Replica) peer(address string) (id string, ok bool) {
+	for _, m := range r.cfg.Members {
+		if m.Raft == address {
+			return m.ID, true
+		}
+	}
+	return "", false
+}
+
+// serve starts the servers for clients and for operators.
+func (r *Replica) serve() {
+	r.grpc = newGRPCServer(r)
+	r.work.Go(func() {
+		if err := r.grpc.Serve(r.cfg.ClientListener); err != nil {
+			r.log.Error("the client port is closed", "error", err)
+		}
+	})
+	if r.cfg.HTTPListener == nil {
+		return
+	}
+	r.http = newHTTPServer(r)
+	r.work.Go(func() {
+		if err := r.http.Serve(r.cfg.HTTPListener); !errors.Is(err, http.ErrServerClosed) {
+			r.log.Error("the http port is closed", "error", err)
+		}
+	})
+}
+
+// Done is closed when the replica has stopped, by Stop or by itself.
+func (r *Replica) Done() <-chan struct{} { return r.done }
+
+// Err says why the replica stopped by itself (its disk failed or stalled), nil
+// after Stop or while it runs.
+func (r *Replica) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Stop drains and stops the replica: a master hands over first, for at most
+// until ctx ends. It returns when nothing of the replica runs any more.
+func (r *Replica) Stop(ctx context.Context) error {
+	r.once.Do(func() {
+		r.handOver(ctx)
+		r.shutdown(ctx)
+		close(r.done)
+	})
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop replica %s: %w", r.cfg.ID, context.Cause(ctx))
+	}
+}
+
+// handOver gives mastership to the replica whose log is longest. It is worth a
+// try: without it the others elect a new master after the election timeout.
+func (r *Replica) handOver(ctx context.Context) {
+	if r.master.Load() == nil || len(r.cfg.Members) == 1 || ctx.Err() != nil {
+		return
+	}
+	future := r.raft.LeadershipTransfer()
+	handed := make(chan error, 1)
+	go func() { handed <- future.Error() }() // ends with Raft, at the latest
+	select {
+	case err := <-handed:
+		if err != nil {
+			r.log.Warn("mastership was not handed over", "error", err)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// shutdown stops everything, from the clients down to the disk.
+func (r *Replica) shutdown(ctx context.Context) {
+	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r.grpc.GracefulStop()
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		r.grpc.Stop()
+		<-stopped
+	}
+	if r.http != nil {
+		if err := r.http.Close(); err != nil {
+			r.log.Warn("close the http port", "error", err)
+		}
+	}
+	r.release()
+}
+
+// release frees whatever start has got hold of.
+func (r *Replica) release() {
+	if r.cancel != nil {
+		r.cancel(errStopped)
+	}
+	var stopping raft.Future
+	if r.raft != nil {
+		stopping = r.raft.Shutdown()
+	}
+	if r.prober != nil {
+		r.prober.close()
+	}
+	if r.transport != nil {
+		if err := r.transport.Close(); err != nil {
+			r.log.Warn("close raft's transport", "error", err)
+		}
+	}
+	if stopping != nil {
+		if err := stopping.Error(); err != nil {
+			r.log.Warn("stop raft", "error", err)
+		}
+	}
+	r.work.Wait()
+	if r.stores != nil {
+		if err := r.stores.close(); err != nil {
+			r.log.Warn("close the stores", "error", err)
+		}
+	}
+	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
+		if l != nil {
+			_ = l.Close() // its server has closed it, unless the replica never came to serve
+		}
+	}
+}
+
+// errStopped is why an epoch ends when its replica stops.
+var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")
+
+// fail ends a replica that cannot go on. It falls silent at once, so that the
+// others elect a master, and then stops by itself.
+func (r *Replica) fail(err error) {
+	r.mu.Lock()
+	first := r.err == nil
+	if first {
+		r.err = err
+	}
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	r.log.Error("the replica cannot go on", "error", err)
+	r.silence()
+	go r.once.Do(func() {
+		defer close(r.done)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			gone, cancel := context.WithCancel(context.Background())
+			cancel() // nobody is to be drained
+			if r.grpc != nil {
+				r.shutdown(gone)
+			}
+		}()
+		select {
+		case <-stopped:
+		case <-time.After(failLimit): // something hangs in the disk
+		}
+	})
+}
+
+// failLimit is how long a replica that failed may take to stop before it is
+// given up. Its process has to end then: a goroutine that hangs in the disk
+// would never let it.
+const failLimit = 2 * time.Second
+
+// silence keeps the replica from sending and answering anything to the others.
+func (r *Replica) silence() {
+	if r.transport != nil {
+		r.transport.silence()
+	}
+}
+
+// stateHash returns the hash of the state, computed once for each state that
+// is asked about.
+func (r *Replica) stateHash(state *raftfsm.State) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hash != "" && r.hashed == state.Applied {
+		return r.hash, nil
+	}
+	hash, err := state.Hash()
+	if err != nil {
+		return "", err
+	}
+	r.hash, r.hashed = hash, state.Applied
+	return hash, nil
+}

@@ -1,0 +1,252 @@
+package cell
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
+	const op = "open"
+	m, err := s.master()
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	r, err := s.openRequest(m, q)
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	o, err := m.open(ctx, r)
+	if err != nil {
+		return nil, s.fail(op, r.path.String(), err)
+	}
+	return &pb.OpenReply{
+		Handle: m.sign.handle(o.handle), HandleId: uint64(o.handle.owner.Handle), Created: o.created, Stat: pb.NewStat(o.stat),
+	}, nil
+}
+
+// openRequest decodes and validates an Open.
+func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error) {
+	who, err := m.admit(q.GetCaller())
+	if err != nil {
+		return openRequest{}, err
+	}
+	path, err := s.resolve(m, who, q)
+	if err != nil {
+		return openRequest{}, err
+	}
+	mutation, err := s.mutation(who, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
+		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral())})
+	if err != nil {
+		return openRequest{}, err
+	}
+	r := openRequest{mutation: mutation, path: path, create: raftfsm.Open{
+		Create: api.Create(q.GetCreate()), Kind: api.Kind(q.GetKind()), Ephemeral: q.GetEphemeral(), Contents: q.GetContents(),
+		ACL: api.ACL{Read: q.GetAcl().GetRead(), Write: q.GetAcl().GetWrite(), Change: q.GetAcl().GetChange()},
+	}}
+	for mode, wanted := range map[handleMode]bool{forReading: q.GetRead(), forWriting: q.GetWrite(), forACLs: q.GetChangeAcl()} {
+		if wanted {
+			r.mode |= mode
+		}
+	}
+	r.handle.owner = namespace.Owner{Session: who.session, Handle: api.HandleID(mutation.Number)}
+	r.handle.delay = time.Duration(q.GetLockDelayNs())
+	return r, validOpen(r)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// resolve returns the path that an Open names, absolute or relative to a
+// directory's handle (Chubby §2.6).
+func (s *service) resolve(m *master, who caller, q *pb.OpenRequest) (api.Path, error) {
+	text := q.GetPath()
+	if len(q.GetDirectory()) > 0 {
+		h, err := m.handleOf(who, q.GetDirectory())
+		if err != nil {
+			return api.Path{}, err
+		}
+		if h.mode&ofDirectory == 0 {
+			return api.Path{}, api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
+		}
+		text = m.path(h.node.Name) + "/" + text
+	}
+	path, err := api.ParsePath(text)
+	if err != nil {
+		return path, err
+	}
+	return path, s.wrongCell(path.Cell())
+}
+
+func validOpen(r openRequest) error {
+	c := r.create
+	switch {
+	case !c.Create.Valid():
+		return api.Errorf(api.InvalidArgument, "create is %d; see the protocol for its values", c.Create)
+	case c.Kind != 0 && !c.Kind.Valid():
+		return api.Errorf(api.InvalidArgument, "kind is %d; see the protocol for its values", c.Kind)
+	case len(c.Contents) > api.MaxContents:
+		return tooLarge(len(c.Contents))
+	case c.Kind == api.Directory && len(c.Contents) > 0:
+		return api.Errorf(api.InvalidArgument, "a directory has no contents")
+	case r.handle.delay < 0 || r.handle.delay > api.MaxLockDelay:
+		return api.Errorf(api.InvalidArgument, "a lock-delay of %v; it must be between 0 and %v", r.handle.delay, api.MaxLockDelay)
+	case r.mode == 0:
+		return api.Errorf(api.InvalidArgument, "the handle is to be for nothing; ask for read, write or change-ACL")
+	}
+	for _, name := range []string{c.ACL.Read, c.ACL.Write, c.ACL.Change} {
+		if len(name) > api.MaxACLName || !utf8.ValidString(name) {
+			return api.Errorf(api.InvalidArgument, "an ACL's name must be UTF-8 of at most %d bytes", api.MaxACLName)
+		}
+	}
+	return nil
+}
+
+func tooLarge(size int) error {
+	return api.Errorf(api.TooLarge, "the contents are %d bytes long; at most %d are allowed: keep large data elsewhere and its address here", size, api.MaxContents)
+}
+
+func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
+	const op = "close"
+	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle())
+	if err == nil {
+		err = m.close(ctx, mutation, h)
+	}
+	return &pb.CloseReply{}, s.fail(op, s.pathOf(h), err)
+}
+
+// onHandle begins every call on a handle: the master, the caller, the handle.
+func (s *service) onHandle(c *pb.Caller, token []byte) (*master, caller, handle, error) {
+	m, err := s.master()
+	if err != nil {
+		return nil, caller{}, handle{}, err
+	}
+	who, err := m.admit(c)
+	if err != nil {
+		return nil, who, handle{}, err
+	}
+	h, err := m.handleOf(who, token)
+	return m, who, h, err
+}
+
+// pathOf names a handle's node in errors.
+func (s *service) pathOf(h handle) string {
+	if h.owner.Session == 0 {
+		return ""
+	}
+	return "/" + api.Root + "/" + s.r.cfg.Cell + string(h.node.Name)
+}
+
+// statIn describes a node by its path in this cell.
+func (s *service) statIn(n *namespace.Node) (*pb.Stat, error) {
+	path, err := n.Name.In(s.r.cfg.Cell)
+	if err != nil {
+		return nil, err
+	}
+	return pb.NewStat(stat(n, path)), nil
+}
+
+func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
+	const op = "read"
+	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	node, err := m.read(ctx, h, forReading)
+	if err == nil && node.Kind == api.Directory {
+		err = api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
+	}
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	described, err := s.statIn(node)
+	return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described}, s.fail(op, s.pathOf(h), err)
+}
+
+func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
+	const op = "stat"
+	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	node, err := m.read(ctx, h, 0)
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	described, err := s.statIn(node)
+	return &pb.GetStatReply{Stat: described}, s.fail(op, s.pathOf(h), err)
+}
+
+func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
+	const op = "list"
+	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	page, more, err := m.readDir(ctx, h, q.GetAfter())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	reply := &pb.ReadDirReply{More: more}
+	for _, node := range page {
+		described, err := s.statIn(node)
+		if err != nil {
+			return nil, s.fail(op, s.pathOf(h), err)
+		}
+		reply.Children = append(reply.Children, described)
+	}
+	return reply, nil
+}
+
+func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
+	const op = "write"
+	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err == nil && len(q.GetContents()) > api.MaxContents {
+		err = tooLarge(len(q.GetContents()))
+	}
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration))
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	c := raftfsm.SetContents{Mutation: mutation, Node: h.node, Contents: q.GetContents()}
+	if q.IfGeneration != nil {
+		g := api.Generation(q.GetIfGeneration())
+		c.IfContent = &g
+	}
+	result, err := m.mutate(ctx, h, raftfsm.Command{SetContents: &c})
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	described, err := result.Stat.In(s.r.cfg.Cell)
+	return &pb.SetContentsReply{Stat: pb.NewStat(described)}, s.fail(op, s.pathOf(h), err)
+}
+
+func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
+	const op = "delete"
+	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle())
+	if err == nil {
+		c := raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
+		_, err = m.mutate(ctx, h, raftfsm.Command{Delete: &c})
+	}
+	return &pb.DeleteReply{}, s.fail(op, s.pathOf(h), err)
+}

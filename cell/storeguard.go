@@ -1,0 +1,422 @@
+package cell
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/raft"
+)
+
+// storeGuard stands between Raft and its stores and makes every error of theirs
+// the end of the replica.
+//
+// Raft itself does not: a leader that cannot write its log steps down and
+// stands again; a follower that cannot goes on with a last index that it knows
+// to be wrong (Raft.appendEntries, after a truncation); a lost term is a panic
+// (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync Linux marks
+// the pages clean, so that a retry "succeeds" with nothing on the disk. So the
+// first error is reported to fatal, and from then on no operation on the log or
+// the votes is begun, and none returns: it ends the goroutine that called it
+// (runtime.Goexit), which is the one that would have panicked or gone on with
+// what it does not have. Raft's own goroutines are waited for by its Shutdown
+// all the same. Other goroutines have to go through call.
+type storeGuard struct {
+	fatal   func(error) // called once, from any goroutine; must not block
+	silence func()      // called before fatal when the disk has stalled
+	dog     watchdog
+
+	active atomic.Int32 // operations that have begun and not ended
+
+	mu     sync.Mutex // guards failed
+	failed error      // what fatal was told
+}
+
+// newStoreGuard returns a guard whose watchdog has that limit.
+func newStoreGuard(stall time.Duration, silence func(), fatal func(error)) *storeGuard {
+	g := &storeGuard{fatal: fatal, silence: silence}
+	g.dog = watchdog{limit: stall, stalled: g.stalled}
+	return g
+}
+
+// storeOp is one operation, for messages.
+type storeOp struct {
+	verb     string // "append"
+	from, to uint64 // the log entries it is about, zero if it is about none
+	path     string
+}
+
+// String writes "append log entries 7 to 9 in /data/raft.db".
+func (o storeOp) String() string {
+	switch {
+	case o.from == 0:
+		return o.verb + " in " + o.path
+	case o.from == o.to:
+		return fmt.Sprintf("%s log entry %d in %s", o.verb, o.from, o.path)
+	}
+	return fmt.Sprintf("%s log entries %d to %d in %s", o.verb, o.from, o.to, o.path)
+}
+
+// failure returns what fatal was told, nil if it was not.
+func (g *storeGuard) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
+// fail makes err the end of the replica, unless it has one already.
+func (g *storeGuard) fail(err error) {
+	g.mu.Lock()
+	first := g.failed == nil
+	if first {
+		g.failed = err
+	}
+	g.mu.Unlock()
+	if first {
+		g.fatal(err)
+	}
+}
+
+// stalled is the watchdog's alarm.
+func (g *storeGuard) stalled(op fmt.Stringer, limit time.Duration) {
+	g.silence()
+	g.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
+		Message: fmt.Sprintf("the disk stalled: nothing came back within %v. This replica has fallen silent so that the others can go on; see to the disk, then start it again", limit)})
+}
+
+// try does one operation and reports its error. missing is an error that is
+// none. It returns the error.
+func (g *storeGuard) try(op storeOp, patience int, missing error, do func() error) error {
+	if err := g.failure(); err != nil {
+		return err
+	}
+	g.active.Add(1)
+	defer g.active.Add(-1)
+	ended := g.dog.watch(op, patience)
+	err := sheltered(do)
+	ended()
+	if err != nil && (missing == nil || !errors.Is(err, missing)) {
+		err = storeError(op, err)
+		g.fail(err)
+		return err
+	}
+	if late := g.failure(); late != nil {
+		return late // it came back after all, or another one failed; the replica has ended
+	}
+	return err
+}
+
+// must is try for the log and the votes: it returns nil or missing, or never.
+func (g *storeGuard) must(op storeOp, missing error, do func() error) error {
+	err := g.try(op, 1, missing, do)
+	if g.failure() != nil {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// call runs f, which may use guarded stores, and returns its error, or the
+// guard's if a store failed f.
+func (g *storeGuard) call(f func() error) error {
+	var err error
+	returned := false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = f()
+		returned = true
+	}()
+	<-done
+	if !returned {
+		return g.failure()
+	}
+	return err
+}
+
+// sheltered turns a panic of do, and a fault on mapped memory (the file became
+// shorter, or its page cannot be read), into an error: bbolt knows corruption
+// no other way.
+func sheltered(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = api.Errorf(api.Corrupt, "the store gave up: %v", p)
+		}
+	}()
+	return do()
+}
+
+// storeError says what failed and what to do about it.
+func storeError(op storeOp, err error) *api.Error {
+	e := &api.Error{Code: api.Unavailable, Op: op.String(), Err: err}
+	switch {
+	case errors.Is(err, api.Corrupt):
+		e.Code = api.Corrupt
+		e.Message = "the data of this replica is damaged: " + rejoinAdvice
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		e.Message = "the disk is full: free some space, then start this replica again"
+	case errors.Is(err, syscall.EIO):
+		e.Message = "the disk reports an I/O error: do not trust it. Replace it; " + rejoinAdvice
+	case errors.Is(err, syscall.EROFS):
+		e.Message = "the file system has become read-only, as Linux does on errors: see the kernel's log, repair it, then start this replica again"
+	case errors.Is(err, fs.ErrPermission):
+		e.Message = "permission denied: give the directory to the user that runs this replica, then start it again"
+	default:
+		e.Message = "the store failed: see the cause, then start this replica again"
+	}
+	return e
+}
+
+// rejoinAdvice is what to do about a replica that has lost data. Under its old
+// ID it could break promises it gave: votes and acknowledged entries.
+const rejoinAdvice = "remove this replica from the cell and let it join again with an empty directory and a new ID"
+
+// guardedLogs is the Raft log: guarded, and with a checksum in each entry.
+//
+// The checksum (CRC32C over index, term, type, data and extensions) is appended
+// to an entry's Extensions when it is written and taken off when it is read, so
+// that neither Raft nor a peer ever sees it. Neither store checks what it reads
+// itself; without this, one flipped bit would be applied, or sent to the others.
+type guardedLogs struct {
+	inner raft.LogStore
+	guard *storeGuard
+	path  string
+}
+
+var (
+	_ raft.LogStore          = (*guardedLogs)(nil)
+	_ raft.MonotonicLogStore = (*guardedLogs)(nil)
+)
+
+// IsMonotonic tells Raft what the inner store does: on raft-wal, which takes no
+// gaps, Raft has to empty the log when it restores a snapshot.
+func (l *guardedLogs) IsMonotonic() bool {
+	m, ok := l.inner.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex implements raft.LogStore.
+func (l *guardedLogs) FirstIndex() (index uint64, err error) {
+	err = l.guard.must(storeOp{verb: "find the first entry", path: l.path}, nil, func() error {
+		index, err = l.inner.FirstIndex()
+		return err
+	})
+	return index, err
+}
+
+// LastIndex implements raft.LogStore.
+func (l *guardedLogs) LastIndex() (index uint64, err error) {
+	err = l.guard.must(storeOp{verb: "find the last entry", path: l.path}, nil, func() error {
+		index, err = l.inner.LastIndex()
+		return err
+	})
+	return index, err
+}
+
+// GetLog implements raft.LogStore. It fails with raft.ErrLogNotFound.
+func (l *guardedLogs) GetLog(index uint64, log *raft.Log) error {
+	op := storeOp{verb: "read", from: index, to: index, path: l.path}
+	return l.guard.must(op, raft.ErrLogNotFound, func() error { return readLog(l.inner, index, log) })
+}
+
+// StoreLog implements raft.LogStore.
+func (l *guardedLogs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore. It does not change the caller's entries,
+// which raft.LogCache keeps.
+func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	sealed := make([]*raft.Log, len(logs))
+	for i, log := range logs {
+		entry := *log
+		entry.Extensions = binary.BigEndian.AppendUint32(append(make([]byte, 0, len(log.Extensions)+crc32.Size), log.Extensions...), logSum(log))
+		sealed[i] = &entry
+	}
+	op := storeOp{verb: "append", from: logs[0].Index, to: logs[len(logs)-1].Index, path: l.path}
+	return l.guard.must(op, nil, func() error { return l.inner.StoreLogs(sealed) })
+}
+
+// DeleteRange implements raft.LogStore.
+func (l *guardedLogs) DeleteRange(first, last uint64) error {
+	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
+	return l.guard.must(op, nil, func() error { return l.inner.DeleteRange(first, last) })
+}
+
+// readLog reads an entry and checks that it is the one that was written there.
+func readLog(store raft.LogStore, index uint64, log *raft.Log) error {
+	if err := store.GetLog(index, log); err != nil {
+		return err
+	}
+	own := len(log.Extensions) - crc32.Size
+	if own < 0 {
+		return api.Errorf(api.Corrupt, "log entry %d has no checksum", index)
+	}
+	sum := binary.BigEndian.Uint32(log.Extensions[own:])
+	log.Extensions = log.Extensions[:own:own]
+	if own == 0 {
+		log.Extensions = nil // as Raft wrote it
+	}
+	if log.Index != index {
+		return api.Errorf(api.Corrupt, "entry %d is stored where log entry %d belongs", log.Index, index)
+	}
+	if logSum(log) != sum {
+		return api.Errorf(api.Corrupt, "log entry %d fails its checksum", index)
+	}
+	return nil
+}
+
+// logSum is an entry's checksum, without one.
+func logSum(log *raft.Log) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	head := make([]byte, 0, 25)
+	head = binary.BigEndian.AppendUint64(head, log.Index)
+	head = binary.BigEndian.AppendUint64(head, log.Term)
+	head = append(head, byte(log.Type))
+	head = binary.BigEndian.AppendUint64(head, uint64(len(log.Data)))
+	return crc32.Update(crc32.Update(crc32.Checksum(head, table), table, log.Data), table, log.Extensions)
+}
+
+// guardedVotes is Raft's stable store, guarded. Reading what was never written
+// is no error.
+type guardedVotes struct {
+	inner raft.StableStore
+	guard *storeGuard
+	path  string
+}
+
+var _ raft.StableStore = (*guardedVotes)(nil)
+
+// Set implements raft.StableStore.
+func (v *guardedVotes) Set(key, value []byte) error {
+	return v.guard.must(v.op("write", key), nil, func() error { return v.inner.Set(key, value) })
+}
+
+// Get implements raft.StableStore.
+func (v *guardedVotes) Get(key []byte) (value []byte, err error) {
+	err = v.guard.must(v.op("read", key), nil, func() error {
+		value, err = v.inner.Get(key)
+		return err
+	})
+	return value, err
+}
+
+// SetUint64 implements raft.StableStore.
+func (v *guardedVotes) SetUint64(key []byte, value uint64) error {
+	return v.guard.must(v.op("write", key), nil, func() error { return v.inner.SetUint64(key, value) })
+}
+
+// GetUint64 implements raft.StableStore.
+func (v *guardedVotes) GetUint64(key []byte) (value uint64, err error) {
+	err = v.guard.must(v.op("read", key), nil, func() error {
+		value, err = v.inner.GetUint64(key)
+		return err
+	})
+	return value, err
+}
+
+func (v *guardedVotes) op(verb string, key []byte) storeOp {
+	return storeOp{verb: verb + " " + string(key), path: v.path}
+}
+
+// guardedSnapshots is the snapshot store, guarded. Its errors are fatal too,
+// but they are returned: Raft gives up the one snapshot and does no harm until
+// the replica has stopped.
+type guardedSnapshots struct {
+	inner raft.SnapshotStore
+	guard *storeGuard
+	path  string
+}
+
+var _ raft.SnapshotStore = (*guardedSnapshots)(nil)
+
+// Create implements raft.SnapshotStore.
+func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport,
+) (sink raft.SnapshotSink, err error) {
+	err = s.try("create a snapshot", func() error {
+		sink, err = s.inner.Create(version, index, term, configuration, configurationIndex, trans)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &guardedSink{SnapshotSink: sink, store: s}, nil
+}
+
+// List implements raft.SnapshotStore.
+func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
+	err = s.try("list the snapshots", func() error {
+		list, err = s.inner.List()
+		return err
+	})
+	return list, err
+}
+
+// Open implements raft.SnapshotStore.
+func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
+	err = s.try("open snapshot "+id, func() error {
+		meta, r, err = s.inner.Open(id)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, &guardedReader{ReadCloser: r, store: s}, nil
+}
+
+func (s *guardedSnapshots) try(verb string, do func() error) error {
+	return s.guard.try(storeOp{verb: verb, path: s.path}, snapshotPatience, nil, do)
+}
+
+// guardedSink guards the writing of one snapshot.
+type guardedSink struct {
+	raft.SnapshotSink
+	store *guardedSnapshots
+}
+
+// Write implements io.Writer.
+func (s *guardedSink) Write(p []byte) (n int, err error) {
+	err = s.store.try("write a snapshot", func() error {
+		n, err = s.SnapshotSink.Write(p)
+		return err
+	})
+	return n, err
+}
+
+// Close implements raft.SnapshotSink: the snapshot is complete.
+func (s *guardedSink) Close() error {
+	return s.store.try("finish a snapshot", s.SnapshotSink.Close)
+}
+
+// Cancel implements raft.SnapshotSink: the snapshot is thrown away.
+func (s *guardedSink) Cancel() error {
+	return s.store.try("remove an unfinished snapshot", s.SnapshotSink.Cancel)
+}
+
+// guardedReader guards the reading of one snapshot.
+type guardedReader struct {
+	io.ReadCloser
+	store *guardedSnapshots
+}
+
+// Read implements io.Reader.
+func (r *guardedReader) Read(p []byte) (n int, err error) {
+	op := storeOp{verb: "read a snapshot", path: r.store.path}
+	err = r.store.guard.try(op, snapshotPatience, io.EOF, func() error {
+		n, err = r.ReadCloser.Read(p)
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,374 @@
+package cell
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	logCacheEntries = 512 // the newest entries, kept in memory; without them every follower's read is the disk's
+	snapshotsKept   = 3   // so that one that rots does not leave a gap in the log
+	boltLockTimeout = time.Second
+)
+
+// storeOptions is what openStores is told beside the directory.
+type storeOptions struct {
+	cell, id string
+	fatal    func(error)   // told once of the error that ends the replica; called from any goroutine, must not block
+	silence  func()        // makes the replica fall silent at once, before fatal, when the disk has stalled
+	stall    time.Duration // default storeStall
+	logger   *slog.Logger
+
+	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests make it small
+}
+
+// stores is a replica's data directory, opened: what Raft keeps there, and the
+// lock on it. Its store fields are for Raft alone; see storeGuard.
+type stores struct {
+	dir       string
+	logs      raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+
+	guard     *storeGuard
+	rawLogs   raft.LogStore // the same three, unguarded: for opening, whose errors are returned
+	rawVotes  raft.StableStore
+	rawSnaps  raft.SnapshotStore
+	closers   []io.Closer
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// openStores opens the data directory of a replica, makes it if it is absent or
+// empty, and locks it. It refuses one that belongs to another replica, cell or
+// log store, that another process has, that has lost a file, or whose log does
+// not carry on from a snapshot that can be read.
+func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
+	if kind != BoltStore && kind != WALStore {
+		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %q or %q", kind, BoltStore, WALStore)
+	}
+	if opts.stall == 0 {
+		opts.stall = storeStall
+	}
+	lock, err := openDataDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.silence, opts.fatal)}
+	if err := s.open(kind, opts); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// open does openStores' work in a locked directory.
+func (s *stores) open(kind LogStore, opts storeOptions) error {
+	whose := marker{Format: markerFormat, Cell: opts.cell, ID: opts.id, LogStore: kind}
+	found, err := readMarker(s.dir)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		if err := found.check(s.dir, whose); err != nil {
+			return err
+		}
+	}
+	if err := sweepSnapshots(s.dir); err != nil {
+		return err
+	}
+	if err := sheltered(func() error { return s.openFiles(kind, opts) }); err != nil {
+		return err
+	}
+	if found == nil {
+		if err := s.found(whose); err != nil {
+			return err
+		}
+	}
+	if err := sheltered(s.verify); err != nil {
+		return err
+	}
+	logPath := filepath.Join(s.dir, boltLogName)
+	if kind == WALStore {
+		logPath = filepath.Join(s.dir, walLogName)
+	}
+	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{inner: s.rawLogs, guard: s.guard, path: logPath})
+	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
+	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName)}
+	return err
+}
+
+// openFiles opens the three stores, and makes those that are absent.
+func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
+	raftLog := newRaftLog(opts.logger)
+	if err := s.openVotes(); err != nil {
+		return err
+	}
+	var err error
+	if kind == WALStore {
+		err = s.openWAL(opts, raftLog)
+	} else {
+		err = s.openBoltLog()
+	}
+	if err != nil {
+		return err
+	}
+	s.rawSnaps, err = raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, raftLog)
+	if err != nil {
+		return dataError(filepath.Join(s.dir, snapshotsName), err, "the snapshots cannot be opened")
+	}
+	return nil
+}
+
+// boltOptions are those of both bbolt files. Without a synced freelist a commit
+// costs the same however many pages are free; opening then scans the file.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
+}
+
+func (s *stores) openVotes() error {
+	path := filepath.Join(s.dir, votesName)
+	if err := makeFile(path, func(path string) (io.Closer, error) {
+		db, err := bbolt.Open(path, 0o600, boltOptions())
+		if err != nil {
+			return nil, err
+		}
+		return db, initVotes(db)
+	}); err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, boltOptions())
+	if err != nil {
+		return dataError(path, err, "the votes cannot be opened")
+	}
+	s.closers = append(s.closers, db)
+	s.rawVotes = &voteStore{db: db}
+	return nil
+}
+
+func (s *stores) openBoltLog() error {
+	path := filepath.Join(s.dir, boltLogName)
+	open := func(path string) (*raftboltdb.BoltStore, error) {
+		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), MsgpackUseNewTimeFormat: true})
+	}
+	if err := makeFile(path, func(path string) (io.Closer, error) { return open(path) }); err != nil {
+		return err
+	}
+	logs, err := open(path)
+	if err != nil {
+		return dataError(path, err, "the log cannot be opened")
+	}
+	s.closers = append(s.closers, logs)
+	s.rawLogs = logs
+	return nil
+}
+
+func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
+	path := filepath.Join(s.dir, walLogName)
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return dataError(path, err, "the log's directory cannot be made")
+	}
+	if err := syncDir(s.dir); err != nil {
+		return err
+	}
+	size := opts.segmentSize
+	if size == 0 {
+		size = wal.DefaultSegmentSize
+	}
+	if err := reopenWALTail(path, size); err != nil {
+		return dataError(path, err, "the log cannot be recovered")
+	}
+	logs, err := wal.Open(path, wal.WithLogger(raftLog), wal.WithSegmentSize(size))
+	if err != nil {
+		return dataError(path, err, "the log cannot be opened")
+	}
+	s.closers = append(s.closers, logs)
+	s.rawLogs = logs
+	return nil
+}
+
+// makeFile makes a bbolt file, if it is absent, under another name first: bbolt
+// is not crash-safe while it makes one, and never syncs the directory.
+func makeFile(path string, create func(path string) (io.Closer, error)) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return dataError(path, err, "the file cannot be looked at")
+		}
+		return nil
+	}
+	if err := os.RemoveAll(path + newSuffix); err != nil {
+		return dataError(path+newSuffix, err, "the remains of an interrupted start cannot be removed")
+	}
+	db, err := create(path + newSuffix)
+	if db != nil {
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return dataError(path, err, "the file cannot be made")
+	}
+	return moveIntoPlace(path)
+}
+
+// found makes the directory this replica's. What is there without a marker are
+// the empty stores of a start that was interrupted, or it is not ours.
+func (s *stores) found(whose marker) error {
+	founded, err := s.holdsCell()
+	if err != nil {
+		return err
+	}
+	if founded {
+		return dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)
+	}
+	return writeMarker(s.dir, whose)
+}
+
+// holdsCell reports whether the directory holds a cell's data already: a vote,
+// an entry or a snapshot. If not, the cell may be founded in it, once.
+func (s *stores) holdsCell() (founded bool, err error) {
+	err = sheltered(func() error {
+		founded, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
+		if err != nil || !founded {
+			return err
+		}
+		interrupted, err := s.interruptedFounding()
+		founded = !interrupted
+		return err
+	})
+	if err != nil {
+		return false, dataError(s.dir, err, "its data cannot be read")
+	}
+	return founded, nil
+}
+
+// interruptedFounding reports that raft.BootstrapCluster came as far as the
+// first term and not to the first entry. A replica in that state has voted for
+// nobody (a vote is of a later term) and acknowledged nothing.
+func (s *stores) interruptedFounding() (bool, error) {
+	term, err := s.rawVotes.GetUint64([]byte(currentTermKey))
+	if err != nil || term != 1 {
+		return false, err
+	}
+	vote, err := s.rawVotes.GetUint64([]byte(voteTermKey))
+	if err != nil || vote != 0 {
+		return false, err
+	}
+	last, err := s.rawLogs.LastIndex()
+	if err != nil || last != 0 {
+		return false, err
+	}
+	list, err := s.rawSnaps.List()
+	return len(list) == 0, err
+}
+
+// verify reads what Raft is about to read and would panic over: the newest
+// snapshot, and every log entry after it, which must follow without a gap.
+func (s *stores) verify() error {
+	base, err := s.readableSnapshot()
+	if err != nil {
+		return err
+	}
+	last, err := s.rawLogs.LastIndex()
+	if err != nil {
+		return dataError(s.dir, err, "the log cannot be read")
+	}
+	var term uint64
+	for index := base + 1; index <= last; index++ {
+		var entry raft.Log
+		if err := readLog(s.rawLogs, index, &entry); err != nil {
+			return damaged(s.dir, err, "log entry %d of %d cannot be read (snapshot at %d)", index, last, base)
+		}
+		if entry.Term < term {
+			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
+		}
+		term = entry.Term
+	}
+	return nil
+}
+
+// readableSnapshot returns the index of the newest snapshot whose checksum is
+// right, which is the one that Raft will restore; 0 if there is none. If there
+// are only bad ones it fails, as Raft would.
+func (s *stores) readableSnapshot() (uint64, error) {
+	list, err := s.rawSnaps.List()
+	if err != nil {
+		return 0, dataError(s.dir, err, "the snapshots cannot be listed")
+	}
+	for _, meta := range list {
+		var r io.ReadCloser
+		if _, r, err = s.rawSnaps.Open(meta.ID); err != nil {
+			continue
+		}
+		if err := r.Close(); err != nil {
+			return 0, dataError(s.dir, err, "snapshot %s cannot be read", meta.ID)
+		}
+		return meta.Index, nil
+	}
+	if err != nil {
+		return 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
+	}
+	return 0, nil
+}
+
+// damaged is an error of data that was read and is wrong.
+func damaged(path string, err error, format string, args ...any) *api.Error {
+	e := dataError(path, err, format, args...)
+	e.Code = api.Corrupt
+	e.Message += ": " + rejoinAdvice
+	return e
+}
+
+// bootstrap founds the cell in an empty directory, with that configuration,
+// which has to be the same on every member.
+func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport, configuration raft.Configuration) error {
+	founded, err := s.holdsCell()
+	if err != nil {
+		return err
+	}
+	if founded {
+		return dataError(s.dir, raft.ErrCantBootstrap, "it holds a cell already")
+	}
+	return s.guard.call(func() error {
+		// As if an interrupted founding had not begun: Raft insists.
+		if err := s.stable.SetUint64([]byte(currentTermKey), 0); err != nil {
+			return err
+		}
+		return raft.BootstrapCluster(conf, s.logs, s.stable, s.snapshots, trans, configuration)
+	})
+}
+
+// startRaft starts Raft on the stores.
+func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
+	err = s.guard.call(func() (err error) {
+		r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
+		return err
+	})
+	return r, err
+}
+
+// close closes the files and lets go of the directory. Raft has to have stopped.
+// If an operation hangs in the disk still, everything stays open and locked: the
+// file is not ours to hand over while it may yet be written.
+func (s *stores) close() error {
+	s.closeOnce.Do(func() {
+		if s.guard.active.Load() > 0 {
+			s.closeErr = dataError(s.dir, s.guard.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
+			return
+		}
+		for i := len(s.closers) - 1; i >= 0; i-- { // the lock last
+			s.closeErr = errors.Join(s.closeErr, s.closers[i].Close())
+		}
+	})
+	return s.closeErr
+}

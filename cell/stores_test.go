@@ -1,0 +1,431 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// testStores opens replica r1 of cell foo.
+func testStores(dir string, kind LogStore) (*stores, error) {
+	return openStores(dir, kind, testStoreOptions())
+}
+
+func testStoreOptions() storeOptions {
+	return storeOptions{
+		cell: "foo", id: "r1", logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment,
+		silence: func() {}, fatal: func(err error) { panic(err) },
+	}
+}
+
+// mustOpen opens the stores and closes them with the test.
+func mustOpen(t *testing.T, dir string, kind LogStore) *stores {
+	t.Helper()
+	s, err := testStores(dir, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, s) })
+	return s
+}
+
+func mustClose(t *testing.T, s *stores) {
+	t.Helper()
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// filled makes a directory with a term, entries 1 to last and, if snapshot is
+// not 0, a snapshot at that index, and closes it.
+func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
+	t.Helper()
+	s := mustOpen(t, dir, kind)
+	if err := s.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.logs.StoreLogs(crashBatch(1, last, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if snapshot != 0 {
+		takeSnapshot(t, s, snapshot)
+	}
+	mustClose(t, s)
+}
+
+func takeSnapshot(t *testing.T, s *stores, index uint64) {
+	t.Helper()
+	_, wire := raft.NewInmemTransport("a")
+	sink, err := s.snapshots.Create(1, index, 1, votersOf(map[string]string{"r1": "a"}), 1, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = sink.Write([]byte("state"))
+	if err := errors.Join(err, sink.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDataDirIsOneReplicas: a directory serves the replica it was founded for,
+// one process at a time, and nobody else on the machine.
+func TestDataDirIsOneReplicas(t *testing.T) {
+	for _, kind := range []LogStore{BoltStore, WALStore} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "of", "replica")
+			if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755); err != nil { // a disk of its own
+				t.Fatal(err)
+			}
+			s := mustOpen(t, dir, kind)
+			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
+			}
+			if founded, err := s.holdsCell(); founded || err != nil {
+				t.Errorf("a new directory holds a cell: %v, %v", founded, err)
+			}
+			_, err := testStores(dir, kind)
+			if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+				t.Errorf("opened twice: %v; want the directory and the process in it", err)
+			}
+			mustClose(t, s)
+			filled(t, dir, kind, 3, 0)
+
+			other := LogStore(BoltStore)
+			if kind == BoltStore {
+				other = WALStore
+			}
+			for name, c := range map[string]struct {
+				change func(*storeOptions)
+				kind   LogStore
+				want   string
+			}{
+				"another cell":      {func(o *storeOptions) { o.cell = "bar" }, kind, `belongs to cell "foo"`},
+				"another ID":        {func(o *storeOptions) { o.id = "r2" }, kind, `belongs to replica "r1"`},
+				"another log store": {func(*storeOptions) {}, other, fmt.Sprintf("kept in %q", kind)},
+				"no log store":      {func(*storeOptions) {}, "paper", `log store "paper"`},
+			} {
+				opts := testStoreOptions()
+				c.change(&opts)
+				if _, err := openStores(dir, c.kind, opts); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: %v, want %q in it", name, err, c.want)
+				}
+			}
+			s = mustOpen(t, dir, kind)
+			if founded, err := s.holdsCell(); !founded || err != nil {
+				t.Errorf("it holds a cell: %v, %v", founded, err)
+			}
+			if last, err := s.logs.LastIndex(); last != 3 || err != nil {
+				t.Errorf("the last entry is %d, %v", last, err)
+			}
+		})
+	}
+}
+
+// TestDataDirRefusesLoss: whatever of a founded directory is missing or
+// damaged, the replica does not start as if it were new.
+func TestDataDirRefusesLoss(t *testing.T) {
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		kind   LogStore
+		damage func(*testing.T, string)
+		want   string
+	}{
+		"votes":           {BoltStore, remove(votesName), "is missing"},
+		"log":             {BoltStore, remove(boltLogName), "is missing"},
+		"snapshots":       {BoltStore, remove(snapshotsName), "is missing"},
+		"WAL":             {WALStore, remove(walLogName), "is missing"},
+		"WAL's metadata":  {WALStore, remove(filepath.Join(walLogName, walMetaName)), "is missing"},
+		"marker":          {BoltStore, remove(markerName), "but not " + markerName},
+		"marker's text":   {BoltStore, overwrite(markerName, "{"), "is damaged"},
+		"marker's format": {BoltStore, overwrite(markerName, `{"format":2}`), "format 2"},
+		"votes' text":     {BoltStore, overwrite(votesName, "not bbolt"), "votes cannot be opened"},
+		"log's text":      {BoltStore, overwrite(boltLogName, strings.Repeat("not bbolt", 10000)), "log cannot be opened"},
+		"only snapshot":   {BoltStore, damageSnapshots, "none of 1 snapshots"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			filled(t, dir, c.kind, 9, 7)
+			c.damage(t, dir)
+			if _, err := testStores(dir, c.kind); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q in it", err, c.want)
+			}
+		})
+	}
+	t.Run("somebody else's directory", func(t *testing.T) {
+		dir := t.TempDir()
+		overwrite("thesis.tex", "x")(t, dir)
+		if _, err := testStores(dir, BoltStore); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+			t.Errorf("%v, want a refusal that names what is there", err)
+		}
+	})
+}
+
+func overwrite(name, text string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// damageSnapshots flips a bit in every snapshot's contents.
+func damageSnapshots(t *testing.T, dir string) {
+	states, err := filepath.Glob(filepath.Join(dir, snapshotsName, "*", "state.bin"))
+	if err != nil || len(states) == 0 {
+		t.Fatalf("no snapshots to damage: %v", err)
+	}
+	for _, path := range states {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[0] ^= 1
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStartVerifiesLog: Raft panics over an entry that it cannot read while it
+// starts, and over a gap between snapshot and log. The stores find out first.
+func TestStartVerifiesLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(*testing.T, *stores)
+		want   string // empty: it opens
+	}{
+		"nothing": {damage: func(*testing.T, *stores) {}},
+		"compacted up to the snapshot": {damage: func(t *testing.T, s *stores) {
+			takeSnapshot(t, s, 5)
+			if err := s.logs.DeleteRange(1, 5); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"compacted without a snapshot": {damage: func(t *testing.T, s *stores) {
+			if err := s.logs.DeleteRange(1, 2); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "log entry 1 of 9"},
+		"a gap": {damage: func(t *testing.T, s *stores) {
+			if err := s.logs.DeleteRange(4, 5); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "log entry 4 of 9"},
+		"a flipped bit": {damage: func(t *testing.T, s *stores) {
+			var log raft.Log
+			if err := s.rawLogs.GetLog(8, &log); err != nil {
+				t.Fatal(err)
+			}
+			log.Data[3] ^= 4
+			if err := s.rawLogs.StoreLog(&log); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "log entry 8 fails its checksum"},
+		"a flipped bit below the snapshot": {damage: func(t *testing.T, s *stores) {
+			takeSnapshot(t, s, 8)
+			if err := s.rawLogs.StoreLog(&raft.Log{Index: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"terms that fall": {damage: func(t *testing.T, s *stores) {
+			if err := s.logs.StoreLog(crashEntry(10, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "log entry 10 is of term 0"},
+		"the newest snapshot rots, the log reaches back": {damage: func(t *testing.T, s *stores) {
+			takeSnapshot(t, s, 4)
+			damageSnapshots(t, s.dir)
+			takeSnapshot(t, s, 3) // older, and whole
+		}},
+		"the newest snapshot rots, the log does not reach back": {damage: func(t *testing.T, s *stores) {
+			takeSnapshot(t, s, 6)
+			damageSnapshots(t, s.dir)
+			takeSnapshot(t, s, 3)
+			if err := s.logs.DeleteRange(1, 5); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "log entry 4 of 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			filled(t, dir, BoltStore, 9, 0)
+			s := mustOpen(t, dir, BoltStore)
+			c.damage(t, s)
+			mustClose(t, s)
+			s, err := testStores(dir, BoltStore)
+			if c.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustClose(t, s)
+				return
+			}
+			if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), rejoinAdvice) {
+				t.Errorf("%v, want Corrupt with %q and what to do", err, c.want)
+			}
+		})
+	}
+}
+
+// TestInterruptedStart: the remains of a first start or of a snapshot that was
+// cut short do no harm.
+func TestInterruptedStart(t *testing.T) {
+	for _, kind := range []LogStore{BoltStore, WALStore} {
+		dir := filepath.Join(t.TempDir(), "not", "there")
+		s := mustOpen(t, dir, kind)
+		mustClose(t, s)
+		for _, name := range []string{markerName, votesName} { // as if it had not come so far
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		overwrite(votesName+newSuffix, "half a bbolt file")(t, dir)
+		unfinished := filepath.Join(dir, snapshotsName, "1-2-3"+tmpSuffix)
+		if err := os.Mkdir(unfinished, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		overwrite("state.bin", "half a snapshot")(t, unfinished)
+		s = mustOpen(t, dir, kind)
+		if founded, err := s.holdsCell(); founded || err != nil {
+			t.Errorf("%s: it holds a cell: %v, %v", kind, founded, err)
+		}
+		for _, left := range []string{unfinished, filepath.Join(dir, votesName+newSuffix)} {
+			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %s is left: %v", kind, left, err)
+			}
+		}
+	}
+}
+
+// TestInterruptedFounding: Raft writes the first term and then the first entry.
+// A crash between the two must not keep the replica from founding its cell.
+func TestInterruptedFounding(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, BoltStore)
+	if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, dir, BoltStore)
+	conf := raft.DefaultConfig()
+	conf.LocalID = "r1"
+	_, wire := raft.NewInmemTransport("a")
+	if err := s.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); err != nil {
+		t.Fatal(err)
+	}
+	if founded, err := s.holdsCell(); !founded || err != nil {
+		t.Errorf("founded: %v, %v", founded, err)
+	}
+	if err := s.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); !errors.Is(err, raft.ErrCantBootstrap) {
+		t.Errorf("founded twice: %v", err)
+	}
+	for _, state := range []func(*stores) error{
+		func(s *stores) error { return s.stable.SetUint64([]byte(currentTermKey), 2) },
+		func(s *stores) error {
+			return errors.Join(s.stable.SetUint64([]byte(currentTermKey), 1), s.logs.StoreLog(crashEntry(1, 1)))
+		},
+	} {
+		s := mustOpen(t, t.TempDir(), BoltStore)
+		if err := state(s); err != nil {
+			t.Fatal(err)
+		}
+		if founded, err := s.holdsCell(); !founded || err != nil {
+			t.Errorf("a replica that has taken part: %v, %v", founded, err)
+		}
+	}
+}
+
+// TestVoteIsOneWrite: a crash between the two halves of a vote leaves the old
+// vote. (With the new term and the old candidate, Raft would grant that
+// candidate a second vote.)
+func TestVoteIsOneWrite(t *testing.T) {
+	dir := t.TempDir()
+	term, candidate := []byte(voteTermKey), []byte(voteCandidateKey)
+	s := mustOpen(t, dir, BoltStore)
+	vote := func(n uint64, who string) {
+		if err := errors.Join(s.stable.SetUint64(term, n), s.stable.Set(candidate, []byte(who))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string, wantTerm uint64, want string) {
+		t.Helper()
+		n, err := s.stable.GetUint64(term)
+		who, err2 := s.stable.Get(candidate)
+		if err := errors.Join(err, err2); err != nil || n != wantTerm || string(who) != want {
+			t.Errorf("%s: vote of term %d for %q, %v; want %d for %q", when, n, who, err, wantTerm, want)
+		}
+	}
+	check("never voted", 0, "")
+	vote(3, "b")
+	check("voted", 3, "b")
+	if err := s.stable.SetUint64([]byte("CurrentTerm"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stable.SetUint64(term, 4); err != nil {
+		t.Fatal(err)
+	}
+	check("half way", 3, "b")
+	mustClose(t, s) // the process dies here
+	s = mustOpen(t, dir, BoltStore)
+	check("after the crash", 3, "b")
+	vote(5, "c")
+	check("voted again", 5, "c")
+	mustClose(t, s)
+	s = mustOpen(t, dir, BoltStore)
+	check("and restarted", 5, "c")
+	if n, err := s.stable.GetUint64([]byte("CurrentTerm")); n != 4 || err != nil {
+		t.Errorf("CurrentTerm is %d, %v; want 4", n, err)
+	}
+}
+
+// TestVoteChecksum: a vote that has rotted is noticed, not believed.
+func TestVoteChecksum(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), BoltStore)
+	key := []byte("CurrentTerm")
+	if err := s.stable.SetUint64(key, 7); err != nil {
+		t.Fatal(err)
+	}
+	votes := s.rawVotes.(*voteStore)
+	for i := range 12 {
+		if err := votes.SetUint64(key, 7); err != nil {
+			t.Fatal(err)
+		}
+		err := votes.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte(votesBucket))
+			value := append([]byte{}, b.Get(key)...)
+			value[i] ^= 1
+			return b.Put(key, value)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := votes.GetUint64(key); api.CodeOf(err) != api.Corrupt {
+			t.Errorf("byte %d changed: %d, %v; want Corrupt", i, n, err)
+		}
+	}
+}
+
+// TestRaftLog: what the libraries log arrives with its attributes.
+func TestRaftLog(t *testing.T) {
+	count := &lineCount{}
+	log := newRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
+	log.Warn("failed to contact", "time", 7)
+	log.Info("entering state")
+	lines := count.take()
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "library=raft peer=r2 time=7") || !strings.Contains(lines[1], "level=DEBUG") {
+		t.Errorf("logged %q", lines)
+	}
+}

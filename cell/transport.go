@@ -1,0 +1,124 @@
+package cell
+
+import (
+	"net"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// raftRPCTimeout bounds one Raft RPC, a snapshot's in proportion to its size
+// (this long for every 256 KB). It is also how long a peer that vanished
+// without a word holds up a connection after it is back, so it is short.
+const raftRPCTimeout = 5 * time.Second
+
+// raftPool is how many idle streams are kept for each peer: heartbeats and
+// replication each use one, votes now and then a third.
+const raftPool = 3
+
+// raftTransport is Raft's network: hashicorp/raft's own transport over the
+// streams of a raftPort, with one change that safety depends on.
+//
+// The concrete type is embedded so that every optional interface that raft asks
+// for is there. Without raft.WithPreVote it would turn pre-votes off and say so
+// in one log line.
+type raftTransport struct {
+	*raft.NetworkTransport
+	port *raftPort
+}
+
+var (
+	_ raft.Transport   = (*raftTransport)(nil)
+	_ raft.WithPreVote = (*raftTransport)(nil)
+	_ raft.WithClose   = (*raftTransport)(nil)
+)
+
+// newRaftTransport starts Raft's transport on the port, which it owns from here
+// on.
+func newRaftTransport(port *raftPort, logger hclog.Logger) *raftTransport {
+	return &raftTransport{
+		port: port,
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream:                  raftStreams{port},
+			MaxPool:                 raftPool,
+			Timeout:                 raftRPCTimeout,
+			Logger:                  logger,
+			MsgpackUseNewTimeFormat: true,
+		}),
+	}
+}
+
+// SetHeartbeatHandler ignores the handler, so that heartbeats reach Raft
+// through Consumer and its main goroutine, as every other message does.
+//
+// The handler is a shortcut: the transport calls it on the connection's
+// goroutine, where it runs Raft.appendEntries. When the heartbeat comes from a
+// newer leader, that raises this replica's term and makes it a follower under
+// the feet of Raft.leaderLoop, which may at that moment be parked in its
+// select; the next Apply it takes is then dispatched (Raft.dispatchLogs) with
+// the *new* term, in which this replica was never elected. Its log then holds
+// an entry that carries the same index and term as one of the real leader's,
+// Raft takes the two for the same (log matching), and the replicas' states
+// differ for ever: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog
+// shows it.
+func (t *raftTransport) SetHeartbeatHandler(func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(nil)
+}
+
+// Close closes the port with every connection, so that neither this replica's
+// goroutines nor its peers' stay in a read. It is idempotent.
+func (t *raftTransport) Close() error {
+	err := t.NetworkTransport.Close() // closes the port through raftStreams
+	t.CloseStreams()
+	return err
+}
+
+// silence makes the replica fall silent at once; see raftPort.silence.
+func (t *raftTransport) silence() { t.port.silence() }
+
+// raftStreams is the raftPort as raft.NetworkTransport sees it.
+type raftStreams struct{ port *raftPort }
+
+var _ raft.StreamLayer = raftStreams{}
+
+// Accept waits for an inbound stream whose hello was accepted. On a port that
+// is silent it waits for the close: the transport would log any error in a loop.
+func (s raftStreams) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.port.streams:
+		return conn, nil
+	case <-s.port.done:
+		return nil, errSilenced
+	}
+}
+
+// Close closes the port.
+func (s raftStreams) Close() error {
+	s.port.close()
+	return nil
+}
+
+// Addr returns the address that the Raft configuration has for this replica,
+// which need not be the one it listens on.
+func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.address) }
+
+// Dial connects to the replica that has this Raft address.
+func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, ok := s.port.peer(string(address))
+	if !ok {
+		return nil, &api.Error{Code: api.Unavailable, Op: "connect", Path: string(address), Replica: s.port.id,
+			Message: "no member of the cell has this raft address: is the configuration the same on every replica?"}
+	}
+	return s.port.dial(raftStream, id, string(address), timeout)
+}
+
+// raftAddr is a Raft address as a net.Addr.
+type raftAddr string
+
+// Network returns "tcp".
+func (raftAddr) Network() string { return "tcp" }
+
+// String returns the address.
+func (a raftAddr) String() string { return string(a) }

@@ -1,0 +1,122 @@
+package cell
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// Keys of Raft's. Raft.persistVote writes the last two, one after the other.
+const (
+	currentTermKey   = "CurrentTerm"
+	voteTermKey      = "LastVoteTerm"
+	voteCandidateKey = "LastVoteCand"
+	votesBucket      = "votes"
+)
+
+// voteStore is Raft's stable store: the current term and the last vote, in a
+// bbolt file of their own, each value with a checksum.
+//
+// Raft writes the term of a vote and its candidate separately. A crash between
+// the two would leave this vote's term with the previous vote's candidate, and
+// Raft.requestVote would then grant that candidate a vote of this term, as a
+// repetition, without comparing logs (hashicorp/raft issue 661). So the term is
+// held back until the candidate arrives and both are written in one
+// transaction; until then the old vote stands. raft-boltdb has no transaction
+// over two keys, hence this store.
+type voteStore struct {
+	db *bbolt.DB
+
+	mu       sync.Mutex // guards voteTerm
+	voteTerm []byte     // held back, nil if nothing is
+}
+
+var _ raft.StableStore = (*voteStore)(nil)
+
+// initVotes makes the bucket of a new file.
+func initVotes(db *bbolt.DB) error {
+	return db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists([]byte(votesBucket))
+		return err
+	})
+}
+
+// Set implements raft.StableStore.
+func (s *voteStore) Set(key, value []byte) error {
+	s.mu.Lock()
+	voteTerm := s.voteTerm
+	if string(key) == voteTermKey {
+		s.voteTerm = bytes.Clone(value)
+	}
+	s.mu.Unlock()
+	if string(key) == voteTermKey {
+		return nil
+	}
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(votesBucket))
+		if string(key) == voteCandidateKey && voteTerm != nil {
+			if err := b.Put([]byte(voteTermKey), sealVote([]byte(voteTermKey), voteTerm)); err != nil {
+				return err
+			}
+		}
+		return b.Put(key, sealVote(key, value))
+	})
+	if err != nil {
+		return err
+	}
+	if string(key) == voteCandidateKey {
+		s.mu.Lock()
+		s.voteTerm = nil
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Get implements raft.StableStore: nil for what was never written.
+func (s *voteStore) Get(key []byte) (value []byte, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		stored := tx.Bucket([]byte(votesBucket)).Get(key)
+		if stored == nil {
+			return nil
+		}
+		own := len(stored) - crc32.Size
+		if own < 0 || binary.BigEndian.Uint32(stored[own:]) != voteSum(key, stored[:own]) {
+			return api.Errorf(api.Corrupt, "%s fails its checksum", key)
+		}
+		value = append([]byte{}, stored[:own]...) // the page is not ours after the transaction
+		return nil
+	})
+	return value, err
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *voteStore) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
+}
+
+// GetUint64 implements raft.StableStore: 0 for what was never written.
+func (s *voteStore) GetUint64(key []byte) (uint64, error) {
+	value, err := s.Get(key)
+	if err != nil || value == nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, api.Errorf(api.Corrupt, "%s is %d bytes, not a number", key, len(value))
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// sealVote appends a value's checksum.
+func sealVote(key, value []byte) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(value), voteSum(key, value))
+}
+
+func voteSum(key, value []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return crc32.Update(crc32.Checksum(key, table), table, value)
+}

@@ -1,0 +1,106 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// reopenWALTail makes the newest segment of a log in dir one that can be
+// appended to. It is to be called before wal.Open, and does nothing to a log
+// that was closed in good order.
+//
+// raft-wal (v0.4.2) seals a segment with the append that fills it, or with a
+// truncation, and notes that in its metadata afterwards. Killed in between, it
+// opens the segment as the tail again, remembers that it has an index, and
+// refuses every append ("segment is sealed") for good; a torn index, left by a
+// power loss, has the same effect. So the entries that were committed are
+// copied to a new segment, which takes the old one's place in one transaction;
+// wal.Open deletes what is not in the metadata.
+func reopenWALTail(dir string, segmentSize int) (err error) {
+	if _, err := os.Stat(filepath.Join(dir, metadb.FileName)); errors.Is(err, fs.ErrNotExist) {
+		return nil // a new log
+	}
+	meta := &metadb.BoltMetaDB{}
+	state, err := meta.Load(dir)
+	if err != nil {
+		return fmt.Errorf("read the list of segments: %w", err)
+	}
+	defer func() { err = errors.Join(err, meta.Close()) }()
+	if len(state.Segments) == 0 {
+		return nil
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	if !tail.SealTime.IsZero() {
+		return nil
+	}
+	filer := segment.NewFiler(dir, walfs.New())
+	entries, sealed, err := committedEntries(filer, *tail)
+	if err != nil || !sealed {
+		return err
+	}
+	tail.ID = state.NextSegmentID
+	tail.BaseIndex = tail.MinIndex
+	tail.SizeLimit += uint32(segmentSize) // or the copy would fill the segment and seal it
+	state.NextSegmentID++
+	if len(entries) > 0 { // or wal.Open makes the file
+		if err := writeSegment(filer, *tail, entries); err != nil {
+			return err
+		}
+	}
+	if err := meta.CommitState(state); err != nil {
+		return fmt.Errorf("replace the newest segment: %w", err)
+	}
+	return nil
+}
+
+// committedEntries returns the entries of a tail segment that has an index, as
+// raft-wal's own recovery finds them; sealed is false if it has none.
+func committedEntries(filer *segment.Filer, tail types.SegmentInfo) (entries []types.LogEntry, sealed bool, err error) {
+	w, err := filer.RecoverTail(tail)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil // wal.Open makes it
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("recover the newest segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if sealed, _, err = w.Sealed(); err != nil || !sealed {
+		return nil, false, err
+	}
+	for index := tail.MinIndex; index <= w.LastIndex(); index++ {
+		buf, err := w.GetLog(index)
+		if err != nil {
+			return nil, false, fmt.Errorf("read entry %d of the newest segment: %w", index, err)
+		}
+		entries = append(entries, types.LogEntry{Index: index, Data: append([]byte{}, buf.Bs...)})
+		if err := buf.Close(); err != nil {
+			return nil, false, err
+		}
+	}
+	return entries, true, nil
+}
+
+// writeSegment makes a segment of these entries, durably. What is there under
+// its name is the remains of an earlier attempt.
+func writeSegment(filer *segment.Filer, info types.SegmentInfo, entries []types.LogEntry) (err error) {
+	if err := filer.Delete(info.BaseIndex, info.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the remains of a segment: %w", err)
+	}
+	w, err := filer.Create(info)
+	if err != nil {
+		return fmt.Errorf("make a segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := w.Append(entries); err != nil {
+		return fmt.Errorf("copy entries to a segment: %w", err)
+	}
+	return nil
+}
