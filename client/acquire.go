@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// LockOption qualifies Acquire and TryAcquire.
+type LockOption func(*lockOptions)
+
+type lockOptions struct {
+	reason   string
+	onQueued func(place, waiting int, holders []api.Holder, delayed time.Duration)
+}
+
+// Reason is shown to those who look who holds the lock and why; at most
+// api.MaxReason bytes.
+func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
+
+// OnQueued is called, by the goroutine that called Acquire, when it has to wait
+// and whenever its place in the queue changes: place 1 is next. delayed is how
+// long nobody may have the lock, because a holder failed.
+func OnQueued(f func(place, waiting int, holders []api.Holder, delayed time.Duration)) LockOption {
+	return func(o *lockOptions) { o.onQueued = f }
+}
+
+// acquiring is one call of Acquire or TryAcquire.
+type acquiring struct {
+	handle  *Handle
+	mode    api.LockMode
+	options lockOptions
+	ticket  []byte           // of the place in the queue
+	queued  *chubbypb.Queued // the newest; nil before the first
+	granted *chubbypb.Granted
+}
+
+func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (*acquiring, error) {
+	if err := h.usable(op); err != nil {
+		return nil, err
+	}
+	a := &acquiring{handle: h, mode: mode}
+	for _, option := range options {
+		option(&a.options)
+	}
+	switch {
+	case !mode.Valid():
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fmt.Sprintf("%v is not a mode of a lock", mode)}
+	case len(a.options.reason) > api.MaxReason:
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
+			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(a.options.reason), api.MaxReason)}
+	}
+	return a, nil
+}
+
+// Acquire waits in the lock's queue and returns the lock. If ctx ends first the
+// error is DeadlineExceeded or Cancelled, names the holders last heard of, and
+// the request is withdrawn in the background: the lock is not held, and if it
+// was granted meanwhile it is released. A second Acquire through a handle that
+// holds the lock is LockHeld: locks are not recursive.
+func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
+	a, err := h.acquiring("acquire", mode, options)
+	if err != nil {
+		return nil, err
+	}
+	err = h.client.mutate(ctx, mutation{op: "acquire", path: h.path, open: true, send: a.queue, settle: a.undo})
+	if err != nil {
+		return nil, a.left(ctx, err)
+	}
+	return a.lock(ctx)
+}
+
+// TryAcquire takes the lock if it is free, else it is LockHeld, with the
+// holders, or LockDelayed, with the time that remains. If ctx ends before an
+// answer the lock is not held, as with Acquire.
+func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
+	a, err := h.acquiring("try to acquire", mode, options)
+	if err != nil {
+		return nil, err
+	}
+	err = h.client.mutate(ctx, mutation{op: "try to acquire", path: h.path, settle: a.undo,
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			reply, err := t.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
+				Caller: caller, Mutation: m, Handle: h.token, Mode: chubbypb.LockMode(mode), Reason: a.options.reason,
+			})
+			a.granted = reply.GetGranted()
+			return err
+		}})
+	if err != nil {
+		return nil, a.left(ctx, err)
+	}
+	return a.lock(ctx)
+}
+
+// queue sends Acquire and listens until the lock is granted. With the ticket of
+// an earlier attempt it gets its place back, also from another master.
+func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The first answer comes soon, or the replica hangs.
+	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
+	defer first.Stop()
+	stream, err := t.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
+		Caller: caller, Mutation: m, Handle: a.handle.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		reply, err := stream.Recv()
+		first.Stop()
+		if errors.Is(err, io.EOF) {
+			return api.Errorf(api.Uncertain, "the queue ended without an answer")
+		}
+		if err != nil {
+			return err
+		}
+		if a.granted = reply.GetGranted(); a.granted != nil {
+			return nil
+		}
+		if q := reply.GetQueued(); q != nil {
+			a.queued, a.ticket = q, q.GetTicket()
+			if a.options.onQueued != nil {
+				a.options.onQueued(int(q.GetPlace()), int(q.GetWaiting()), chubbypb.Holders(q.GetHolders()), time.Duration(q.GetDelayedNs()))
+			}
+		}
+	}
+}
+
+// lock makes a lock of the grant. While the session is in jeopardy it waits: a
+// lock is not returned that cannot be relied on.
+func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
+	h := a.handle
+	l, err := newLock(h, a.mode, a.granted)
+	if err != nil {
+		a.giveBack()
+		return nil, err
+	}
+	if err = h.client.session.hold(ctx, l); err == nil {
+		if err = h.adopt(l); err == nil {
+			return l, nil
+		}
+	}
+	l.drop("it was not accepted")
+	a.giveBack()
+	var e *api.Error
+	if errors.As(err, &e) {
+		return nil, about(e, "acquire", h.path)
+	}
+	return nil, a.left(ctx, &api.Error{Code: api.Unavailable, Op: "acquire", Path: h.path, Err: err,
+		Message: "the lock was granted, but is given back, because the session was in jeopardy until the end"})
+}
+
+// adopt makes the lock that of the handle, unless it has been lost already: an
+// event may overtake the answer that it is about.
+func (h *Handle) adopt(l *Lock) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.broken != nil:
+		return h.broken
+	case h.lost >= l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: h.reason}
+	}
+	h.lock = l
+	return nil
+}
+
+// giveBack releases a lock that was granted and is not wanted.
+func (a *acquiring) giveBack() {
+	c := a.handle.client
+	c.janitor.leave(func(ctx context.Context) { a.release(ctx, a.granted) })
+}
+
+func (a *acquiring) release(ctx context.Context, g *chubbypb.Granted) {
+	c := a.handle.client
+	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), releaser(a.handle.token, api.Generation(g.GetGeneration())))
+}
+
+// undo settles a request that was left: it is withdrawn, or, if the lock was
+// granted, the lock is released.
+func (a *acquiring) undo(ctx context.Context, number uint64) {
+	reply, _ := a.handle.client.withdraw(ctx, "acquire", a.handle.path, number)
+	a.handle.client.numbers.finish(number)
+	if g := reply.GetGranted(); g != nil {
+		a.release(ctx, g)
+	}
+}
+
+// left is the error of one who gave up. The outcome is not uncertain to him:
+// whatever it was is undone.
+func (a *acquiring) left(ctx context.Context, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err // it is an answer
+	}
+	own := *e
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		own.Code = api.Cancelled
+	case a.queued != nil:
+		own.Code = api.DeadlineExceeded
+	case own.Code == api.Uncertain:
+		own.Code = api.Unavailable
+	}
+	if q := a.queued; q != nil {
+		own.Holders, own.Remaining = chubbypb.Holders(q.GetHolders()), time.Duration(q.GetDelayedNs())
+		own.Message = fmt.Sprintf("gave up waiting in place %d of %d; the lock is not held, and the request is withdrawn", q.GetPlace(), q.GetWaiting())
+	}
+	return &own
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// Cell is a cell to look at, without a session. Its methods may be called from
+// several goroutines.
+type Cell struct {
+	cfg    Config
+	pool   *pool
+	finder *finder
+}
+
+// Dial returns a Cell. It connects to nothing yet; it fails with
+// InvalidArgument for a faulty configuration. ctx does not bound what it
+// returns.
+func Dial(ctx context.Context, cfg Config) (*Cell, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := newPool(ctx, cfg)
+	resolve := func(ctx context.Context) ([]string, error) { return Servers(ctx, cfg.Cell) }
+	if len(cfg.Servers) > 0 {
+		servers, err := withPorts(cfg.Servers)
+		if err != nil {
+			return nil, err
+		}
+		resolve = func(context.Context) ([]string, error) { return servers, nil }
+	}
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}}, nil
+}
+
+// Close closes the connections and returns when no goroutine of the Cell runs
+// any more. Calls that are still waiting fail.
+func (c *Cell) Close() error {
+	c.pool.close()
+	c.finder.close()
+	return nil
+}
+
+// ask makes a call that needs no session.
+func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target) error) error {
+	_, err := c.finder.run(ctx, call{op: op, path: path,
+		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
+	return err
+}
+
+// CheckSequencer asks the cell whether a sequencer, in text, is still that of
+// its lock. BadSequencer says that it is not, and why (Chubby §2.6).
+func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
+	return c.ask(ctx, "check sequencer", "", func(ctx context.Context, t *target) error {
+		reply, err := t.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
+		if err == nil && !reply.GetValid() {
+			err = &api.Error{Code: api.BadSequencer, Message: reply.GetExplanation()}
+		}
+		return err
+	})
+}
+
+// Checker returns what a sequencer.Guard asks about sequencers: this cell.
+func (c *Cell) Checker() sequencer.Checker { return checker{c} }
+
+type checker struct{ cell *Cell }
+
+// CheckSequencer asks the cell.
+func (k checker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	return k.cell.CheckSequencer(ctx, s.String())
+}

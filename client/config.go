@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Config is everything a client is told. The zero Config is that of the cell
+// named local. It is not changed after New or Dial.
+type Config struct {
+	// Cell is the name of the cell; empty is "local".
+	Cell string
+	// Servers are the client addresses (host:port) of the cell's replicas, not
+	// necessarily all of them. If it is empty they are found as the function
+	// Servers describes, again at every round of looking for the master.
+	Servers []string
+	// As is the principal to act as, where the servers take a client's word for
+	// it; else empty.
+	As string
+
+	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
+	// api.DefaultLease. The master may grant a longer one.
+	Lease time.Duration
+	// Grace is how long after the local end of its lease a session may still be
+	// saved (Chubby §2.8); 0 is api.DefaultGrace.
+	Grace time.Duration
+
+	// DialTimeout bounds one attempt to connect to one replica; 0 is 2 s.
+	DialTimeout time.Duration
+	// CallTimeout bounds one attempt of one call, so that a replica that hangs
+	// cannot hold it; the call itself is bounded by its context. 0 is 5 s.
+	CallTimeout time.Duration
+
+	// Clock measures leases; nil is a clock that counts on in suspend, where the
+	// system has one.
+	Clock session.Clock
+	// Logger is told of fail-overs, jeopardy and lost locks; nil is none.
+	Logger *slog.Logger
+	// Dialer connects to a replica; nil is TCP, which looks a name up each time.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+	// OnState is called after every change of the session's state, in order and
+	// from one goroutine, except that Close is not reported. It must not call
+	// Close, which waits for it. If it lags behind by more than 64 changes, the
+	// oldest of those that still wait are left out.
+	OnState func(StateChange)
+}
+
+// StateChange is a change of a session's state (Chubby §2.8).
+type StateChange struct {
+	State session.State // the new state
+	Epoch api.Epoch     // of the newest grant
+	Left  time.Duration // until the local end of the lease; in jeopardy, until the grace period is over
+	Err   error         // why the session is gone
+}
+
+const (
+	defaultDialTimeout = 2 * time.Second // a reachable host answers sooner, also across the world
+	defaultCallTimeout = 5 * time.Second // longer than a healthy master under load takes
+)
+
+// withDefaults returns the configuration with every zero filled in.
+func (c Config) withDefaults() Config {
+	if c.Cell == "" {
+		c.Cell = api.LocalCell
+	}
+	if c.Lease == 0 {
+		c.Lease = api.DefaultLease
+	}
+	if c.Grace == 0 {
+		c.Grace = api.DefaultGrace
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = defaultDialTimeout
+	}
+	if c.CallTimeout == 0 {
+		c.CallTimeout = defaultCallTimeout
+	}
+	if c.Clock == nil {
+		c.Clock = systemClock()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Dialer == nil {
+		dialer := net.Dialer{Timeout: c.DialTimeout}
+		c.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
+	return c
+}
+
+// validate reports every fault of a configuration with its defaults filled in.
+func (c Config) validate() error {
+	var faults []error
+	if !api.ValidCell(c.Cell) {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "Cell %q is no cell's name: want letters, digits, '-', '_' and '.'", c.Cell))
+	}
+	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "Lease is %v; want %v to %v", c.Lease, api.MinLease, api.MaxLease))
+	}
+	if c.Grace < 0 {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "Grace is %v; it cannot be negative", c.Grace))
+	}
+	if c.DialTimeout < 0 || c.CallTimeout < 0 {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout))
+	}
+	if len(c.As) > api.MaxPrincipal {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "As is %d bytes long; at most %d are allowed", len(c.As), api.MaxPrincipal))
+	}
+	for _, server := range c.Servers {
+		if _, err := withPort(server); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// deadline is when a lock's context ends if no grant comes before; mu is held.
+func (b *belief) deadline(l *Lock) session.Instant {
+	delay := l.handle.delay
+	return b.local.FreeAt(delay).Add(-Margin(b.local.Lease(), delay))
+}
+
+// schedule works out when the next lock is due; mu is held.
+func (b *belief) schedule() {
+	b.due = math.MaxInt64
+	for l := range b.locks {
+		b.due = min(b.due, b.deadline(l))
+	}
+}
+
+// cull ends the contexts of the locks that are due; mu is held.
+func (b *belief) cull(now session.Instant) {
+	for l := range b.locks {
+		if now < b.deadline(l) {
+			continue
+		}
+		delete(b.locks, l)
+		left := b.local.FreeAt(l.handle.delay).Sub(now)
+		b.post(func() {
+			b.log.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", b.id, "left", left)
+		})
+		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,
+			Message: "no master has extended the lease, and another could hold the lock soon; stop the work it protects, then release it"})
+	}
+	b.schedule()
+}
+
+// hold makes the lock's context end in time. A lock whose time is over already,
+// because the grant was long on its way, waits for the lease to be extended.
+func (b *belief) hold(ctx context.Context, l *Lock) error {
+	for {
+		b.mu.Lock()
+		state, why, turned := b.look(), b.why, b.turned
+		if state == session.Safe && b.clock() < b.deadline(l) {
+			b.locks[l] = struct{}{}
+			b.schedule()
+			b.mu.Unlock()
+			b.rearm()
+			return nil
+		}
+		b.mu.Unlock()
+		if state == session.Gone {
+			return why
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+}
+
+// forget takes a lock out of those that depend on the session.
+func (b *belief) forget(l *Lock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.locks, l)
+	b.schedule()
+}
+
+// held returns the locks whose contexts have not ended.
+func (b *belief) held() []*Lock {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.look()
+	var list []*Lock
+	for l := range b.locks {
+		list = append(list, l)
+	}
+	return list
+}
+
+// exclusive returns how long nobody else can hold a lock of this session with
+// that lock-delay; 0 if the cell has ended the session.
+func (b *belief) exclusive(delay time.Duration) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.look()
+	if b.why != nil && b.why.Err != GraceOver { //nolint:errorlint // stop set it, unwrapped
+		return 0
+	}
+	return max(b.local.FreeAt(delay).Sub(b.clock()), 0)
+}

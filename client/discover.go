@@ -1,0 +1,211 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"go.yaml.in/yaml/v3"
+)
+
+// Servers returns the client addresses (host:port) of a cell's replicas, from
+// the first of these that names the cell:
+//
+//  1. the variable CHUBBY_CELLS, "foo=h1:7421,h2:7421;bar=h3:7421";
+//
+//  2. the file $CHUBBY_CONFIG, else ~/.config/chubby/cells.yaml, which maps the
+//     name of a cell to its servers:
+//
+//     foo:
+//     servers: [h1:7421, h2:7421]
+//
+//  3. the DNS SRV records of _chubby._tcp.<cell>.$CHUBBY_DOMAIN, if that
+//     variable is set;
+//
+//  4. for a cell that none of them names, the ports 7421 to 7425 of this host,
+//     where "chubbyd dev" serves.
+//
+// A missing port is 7421. The error is InvalidArgument for a malformed source,
+// and Unavailable for one that could not be read.
+func Servers(ctx context.Context, cell string) ([]string, error) {
+	return sources{
+		getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV,
+	}.servers(ctx, cell)
+}
+
+// devReplicas is how many ports of this host a cell without configuration is
+// looked for at.
+const devReplicas = 5
+
+// maxConfig bounds the file of cells, in bytes: thousands of cells.
+const maxConfig = 1 << 20
+
+// userConfigDir is ~/.config on every system, so that one instruction serves
+// everybody.
+func userConfigDir() (string, error) {
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".config"), err
+}
+
+// sources is what the addresses of cells are read from.
+type sources struct {
+	getenv    func(string) string
+	readFile  func(string) ([]byte, error)
+	configDir func() (string, error)
+	lookupSRV func(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
+	if list, err := parseCells(s.getenv("CHUBBY_CELLS"), cell); err != nil || len(list) > 0 {
+		return list, err
+	}
+	if list, err := s.fromFile(cell); err != nil || len(list) > 0 {
+		return list, err
+	}
+	if list, err := s.fromDNS(ctx, cell); err != nil || len(list) > 0 {
+		return list, err
+	}
+	var list []string
+	for i := range devReplicas {
+		list = append(list, net.JoinHostPort("127.0.0.1", strconv.Itoa(api.DefaultClientPort+i)))
+	}
+	return list, nil
+}
+
+// parseCells reads the value of CHUBBY_CELLS and returns what it says of one
+// cell. A fault anywhere is reported: a typing error must not send a client to
+// a cell of the same name on this host.
+func parseCells(value, cell string) ([]string, error) {
+	var found []string
+	for entry := range strings.SplitSeq(value, ";") {
+		if strings.TrimSpace(entry) == "" {
+			continue
+		}
+		name, list, ok := strings.Cut(entry, "=")
+		name = strings.TrimSpace(name)
+		if !ok || !api.ValidCell(name) {
+			return nil, api.Errorf(api.InvalidArgument, `CHUBBY_CELLS: %q is not cell=host:port,...; want "foo=h1:7421,h2:7421;bar=h3:7421"`, entry)
+		}
+		servers, err := withPorts(strings.Split(list, ","))
+		if err != nil {
+			return nil, fmt.Errorf("CHUBBY_CELLS, cell %s: %w", name, err)
+		}
+		if name == cell {
+			found = append(found, servers...)
+		}
+	}
+	return found, nil
+}
+
+// cellEntry is what the file of cells says of one cell.
+type cellEntry struct {
+	Servers []string `yaml:"servers"`
+}
+
+func (s sources) fromFile(cell string) ([]string, error) {
+	path, named := s.getenv("CHUBBY_CONFIG"), true
+	if path == "" {
+		named = false
+		dir, err := s.configDir()
+		if err != nil {
+			return nil, nil // nobody's home: there is no such file
+		}
+		path = filepath.Join(dir, "chubby", "cells.yaml")
+	}
+	text, err := s.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Op: "read cells", Path: path, Message: "the file of cells cannot be read", Err: err}
+	}
+	entry, ok, err := parseFile(text, cell)
+	if err != nil {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
+			Message: `the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, Err: err}
+	}
+	if ok && len(entry.Servers) == 0 {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
+			Message: fmt.Sprintf("cell %s has no servers", cell)}
+	}
+	return entry.Servers, nil
+}
+
+// parseFile reads the file of cells, strictly: an unknown key is a fault.
+func parseFile(text []byte, cell string) (cellEntry, bool, error) {
+	if len(text) > maxConfig {
+		return cellEntry{}, false, fmt.Errorf("%d bytes; at most %d are allowed", len(text), maxConfig)
+	}
+	cells := map[string]cellEntry{}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&cells); err != nil && !errors.Is(err, io.EOF) {
+		return cellEntry{}, false, err
+	}
+	for name := range cells {
+		if !api.ValidCell(name) {
+			return cellEntry{}, false, fmt.Errorf("%q is no cell's name", name)
+		}
+	}
+	entry, ok := cells[cell]
+	servers, err := withPorts(entry.Servers)
+	return cellEntry{Servers: servers}, ok, err
+}
+
+func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
+	domain := s.getenv("CHUBBY_DOMAIN")
+	if domain == "" {
+		return nil, nil
+	}
+	_, records, err := s.lookupSRV(ctx, "chubby", "tcp", cell+"."+domain)
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Op: "look up", Path: "_chubby._tcp." + cell + "." + domain,
+			Message: "the name service does not answer", Err: err}
+	}
+	var list []string
+	for _, r := range records {
+		list = append(list, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
+	}
+	return list, nil
+}
+
+func withPorts(servers []string) ([]string, error) {
+	var list []string
+	for _, server := range servers {
+		address, err := withPort(server)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, address)
+	}
+	return list, nil
+}
+
+// withPort checks an address and adds the port that it may lack.
+func withPort(server string) (string, error) {
+	server = strings.TrimSpace(server)
+	host, port, err := net.SplitHostPort(server)
+	if err != nil { // "host", "::1" or "[::1]": no port
+		host, port = strings.TrimSuffix(strings.TrimPrefix(server, "["), "]"), strconv.Itoa(api.DefaultClientPort)
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			host = ""
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || strings.ContainsAny(host, " \t/[]") || err != nil || n == 0 {
+		return "", api.Errorf(api.InvalidArgument, "%q is not the address of a server; want host:port", server)
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,61 @@
+// Package client is how a program uses a Chubby cell: it finds the master,
+// keeps a session with it, and offers files and locks through handles (Chubby
+// §2.6).
+//
+//	c, err := client.New(ctx, client.Config{Cell: "foo"})
+//	h, err := c.Open(ctx, "/ls/foo/svc/primary", client.OpenOptions{Write: true, Create: client.File, LockDelay: 10 * time.Second})
+//	l, err := h.Acquire(ctx, api.Exclusive)
+//	work(l.Context(), l.Sequencer())
+//	err = l.Release(ctx)
+//
+// # The rule
+//
+// A program never believes that it holds a lock which the cell may have given
+// to another. Loss is declared by the local clock, never by the arrival of a
+// reply: a lock has a context that is cancelled, with a cause, a Margin before
+// the first moment at which another could hold it. Every call looks at the
+// clock before it uses the session, so a process that was stopped, and whose
+// timers are late, finds out before it does anything. What the clock cannot
+// prevent, because work may be stopped between looking and doing, the servers
+// that the lock protects prevent, if they check its Sequencer.
+//
+// # Sessions
+//
+// A session is safe while its lease runs by the local clock; in jeopardy for the
+// grace period after that, when calls block and nothing is lost yet; and gone
+// when that is over too, or as soon as the master says so (Chubby §2.8). A gone
+// session stays gone: everything that depends on it fails with SessionExpired,
+// which wraps a Cause. A fail-over of the master is survived without notice, if
+// it is shorter than what is left of the lease.
+//
+// # Calls
+//
+// A call is repeated until it has a definite answer, whichever replica hangs or
+// fails, and as long as its context lasts; without a deadline that is the life
+// of the session. A change carries a number that is the same in every attempt,
+// and so happens once. If its context ends before the answer, the error is
+// Uncertain, and the client settles the matter in the background: what has not
+// been done is withdrawn, an abandoned Acquire or Open is undone, an abandoned
+// Release or Close is carried through. No later change of the same client is
+// sent before that, so it cannot be overtaken by an earlier one.
+//
+// Every error is an *api.Error, with a code to ask for (errors.Is(err,
+// api.LockHeld)); one that comes of the end of a context wraps the context's
+// error too. An error for want of a master says which servers were asked, what
+// each answered, and whom they believe to be the master.
+//
+// # Goroutines
+//
+// A Client has five: one sends KeepAlives; one looks at the clock when something
+// is due, and owns the deadlines of all locks; one settles abandoned requests;
+// one asks about held locks after a fail-over; one calls OnState and writes the
+// log. A Cell has one more while the master is looked for, and one for each
+// replica that is asked. Close waits for all of them. gRPC has its own, three
+// for each connection, that end when the connections are closed.
+//
+// # Not here
+//
+// Nothing is cached, and a session announces that it caches nothing; events are
+// used by the client itself only; connections are not encrypted. Elections and
+// other recipes are in package recipe.
+package client

@@ -1,0 +1,336 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+)
+
+const testCellID = "00112233445566778899aabbccddeeff"
+
+// fake is a cell of three addresses with one state behind them. It keeps just
+// enough of the protocol to be told apart from a cell by nothing the client
+// does, and checks what every client must keep to. Tests get at each call
+// through hook.
+type fake struct {
+	chubbypb.UnimplementedChubbyServer
+	t       *testing.T
+	began   time.Time
+	servers []*grpc.Server
+
+	mu       sync.Mutex // guards what follows
+	pipes    map[string]*bufconn.Listener
+	conns    map[string][]net.Conn
+	down     map[string]bool // refuses connections
+	hook     func(c seen) verb
+	master   string
+	epoch    uint64
+	turn     chan struct{} // closed at each new epoch
+	calls    []seen
+	sessions map[string]*fakeSession
+	contents []byte
+	writes   int
+	gen      uint64
+	holder   *fakeHold
+	delayed  time.Duration
+	tickets  int
+}
+
+type fakeSession struct {
+	id       uint64
+	lease    time.Duration
+	number   uint64 // of grants
+	granted  time.Time
+	end      time.Time // as the cell promised
+	events   []*chubbypb.Event
+	sequence uint64
+	acked    uint64
+	news     chan struct{} // capacity 1
+	parked   int
+	answers  map[uint64]fakeAnswer
+	finished map[uint64]bool
+	handles  map[string]uint64
+	ended    bool
+}
+
+type fakeAnswer struct {
+	reply proto.Message
+	err   error
+}
+
+type fakeHold struct {
+	session *fakeSession
+	handle  string
+	gen     uint64
+}
+
+// seen is one call that reached an address.
+type seen struct {
+	at      time.Duration // since the test began
+	address string
+	method  string
+	request proto.Message
+	number  uint64
+	nth     int // of this method, from 1
+}
+
+// verb is what a hook has done with a call: nil is nothing.
+type verb func(ctx context.Context, next func() (any, error)) (any, error)
+
+func fail(err error) verb {
+	return func(context.Context, func() (any, error)) (any, error) { return nil, chubbypb.Status(err) }
+}
+
+// hang never answers.
+func hang(ctx context.Context, _ func() (any, error)) (any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// mute does what is asked and never answers.
+func mute(ctx context.Context, next func() (any, error)) (any, error) {
+	_, _ = next()
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func after(d time.Duration) verb {
+	return func(ctx context.Context, next func() (any, error)) (any, error) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return next()
+	}
+}
+
+// inBubble runs a test in virtual time, on a cell.
+func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{
+			t: t, began: time.Now(), pipes: map[string]*bufconn.Listener{}, conns: map[string][]net.Conn{}, down: map[string]bool{},
+			master: "a:1", epoch: 5, turn: make(chan struct{}), sessions: map[string]*fakeSession{}, gen: 100,
+		}
+		for _, address := range addresses() {
+			pipe := bufconn.Listen(1 << 16)
+			f.pipes[address] = pipe
+			s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+				grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))
+			chubbypb.RegisterChubbyServer(s, f)
+			chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
+			f.servers = append(f.servers, s)
+			go func() { _ = s.Serve(pipe) }()
+		}
+		defer func() {
+			for _, s := range f.servers {
+				s.Stop()
+			}
+		}()
+		test(t, f)
+	})
+}
+
+func addresses() []string { return []string{"a:1", "b:1", "c:1"} }
+
+func (f *fake) config() Config {
+	return Config{
+		Cell: "foo", Servers: addresses(), Dialer: f.dial,
+		Clock: func() session.Instant { return session.Instant(time.Since(f.began)) },
+	}
+}
+
+func (f *fake) dial(ctx context.Context, address string) (net.Conn, error) {
+	f.mu.Lock()
+	pipe, down := f.pipes[address], f.down[address]
+	f.mu.Unlock()
+	if down || pipe == nil {
+		return nil, fmt.Errorf("dial %s: connection refused", address)
+	}
+	conn, err := pipe.DialContext(ctx)
+	if err == nil {
+		f.mu.Lock()
+		f.conns[address] = append(f.conns[address], conn)
+		f.mu.Unlock()
+	}
+	return conn, err
+}
+
+// client opens a session and closes it at the end.
+func (f *fake) client(cfg Config) *Client {
+	f.t.Helper()
+	c, err := New(f.t.Context(), cfg)
+	if err != nil {
+		f.t.Fatalf("New: %v", err)
+	}
+	return c
+}
+
+// cut breaks all connections to an address and refuses new ones.
+func (f *fake) cut(list ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, address := range list {
+		f.down[address] = true
+		for _, conn := range f.conns[address] {
+			_ = conn.Close()
+		}
+		f.conns[address] = nil
+	}
+}
+
+func (f *fake) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.down)
+}
+
+// elect makes an address the master of a new epoch.
+func (f *fake) elect(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.master, f.epoch = address, f.epoch+1
+	for _, s := range f.sessions {
+		s.events, s.sequence, s.acked, s.number = nil, 0, 0, 0
+		s.end = time.Now().Add(s.lease)
+		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_MASTER_FAILED_OVER})
+	}
+	close(f.turn)
+	f.turn = make(chan struct{})
+}
+
+// script sets the hook.
+func (f *fake) script(hook func(c seen) verb) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hook = hook
+}
+
+// heard returns the calls of a method that reached the cell.
+func (f *fake) heard(method string) []seen {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.calls), func(c seen) bool { return c.method != method })
+}
+
+func (f *fake) unary(address string) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return f.through(ctx, address, info.FullMethod, req.(proto.Message), func() (any, error) {
+			if err := f.office(address, info.FullMethod, req); err != nil {
+				return nil, chubbypb.Status(err)
+			}
+			return handler(ctx, req)
+		})
+	}
+}
+
+func (f *fake) stream(address string) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		req := &chubbypb.AcquireRequest{}
+		if err := s.RecvMsg(req); err != nil {
+			return err
+		}
+		_, err := f.through(s.Context(), address, info.FullMethod, req, func() (any, error) {
+			if err := f.office(address, info.FullMethod, req); err != nil {
+				return nil, chubbypb.Status(err)
+			}
+			return nil, f.Acquire(req, &grpc.GenericServerStream[chubbypb.AcquireRequest, chubbypb.AcquireReply]{ServerStream: s})
+		})
+		return err
+	}
+}
+
+func (f *fake) through(ctx context.Context, address, full string, req proto.Message, next func() (any, error)) (any, error) {
+	c := seen{at: time.Since(f.began), address: address, method: full[1+len("chubby.v1.Chubby"):], request: req}
+	if c.method[0] != '/' {
+		c.method = full[len("/chubby.v1.Cell"):]
+	}
+	c.method = c.method[1:]
+	if m, ok := req.(interface{ GetMutation() *chubbypb.Mutation }); ok {
+		c.number = m.GetMutation().GetNumber()
+	}
+	f.mu.Lock()
+	for _, o := range f.calls {
+		if o.method == c.method {
+			c.nth++
+		}
+	}
+	c.nth++
+	f.calls = append(f.calls, c)
+	hook := f.hook
+	f.mu.Unlock()
+	if hook != nil {
+		if v := hook(c); v != nil {
+			return v(ctx, next)
+		}
+	}
+	return next()
+}
+
+// office refuses what is not for this master in this epoch.
+func (f *fake) office(address, method string, req any) error {
+	if method == "/chubby.v1.Cell/Locate" || method == "/chubby.v1.Cell/Status" || method == "/chubby.v1.Cell/Members" {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if address != f.master {
+		return &api.Error{Code: api.NotMaster, Replica: address, Master: f.master, Message: "not the master"}
+	}
+	if k, ok := req.(interface{ GetCaller() *chubbypb.Caller }); ok {
+		s := f.sessions[string(k.GetCaller().GetSession())]
+		if s == nil || s.ended {
+			return api.Errorf(api.SessionExpired, "no such session")
+		}
+		if _, keepAlive := req.(*chubbypb.KeepAliveRequest); !keepAlive && k.GetCaller().GetEpoch() != f.epoch {
+			return api.Errorf(api.StaleEpoch, "epoch %d, not %d", f.epoch, k.GetCaller().GetEpoch())
+		}
+	}
+	return nil
+}
+
+// state is what tests look at.
+type state struct {
+	writes   int
+	contents string
+	held     uint64 // generation of the lock; 0 when it is free
+	handles  int    // of the only session
+	acked    uint64
+}
+
+func (f *fake) state() state {
+	only := f.only()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := state{writes: f.writes, contents: string(f.contents)}
+	if f.holder != nil {
+		s.held = f.holder.gen
+	}
+	if only != nil {
+		s.handles, s.acked = len(only.handles), only.acked
+	}
+	return s
+}
+
+// only returns the only session.
+func (f *fake) only() *fakeSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sessions {
+		return s
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+func (f *fake) CreateSession(_ context.Context, r *chubbypb.CreateSessionRequest) (*chubbypb.CreateSessionReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[string(r.GetNonce())]
+	if s == nil {
+		s = &fakeSession{
+			id: uint64(len(f.sessions) + 1), lease: time.Duration(r.GetLeaseNs()), news: make(chan struct{}, 1),
+			answers: map[uint64]fakeAnswer{}, finished: map[uint64]bool{}, handles: map[string]uint64{},
+		}
+		f.sessions[string(r.GetNonce())] = s
+	}
+	return &chubbypb.CreateSessionReply{Session: r.GetNonce(), Id: s.id, Epoch: f.epoch, Grant: s.grant(0), CellId: testCellID}, nil
+}
+
+func (s *fakeSession) grant(parked time.Duration) *chubbypb.Grant {
+	s.number++
+	s.granted = time.Now()
+	s.end = s.granted.Add(s.lease)
+	return &chubbypb.Grant{LeaseNs: int64(s.lease), ParkedNs: int64(parked), Number: s.number}
+}
+
+func (s *fakeSession) queue(e *chubbypb.Event) {
+	s.sequence++
+	e.Sequence = s.sequence
+	s.events = append(s.events, e)
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*chubbypb.KeepAliveReply, error) {
+	f.mu.Lock()
+	s := f.sessions[string(r.GetCaller().GetSession())]
+	begun, turn, epoch := time.Now(), f.turn, f.epoch
+	if s.parked++; s.parked > 1 {
+		f.t.Errorf("%v: two KeepAlives in flight", time.Since(f.began))
+	}
+	ready := r.GetCaller().GetEpoch() != f.epoch
+	if !ready { // what was heard in another epoch says nothing
+		s.acked = r.GetAcknowledged()
+		s.events = slices.DeleteFunc(s.events, func(e *chubbypb.Event) bool { return e.GetSequence() <= s.acked })
+		ready = len(s.events) > 0
+	}
+	wait := session.Due(s.lease) - time.Since(s.granted)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		s.parked--
+		f.mu.Unlock()
+	}()
+	for !ready {
+		select {
+		case <-time.After(wait):
+			ready = true
+		case <-s.news:
+			f.mu.Lock()
+			ready = len(s.events) > 0
+			f.mu.Unlock()
+		case <-turn:
+			return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.ended {
+		return nil, chubbypb.Status(api.Errorf(api.SessionExpired, "ended"))
+	}
+	if f.epoch != epoch {
+		return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
+	}
+	return &chubbypb.KeepAliveReply{Epoch: f.epoch, Grant: s.grant(time.Since(begun)), Events: slices.Clone(s.events)}, nil
+}
+
+func (f *fake) EndSession(_ context.Context, r *chubbypb.EndSessionRequest) (*chubbypb.EndSessionReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[string(r.GetCaller().GetSession())]
+	s.ended = true
+	if f.holder != nil && f.holder.session == s {
+		f.holder = nil
+	}
+	return &chubbypb.EndSessionReply{}, nil
+}
+
+// once answers a mutation, exactly once, and checks what stands in it.
+func (f *fake) once(caller *chubbypb.Caller, m *chubbypb.Mutation, do func(s *fakeSession) (proto.Message, error)) (proto.Message, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[string(caller.GetSession())]
+	n, open := m.GetNumber(), m.GetOutstanding()
+	if !slices.Contains(open, n) || len(open) > api.MaxOutstanding || !slices.IsSorted(open) || open[len(open)-1] > m.GetUpto() {
+		f.t.Errorf("request %d has a bad set of outstanding numbers: upto %d, %v", n, m.GetUpto(), open)
+	}
+	if s.finished[n] {
+		return nil, chubbypb.Status(api.Errorf(api.InvalidArgument, "number %d is finished", n))
+	}
+	for i := uint64(1); i <= m.GetUpto(); i++ {
+		if !slices.Contains(open, i) {
+			s.finished[i] = true
+			delete(s.answers, i)
+		}
+	}
+	a, ok := s.answers[n]
+	if !ok {
+		a.reply, a.err = do(s)
+		s.answers[n] = a
+	}
+	return a.reply, chubbypb.Status(a.err)
+}
+
+func (f *fake) Open(_ context.Context, r *chubbypb.OpenRequest) (*chubbypb.OpenReply, error) {
+	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		token := fmt.Sprintf("h%d.%d", s.id, r.GetMutation().GetNumber())
+		s.handles[token] = r.GetMutation().GetNumber()
+		return &chubbypb.OpenReply{Handle: []byte(token), HandleId: r.GetMutation().GetNumber(), Created: true, Stat: f.stat()}, nil
+	})
+	out, _ := reply.(*chubbypb.OpenReply)
+	return out, err
+}
+
+func (f *fake) stat() *chubbypb.Stat {
+	return &chubbypb.Stat{Path: "/ls/foo/x", Kind: chubbypb.Kind_KIND_FILE, ContentGeneration: f.gen, Size: uint32(len(f.contents))}
+}
+
+func (f *fake) Close(_ context.Context, r *chubbypb.CloseRequest) (*chubbypb.CloseReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		token := string(r.GetHandle())
+		if _, ok := s.handles[token]; !ok {
+			return nil, api.Errorf(api.HandleClosed, "no such handle")
+		}
+		delete(s.handles, token)
+		if f.holder != nil && f.holder.session == s && f.holder.handle == token {
+			f.holder = nil
+		}
+		return &chubbypb.CloseReply{}, nil
+	})
+	return &chubbypb.CloseReply{}, err
+}
+
+func (f *fake) GetStat(context.Context, *chubbypb.GetStatRequest) (*chubbypb.GetStatReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &chubbypb.GetStatReply{Stat: f.stat()}, nil
+}
+
+func (f *fake) SetContents(_ context.Context, r *chubbypb.SetContentsRequest) (*chubbypb.SetContentsReply, error) {
+	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) {
+		f.contents = r.GetContents()
+		f.writes++
+		f.gen++
+		return &chubbypb.SetContentsReply{Stat: f.stat()}, nil
+	})
+	out, _ := reply.(*chubbypb.SetContentsReply)
+	return out, err
+}
+
+func (f *fake) grantLock(s *fakeSession, handle string) (*chubbypb.Granted, error) {
+	switch {
+	case f.holder != nil:
+		return nil, &api.Error{Code: api.LockHeld, Message: "held", Holders: []api.Holder{{Session: api.SessionID(f.holder.session.id)}}}
+	case f.delayed > 0:
+		return nil, &api.Error{Code: api.LockDelayed, Message: "delayed", Remaining: f.delayed}
+	}
+	f.gen++
+	f.holder = &fakeHold{session: s, handle: handle, gen: f.gen}
+	return &chubbypb.Granted{Sequencer: f.sequencer(f.gen), Generation: f.gen}, nil
+}
+
+func (f *fake) sequencer(gen uint64) string {
+	return sequencer.Sequencer{
+		Cell: testCellID, Path: api.MustParsePath("/ls/foo/x"), Mode: api.Exclusive, Generation: api.Generation(gen),
+	}.String()
+}
+
+func (f *fake) TryAcquire(_ context.Context, r *chubbypb.TryAcquireRequest) (*chubbypb.TryAcquireReply, error) {
+	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		g, err := f.grantLock(s, string(r.GetHandle()))
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	})
+	g, _ := reply.(*chubbypb.Granted)
+	return &chubbypb.TryAcquireReply{Granted: g}, err
+}
+
+// Acquire polls, in virtual time, for the lock to be free.
+func (f *fake) Acquire(r *chubbypb.AcquireRequest, stream grpc.ServerStreamingServer[chubbypb.AcquireReply]) error {
+	f.mu.Lock()
+	turn := f.turn
+	f.mu.Unlock()
+	for waiting := false; ; waiting = true {
+		held := errors.New("not now")
+		reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+			g, err := f.grantLock(s, string(r.GetHandle()))
+			if err != nil {
+				return nil, held
+			}
+			return g, nil
+		})
+		if g, ok := reply.(*chubbypb.Granted); ok && err == nil {
+			return stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Granted{Granted: g}})
+		}
+		f.mu.Lock()
+		s := f.sessions[string(r.GetCaller().GetSession())]
+		a := s.answers[r.GetMutation().GetNumber()]
+		if errors.Is(a.err, held) {
+			delete(s.answers, r.GetMutation().GetNumber()) // it waits
+		}
+		ticket := r.GetTicket()
+		if !waiting && len(ticket) == 0 {
+			f.tickets++
+			ticket = fmt.Appendf(nil, "ticket %d", f.tickets)
+		}
+		f.mu.Unlock()
+		if !errors.Is(a.err, held) {
+			return err
+		}
+		if !waiting {
+			q := &chubbypb.Queued{Ticket: ticket, Place: 1, Waiting: 1, Holders: []*chubbypb.Party{{Session: 77, Principal: "somebody"}}}
+			if err := stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Queued{Queued: q}}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-turn:
+			return chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func (f *fake) Release(_ context.Context, r *chubbypb.ReleaseRequest) (*chubbypb.ReleaseReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		if h := f.holder; h == nil || h.session != s || h.handle != string(r.GetHandle()) || h.gen != r.GetGeneration() {
+			return nil, api.Errorf(api.NotHeld, "not held")
+		}
+		f.holder = nil
+		return &chubbypb.ReleaseReply{}, nil
+	})
+	return &chubbypb.ReleaseReply{}, err
+}
+
+func (f *fake) GetSequencer(_ context.Context, r *chubbypb.GetSequencerRequest) (*chubbypb.GetSequencerReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.holder == nil || f.holder.handle != string(r.GetHandle()) {
+		return nil, chubbypb.Status(api.Errorf(api.NotHeld, "not held"))
+	}
+	return &chubbypb.GetSequencerReply{Sequencer: f.sequencer(f.holder.gen)}, nil
+}
+
+var errCancelled = api.Errorf(api.Cancelled, "withdrawn")
+
+func (f *fake) Cancel(_ context.Context, r *chubbypb.CancelRequest) (*chubbypb.CancelReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, n := f.sessions[string(r.GetCaller().GetSession())], r.GetMutation().GetNumber()
+	if !slices.Contains(r.GetMutation().GetOutstanding(), n) {
+		f.t.Errorf("Cancel of %d, which is not outstanding", n)
+	}
+	a, ok := s.answers[n]
+	if !ok {
+		s.answers[n] = fakeAnswer{err: errCancelled}
+		return &chubbypb.CancelReply{Cancelled: true}, nil
+	}
+	if errors.Is(a.err, api.Cancelled) {
+		return &chubbypb.CancelReply{Cancelled: true}, nil
+	}
+	g, _ := a.reply.(*chubbypb.Granted)
+	return &chubbypb.CancelReply{Granted: g}, nil
+}
+
+func (f *fake) CheckSequencer(_ context.Context, r *chubbypb.CheckSequencerRequest) (*chubbypb.CheckSequencerReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	valid := f.holder != nil && r.GetSequencer() == f.sequencer(f.holder.gen)
+	return &chubbypb.CheckSequencerReply{Valid: valid, Explanation: "not the newest"}, nil
+}
+
+// fakeCell is what one address says of the cell.
+type fakeCell struct {
+	chubbypb.UnimplementedCellServer
+	*fake
+	address string
+}
+
+func (f fakeCell) Locate(context.Context, *chubbypb.LocateRequest) (*chubbypb.LocateReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &chubbypb.LocateReply{Cell: "foo", CellId: testCellID, Replica: f.address, Master: f.master, MasterAddress: f.master, Epoch: f.epoch}, nil
+}
+
+func (f fakeCell) Status(context.Context, *chubbypb.StatusRequest) (*chubbypb.StatusReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	role, applied := "replica", uint64(90)
+	if f.address == f.master {
+		role, applied = "master", 100
+	}
+	return &chubbypb.StatusReply{Cell: "foo", CellId: testCellID, Master: f.master, Epoch: f.epoch, Sessions: uint64(len(f.sessions)),
+		Replica: &chubbypb.ReplicaStatus{Id: f.address[:1], Role: role, Client: f.address, Applied: applied, Healthy: true}}, nil
+}
+
+func (f fakeCell) Members(context.Context, *chubbypb.MembersRequest) (*chubbypb.MembersReply, error) {
+	var list []*chubbypb.Member
+	for _, address := range slices.Backward(addresses()) {
+		list = append(list, &chubbypb.Member{Id: address[:1], Client: address, Voter: true})
+	}
+	return &chubbypb.MembersReply{Members: list}, nil
+}

@@ -1,0 +1,262 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// How the master is looked for.
+const (
+	hedge        = 30 * time.Millisecond  // without an answer for so long, the next replica is asked as well
+	straggle     = 200 * time.Millisecond // what a round waits for the last ones, once all others have answered
+	firstPause   = 20 * time.Millisecond  // between two attempts, at first
+	longestPause = 500 * time.Millisecond // and at last
+)
+
+// pause is the waits between attempts: each about twice the one before, and
+// jittered, so that clients that lost their master together do not come back
+// together (Chubby §2.9, and pitfalls of reconnect storms).
+type pause struct{ last time.Duration }
+
+func (p *pause) next() time.Duration {
+	p.last = min(max(2*p.last, firstPause), longestPause)
+	return p.last/2 + rand.N(p.last/2+1)
+}
+
+// wait waits for the next pause to be over or ctx to end.
+func (p *pause) wait(ctx context.Context) {
+	timer := time.NewTimer(p.next())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// finder knows the master of a cell, or finds it. However many ask, one search
+// runs, in a goroutine of its own, for as long as somebody waits for it.
+type finder struct {
+	cfg     Config
+	pool    *pool
+	resolve func(ctx context.Context) ([]string, error)
+	running sync.WaitGroup // searches; Add only under mu, and not after closed
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	master  *target  // believed; nil when none is
+	former  *target  // the last believed
+	search  *search  // running; nil when none is
+	said    []answer // what the last round was told
+	servers []string // what the last round asked
+	name    string   // the cell's own name, once a replica told it
+}
+
+// search is one search for the master.
+type search struct {
+	cancel  context.CancelFunc
+	waiting int           // guarded by finder.mu
+	done    chan struct{} // closed when what follows is set
+	found   *target
+	err     error
+}
+
+// answer is what one replica said when asked for the master.
+type answer struct {
+	address string
+	reply   *chubbypb.LocateReply
+	err     error
+}
+
+// String says it for people.
+func (a answer) String() string {
+	switch {
+	case a.err != nil:
+		return a.address + ": " + brief(a.err)
+	case a.reply.GetMaster() == "":
+		return a.address + " (" + a.reply.GetReplica() + ") knows of no master"
+	}
+	return a.address + " (" + a.reply.GetReplica() + ") believes that " + a.reply.GetMaster() + " at " + a.reply.GetMasterAddress() + " is the master"
+}
+
+// brief is an error of a call without the codes around it.
+func brief(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return e.Message
+	}
+	return err.Error()
+}
+
+func (a answer) isMaster() bool {
+	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
+}
+
+// find returns the believed master, or looks for it until ctx ends.
+func (f *finder) find(ctx context.Context) (*target, error) {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil, closedError()
+	}
+	if f.master != nil {
+		defer f.mu.Unlock()
+		return f.master, nil
+	}
+	s := f.search
+	if s == nil {
+		s = f.start(ctx)
+	}
+	s.waiting++
+	f.mu.Unlock()
+
+	select {
+	case <-s.done:
+		return s.found, s.err
+	case <-ctx.Done():
+		f.leave(s)
+		return nil, contextError(ctx)
+	}
+}
+
+// start begins a search; f.mu is held. The search outlives the ctx of the one
+// who happens to ask first.
+func (f *finder) start(ctx context.Context) *search {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &search{cancel: cancel, done: make(chan struct{})}
+	f.search = s
+	f.running.Go(func() {
+		defer cancel()
+		found, err := f.look(ctx)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.search == s {
+			f.search = nil
+		}
+		s.found, s.err = found, err
+		close(s.done)
+	})
+	return s
+}
+
+// leave stops a search that nobody waits for any more.
+func (f *finder) leave(s *search) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.waiting--; s.waiting == 0 && f.search == s {
+		s.cancel()
+		f.search = nil
+	}
+}
+
+// look makes round after round.
+func (f *finder) look(ctx context.Context) (*target, error) {
+	var p pause
+	for {
+		found, err := f.round(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if found != nil {
+			return f.adopt(found), nil
+		}
+		if p.wait(ctx); ctx.Err() != nil {
+			return nil, closedError() // nobody waits any more, or close was called
+		}
+	}
+}
+
+// adopt makes t the believed master, and tells those who still talk to the one
+// before. It returns the believed master.
+func (f *finder) adopt(t *target) *target {
+	f.mu.Lock()
+	former := f.former
+	f.master, f.former = t, t
+	keep := append(slices.Clone(f.servers), t.address)
+	f.mu.Unlock()
+	if former != nil && former != t {
+		former.supersede()
+	}
+	f.pool.keep(keep)
+	return t
+}
+
+// drop forgets that t is the master.
+func (f *finder) drop(t *target) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.master == t {
+		f.master = nil
+	}
+}
+
+// follow takes t's word that the master is at another address, if t is still
+// believed; it reports whether there is somebody to ask now.
+func (f *finder) follow(t *target, address string) bool {
+	f.mu.Lock()
+	believed := f.master
+	f.mu.Unlock()
+	if believed != t {
+		return believed != nil
+	}
+	if address == "" || address == t.address {
+		f.drop(t)
+		return false
+	}
+	next, err := f.pool.get(address)
+	if err != nil {
+		f.drop(t)
+		return false
+	}
+	f.adopt(next)
+	return true
+}
+
+// close stops the search and waits for it.
+func (f *finder) close() {
+	f.mu.Lock()
+	f.closed = true
+	if f.search != nil {
+		f.search.cancel()
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// diagnosis says what the last round was told, for people.
+func (f *finder) diagnosis() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.said) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, a := range f.said {
+		parts = append(parts, a.String())
+	}
+	return "asked for the master: " + strings.Join(parts, "; ")
+}
+
+// addresses returns where replicas are to be asked. The sources are read again
+// in every round, because a name that is looked up once sends a client for ever
+// to where its cell was; if they cannot be read now, the last answer serves.
+func (f *finder) addresses(ctx context.Context) ([]string, error) {
+	servers, err := f.resolve(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && len(f.servers) > 0 {
+		f.cfg.Logger.InfoContext(ctx, "the servers of the cell could not be looked up again", "cell", f.cfg.Cell, "error", err)
+		return f.servers, nil
+	}
+	if err == nil {
+		f.servers = servers
+	}
+	return servers, err
+}

@@ -1,0 +1,454 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
+)
+
+func lockable(t *testing.T, c *Client, delay time.Duration) *Handle {
+	t.Helper()
+	h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: delay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestAcquireRelease(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := h.Acquire(ctx, api.Exclusive, Reason("a test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel() // the lock does not depend on the context of Acquire
+		if l.Err() != nil || l.Token() != 101 || l.Mode() != api.Exclusive || l.Sequencer().Path.String() != "/ls/foo/x" {
+			t.Errorf("%v, token %d, %+v", l.Err(), l.Token(), l.Sequencer())
+		}
+		if left := l.ExclusiveUntil(); left < 11*time.Second || left > localLease {
+			t.Errorf("exclusive for %v", left)
+		}
+		if err := c.CheckSequencer(t.Context(), l.Sequencer().String()); err != nil {
+			t.Errorf("CheckSequencer: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if !errors.Is(l.Err(), LockReleased) || !errors.Is(context.Cause(l.Context()), LockReleased) || l.ExclusiveUntil() != 0 {
+			t.Errorf("after Release: %v, %v", l.Err(), l.ExclusiveUntil())
+		}
+		if err := c.Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
+			t.Errorf("CheckSequencer: %v", err)
+		}
+		l2, err := h.TryAcquire(t.Context(), api.Exclusive)
+		if err != nil || l2.Token() <= l.Token() {
+			t.Fatalf("again: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil || f.state().held != l2.Token() {
+			t.Errorf("a late Release touched the newer lock: %v", err) // etcd #22082
+		}
+		if err := h.Close(t.Context()); err != nil || f.state().held != 0 || !errors.Is(l2.Err(), LockReleased) {
+			t.Errorf("Close: %v, held %d, %v", err, f.state().held, l2.Err())
+		}
+		if _, err := h.Acquire(t.Context(), api.Shared); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Errorf("a second Close: %v", err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// The rule of the package: the context of a lock ends a Margin before the first
+// moment at which the cell could give the lock to another, whatever was lost
+// on the way. The cell's own view of that moment is the judge.
+func TestLockEndsBeforeOthersCanHoldIt(t *testing.T) {
+	for _, lease := range []time.Duration{time.Second, 12 * time.Second, time.Minute} {
+		for _, delay := range []time.Duration{0, 10 * time.Second, time.Minute} {
+			t.Run(fmt.Sprintf("lease %v, lock-delay %v", lease, delay), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, f *fake) {
+					cfg := f.config()
+					cfg.Lease, cfg.Grace = lease, 5*time.Minute
+					c := f.client(cfg)
+					h := lockable(t, c, delay)
+					l, err := h.Acquire(t.Context(), api.Exclusive)
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(lease * 3)
+					if l.Err() != nil {
+						t.Fatalf("lost while the cell was there: %v", l.Err())
+					}
+					f.cut(addresses()...)
+					only := f.only()
+					f.mu.Lock()
+					free := only.end.Add(delay)
+					f.mu.Unlock()
+					until := time.Now().Add(l.ExclusiveUntil())
+					<-l.Context().Done()
+					now := time.Now()
+					if cause := context.Cause(l.Context()); !errors.Is(cause, LeaseNearEnd) || !errors.Is(cause, api.LockLost) {
+						t.Errorf("cause %v", cause)
+					}
+					if margin := Margin(lease, delay); free.Sub(now) < margin || until.Sub(now) != margin || until.After(free) {
+						t.Errorf("ended %v before the cell could give it away, %v before the client believed so; the margin is %v",
+							free.Sub(now), until.Sub(now), margin)
+					}
+					// And not needlessly early: 1 % of the time that the request took,
+					// for the clocks, is all that it gives away.
+					if early := free.Sub(until); early > (session.Due(lease)+lease+delay)/100+time.Millisecond {
+						t.Errorf("%v early", early)
+					}
+					f.heal()
+					time.Sleep(time.Second)
+					if err := l.Release(t.Context()); err != nil || f.state().held != 0 {
+						t.Errorf("Release once healed: %v, held %d", err, f.state().held)
+					}
+					closeClient(t, c)
+				})
+			})
+		}
+	}
+}
+
+// A waiter whose stream breaks, also by a fail-over, asks again with the same
+// number and its ticket, and so keeps its place.
+func TestAcquireKeepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		f.mu.Lock()
+		f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}}
+		f.mu.Unlock()
+		var queued []string
+		got := make(chan *Lock)
+		go func() {
+			l, err := h.Acquire(t.Context(), api.Exclusive, OnQueued(func(place, waiting int, holders []api.Holder, delayed time.Duration) {
+				queued = append(queued, fmt.Sprintln(place, waiting, holders[0].Principal, delayed))
+			}))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		time.Sleep(time.Second)
+		f.cut("a:1") // the connection breaks
+		f.heal()
+		time.Sleep(time.Second)
+		f.elect("b:1") // the master fails over
+		time.Sleep(3 * time.Second)
+		f.script(func(s seen) verb { // the master hangs, and another takes over
+			if s.address == "b:1" {
+				return hang
+			}
+			return nil
+		})
+		f.cut("b:1")
+		f.elect("c:1")
+		time.Sleep(3 * time.Second)
+		f.mu.Lock()
+		f.holder = nil
+		f.mu.Unlock()
+		if l := <-got; l == nil || l.Err() != nil {
+			t.Errorf("not granted: %v", l)
+		}
+		calls := f.heard("Acquire")
+		if len(calls) < 4 {
+			t.Errorf("%d attempts", len(calls))
+		}
+		for i, s := range calls {
+			ticket := string(s.request.(*chubbypb.AcquireRequest).GetTicket())
+			if s.number != calls[0].number || i > 0 && ticket != "ticket 1" {
+				t.Errorf("attempt %d has number %d and %q", i, s.number, ticket)
+			}
+		}
+		if len(queued) == 0 || queued[0] != "1 1 somebody 0s\n" {
+			t.Errorf("OnQueued was told %v", queued)
+		}
+		closeClient(t, c)
+	})
+}
+
+// One who gives up waiting does not hold the lock, also if it was granted just
+// then, and learns who holds it.
+func TestAcquireGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		f.mu.Lock()
+		f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}}
+		f.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := h.Acquire(ctx, api.Exclusive)
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.DeadlineExceeded || !errors.Is(err, context.DeadlineExceeded) || len(e.Holders) != 1 {
+			t.Errorf("%+v", err)
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if n := len(f.heard("Cancel")); n != 1 {
+			t.Errorf("%d cancels", n)
+		}
+		_, err = h.TryAcquire(t.Context(), api.Exclusive)
+		if !errors.As(err, &e) || e.Code != api.LockHeld || e.Holders[0].Session != 77 {
+			t.Errorf("TryAcquire: %v", err)
+		}
+
+		f.script(func(s seen) verb { // it is granted, and nobody hears of it
+			if s.method == "Acquire" {
+				return mute
+			}
+			return nil
+		})
+		f.mu.Lock()
+		f.holder = nil
+		f.mu.Unlock()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		f.script(func(s seen) verb {
+			if s.method == "TryAcquire" {
+				return mute
+			}
+			return nil
+		})
+		if _, err := h.TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if held := f.state().held; held != 0 || len(f.heard("Release")) != 1 {
+			t.Errorf("held %d, %d releases", held, len(f.heard("Release")))
+		}
+		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+			t.Errorf("outstanding %v", open)
+		}
+		closeClient(t, c)
+	})
+}
+
+func (f *fake) takeLock(reason chubbypb.EndReason) {
+	s := f.only()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Handle: s.handles[f.holder.handle], Generation: f.holder.gen,
+		Reason: reason, Explanation: "bob: maintenance"})
+}
+
+// A lock that is broken ends at once, with the reason; the loss is acknowledged
+// when the work has stopped, which is said by Release, or half of the lease
+// later at the latest, and not before: then the cell may give it to another.
+func TestLockTaken(t *testing.T) {
+	for _, prompt := range []bool{true, false} {
+		t.Run(fmt.Sprintf("released %v", prompt), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				cfg, r := f.recorded()
+				c := f.client(cfg)
+				h := lockable(t, c, time.Minute)
+				l, err := h.Acquire(t.Context(), api.Exclusive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+				began := time.Now()
+				<-l.Context().Done()
+				if d := time.Since(began); d > 10*time.Millisecond || !errors.Is(l.Err(), LockTaken) || l.ExclusiveUntil() != 0 {
+					t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
+				}
+				time.Sleep(2 * time.Second)
+				if f.state().acked != 0 {
+					t.Errorf("acknowledged although the work has not stopped")
+				}
+				if prompt {
+					if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) {
+						t.Errorf("Release: %v", err)
+					}
+				} else {
+					time.Sleep(4 * time.Second)
+				}
+				synctest.Wait()
+				time.Sleep(10 * time.Millisecond)
+				if f.state().acked != 1 || len(r.states()) != 0 {
+					t.Errorf("acknowledged %d, states %v", f.state().acked, r.states())
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
+// The event that a lock was lost may overtake the answer that granted it.
+func TestLossOvertakesGrant(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		f.script(func(s seen) verb {
+			if s.method == "TryAcquire" {
+				return func(_ context.Context, next func() (any, error)) (any, error) {
+					reply, err := next()
+					f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+					time.Sleep(2 * time.Second)
+					return reply, err
+				}
+			}
+			return nil
+		})
+		if l, err := h.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockLost) {
+			t.Errorf("%v, %v", l, err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// After a fail-over events may be missing, so the client asks about its locks.
+func TestLockLostDuringFailOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, time.Minute)
+		l, err := h.Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.elect("b:1")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if l.Err() != nil || len(f.heard("GetSequencer")) == 0 {
+			t.Errorf("a lock that is still held: %v; asked %d times", l.Err(), len(f.heard("GetSequencer")))
+		}
+		f.mu.Lock()
+		f.holder = nil
+		f.mu.Unlock()
+		f.elect("c:1")
+		<-l.Context().Done()
+		if !errors.Is(l.Err(), LockTaken) {
+			t.Errorf("%v", l.Err())
+		}
+		closeClient(t, c)
+	})
+}
+
+// The node of a handle is gone: no call through it is sent any more, and what
+// it held is lost.
+func TestHandleInvalid(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		l, err := h.Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := f.only()
+		f.mu.Lock()
+		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_HANDLE_INVALID, Handle: uint64(h.id), Reason: chubbypb.EndReason_END_REASON_DELETION})
+		f.mu.Unlock()
+		<-l.Context().Done()
+		if _, err := h.Stat(t.Context()); !errors.Is(err, api.HandleClosed) || len(f.heard("GetStat")) != 0 {
+			t.Errorf("Stat: %v", err)
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// A lock that is granted while the session is in jeopardy is not returned
+// before it is safe; one whose caller leaves meanwhile is given back.
+func TestGrantInJeopardy(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		// KeepAlives are lost, calls are not.
+		f.script(func(s seen) verb {
+			switch s.method {
+			case "KeepAlive":
+				return hang
+			case "TryAcquire":
+				return after(3 * time.Second)
+			}
+			return nil
+		})
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		time.Sleep(c.Left() - time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		l, err := h.TryAcquire(ctx, api.Exclusive)
+		if !errors.Is(err, context.DeadlineExceeded) || c.State() != session.Jeopardy {
+			t.Errorf("in jeopardy: %v, %v", l, err)
+		}
+		f.script(nil)
+		l, err = h.TryAcquire(t.Context(), api.Exclusive)
+		if err != nil || l.Err() != nil {
+			t.Errorf("once safe: %v", err)
+		}
+		if n := len(f.heard("Release")); n != 1 {
+			t.Errorf("%d releases of the lock that was not wanted", n)
+		}
+		closeClient(t, c)
+	})
+}
+
+// Close ends the contexts of locks before the cell can give the locks away.
+func TestCloseEndsLocksFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method == "EndSession" && l.Context().Err() == nil {
+				t.Errorf("EndSession was sent while the lock's context was alive")
+			}
+			return nil
+		})
+		closeClient(t, c)
+		if !errors.Is(l.Err(), Closed) || f.state().held != 0 {
+			t.Errorf("%v, held %d", l.Err(), f.state().held)
+		}
+		closeClient(t, c) // does nothing
+		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{}); !errors.Is(err, Closed) {
+			t.Errorf("Open after Close: %v", err)
+		}
+		if _, err := c.Locks(t.Context(), ""); !errors.Is(err, Closed) {
+			t.Errorf("Locks after Close: %v", err)
+		}
+	})
+}
+
+// Close does not hang on a cell that cannot be reached.
+func TestCloseUnreachable(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		f.cut(addresses()...)
+		began := time.Now()
+		if err := c.Close(context.WithoutCancel(t.Context())); !errors.Is(err, api.Unavailable) || time.Since(began) > closeTime+time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestMargin(t *testing.T) {
+	for _, c := range []struct{ lease, delay, want time.Duration }{
+		{12 * time.Second, 10 * time.Second, time.Second},
+		{12 * time.Second, 0, time.Second},
+		{time.Second, 0, time.Second / 12},
+		{time.Second, 5 * time.Second, 500 * time.Millisecond},
+		{time.Minute, time.Minute, time.Second},
+	} {
+		if got := Margin(c.lease, c.delay); got != c.want {
+			t.Errorf("Margin(%v, %v) = %v, want %v", c.lease, c.delay, got, c.want)
+		}
+	}
+}

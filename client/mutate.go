@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// mutation is one request that changes replicated state. It happens at most
+// once, however often it is sent: every attempt carries the same number.
+type mutation struct {
+	op, path string
+	open     bool                // as in call
+	begun    func(number uint64) // told the number before the first attempt; may be nil
+	send     sender
+	// settle is called by the janitor if the caller left before the answer. It
+	// sees to it that the request was done, and undone, or will never be done,
+	// and finishes the number. nil withdraws it.
+	settle func(ctx context.Context, number uint64)
+}
+
+// sender sends a mutation once.
+type sender func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error
+
+// mutate sends a mutation until it has an answer, ctx ends, or the session is
+// over. In the second case the janitor takes over.
+func (c *Client) mutate(ctx context.Context, m mutation) error {
+	number, err := c.begin(ctx, m)
+	if err != nil {
+		return err
+	}
+	if m.begun != nil {
+		m.begun(number)
+	}
+	unsettled, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
+		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+			return m.send(ctx, t, caller, c.numbers.mutation(number))
+		}})
+	if !unsettled {
+		c.numbers.finish(number)
+		return err
+	}
+	settle := m.settle
+	if settle == nil {
+		settle = func(ctx context.Context, number uint64) {
+			defer c.numbers.finish(number)
+			_, _ = c.withdraw(ctx, m.op, m.path, number) // either answer is definite
+		}
+	}
+	c.janitor.leave(func(ctx context.Context) { settle(ctx, number) })
+	return uncertain(err)
+}
+
+// begin waits until the mutation may be numbered.
+func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
+	ctx, cancel := c.session.during(ctx)
+	defer cancel()
+	err := c.janitor.settled(ctx)
+	if err == nil {
+		var number uint64
+		if number, err = c.numbers.begin(ctx); err == nil {
+			return number, nil
+		}
+	}
+	return 0, c.finder.gaveUp(ctx, call{op: m.op, path: m.path, session: c.session}, err,
+		errors.New("nothing was sent, because earlier requests are without an answer"))
+}
+
+// uncertain is the error of a mutation that was left without an answer.
+func uncertain(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code == api.SessionExpired {
+		return err
+	}
+	own := *e
+	own.Code = api.Uncertain
+	own.Message = "it may or may not have been done, and if not, it will not be: no answer was heard; " + e.Message
+	return &own
+}
+
+// withdraw makes sure that a request is never done, if it has not been. The
+// reply says which, and carries the grant of a lock. Its number stays
+// outstanding.
+func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
+	var reply *chubbypb.CancelReply
+	_, err := c.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session,
+		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
+			reply, err = t.chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
+			return err
+		}})
+	if err != nil {
+		c.logSettled(ctx, err, op, path, number)
+	}
+	return reply, err
+}
+
+// insist sends a mutation that was left until it has an answer, and finishes
+// its number.
+func (c *Client) insist(ctx context.Context, op, path string, number uint64, send sender) error {
+	defer c.numbers.finish(number)
+	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session,
+		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+			return send(ctx, t, caller, c.numbers.mutation(number))
+		}})
+	if err != nil {
+		c.logSettled(ctx, err, op, path, number)
+	}
+	return err
+}
+
+// logSettled notes an abandoned request that came to an error: the cell had
+// refused it, or the session is over, and everything with it.
+func (c *Client) logSettled(ctx context.Context, err error, op, path string, number uint64) {
+	c.cfg.Logger.DebugContext(ctx, "an abandoned request came to an error", "op", op, "path", path, "number", number, "error", err)
+}
+
+// read makes a call that changes nothing.
+func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
+	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, attempt: attempt})
+	return err
+}

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Create says what Open does when there is no node of that name, and when there
+// is.
+type Create uint8
+
+// The ways to create.
+const (
+	Existing     Create = 0 // do not create: an absent node is NotFound
+	File         Create = 1 // create a file if the node is absent
+	Directory    Create = 2 // create a directory if the node is absent
+	NewFile      Create = 3 // create a file; a node of that name is Exists
+	NewDirectory Create = 4 // create a directory; a node of that name is Exists
+)
+
+// wire returns how a request says it; kind is that of an existing node.
+func (c Create) wire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
+	switch c {
+	case Existing:
+		return api.MustExist, kind, kind == 0 || kind.Valid()
+	case File:
+		return api.MayCreate, api.File, kind == 0 || kind == api.File
+	case Directory:
+		return api.MayCreate, api.Directory, kind == 0 || kind == api.Directory
+	case NewFile:
+		return api.MustCreate, api.File, kind == 0 || kind == api.File
+	case NewDirectory:
+		return api.MustCreate, api.Directory, kind == 0 || kind == api.Directory
+	}
+	return 0, 0, false
+}
+
+// OpenOptions says what a handle is opened for. Rights are checked when it is
+// opened, by the node's ACLs.
+type OpenOptions struct {
+	Read      bool // to read contents, metadata and listings
+	Write     bool // to write contents, delete, and acquire the lock in either mode (Chubby §2.4)
+	ChangeACL bool // to change the ACL names
+
+	// LockDelay is how long nobody may have a lock that was held through this
+	// handle when its session failed (Chubby §2.4): 0 to api.MaxLockDelay. Zero
+	// means zero; api.DefaultLockDelay is a good choice where the servers that
+	// the lock protects do not check sequencers.
+	LockDelay time.Duration
+
+	Create    Create
+	Kind      api.Kind // with Existing: what the node must be; 0 accepts either
+	Ephemeral bool     // the created node goes when nobody has it open any more
+	Contents  []byte   // of a created file
+	ACL       api.ACL  // of a created node; empty names are inherited
+}
+
+// Open opens a node, creating it if the options say so. If ctx ends before an
+// answer the error is Uncertain: the node may have been created, and the handle
+// is closed in the background.
+func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
+	p, err := c.parse("open", path)
+	if err != nil {
+		return nil, err
+	}
+	request, err := opts.request(p)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{client: c, path: path, delay: opts.LockDelay}
+	var reply *chubbypb.OpenReply
+	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+		reply, err = t.chubby.Open(ctx, with(request, caller, m))
+		return err
+	}
+	err = c.mutate(ctx, mutation{op: "open", path: path, send: send,
+		// Events about the handle may come before the answer that brings it.
+		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
+		settle: func(ctx context.Context, number uint64) {
+			c.unopen(ctx, path, number, send, func() []byte { return reply.GetHandle() })
+		}})
+	if err != nil {
+		if h.id != 0 {
+			c.handles.remove(h)
+		}
+		return nil, err
+	}
+	h.token, h.created = reply.GetHandle(), reply.GetCreated()
+	return h, nil
+}
+
+// with returns the request as it is sent by one attempt.
+func with(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
+	return &chubbypb.OpenRequest{
+		Caller: caller, Mutation: m, Path: request.GetPath(), Read: request.GetRead(), Write: request.GetWrite(), ChangeAcl: request.GetChangeAcl(),
+		LockDelayNs: request.GetLockDelayNs(), Create: request.GetCreate(), Kind: request.GetKind(), Ephemeral: request.GetEphemeral(),
+		Contents: request.GetContents(), Acl: request.GetAcl(),
+	}
+}
+
+// request checks the options and returns the request that says them.
+func (o OpenOptions) request(p api.Path) (*chubbypb.OpenRequest, error) {
+	bad := func(format string, args ...any) (*chubbypb.OpenRequest, error) {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}
+	}
+	create, kind, ok := o.Create.wire(o.Kind)
+	switch {
+	case !ok:
+		return bad("Create %d and Kind %v do not go together", o.Create, o.Kind)
+	case o.LockDelay < 0 || o.LockDelay > api.MaxLockDelay:
+		return bad("LockDelay is %v; want 0 to %v", o.LockDelay, api.MaxLockDelay)
+	case (o.Ephemeral || len(o.Contents) > 0) && create == api.MustExist:
+		return bad("Ephemeral and Contents are of nodes that are created, and Create is Existing")
+	case len(o.Contents) > 0 && kind == api.Directory:
+		return bad("a directory has no contents")
+	}
+	if err := contentsFault(o.Contents, "open", p.String()); err != nil {
+		return nil, err
+	}
+	return &chubbypb.OpenRequest{
+		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, LockDelayNs: int64(o.LockDelay),
+		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: wireACL(o.ACL),
+	}, nil
+}
+
+// unopen settles an Open that was left: it is withdrawn, or, if it was done, its
+// answer is asked for again and the handle in it closed.
+func (c *Client) unopen(ctx context.Context, path string, number uint64, send sender, handle func() []byte) {
+	reply, err := c.withdraw(ctx, "open", path, number)
+	if err != nil || reply.GetCancelled() {
+		c.numbers.finish(number)
+		return
+	}
+	if err := c.insist(ctx, "open", path, number, send); err != nil {
+		return // it was done, and failed
+	}
+	_ = c.insist(ctx, "close", path, c.numbers.reserve(), closer(handle()))
+}
+
+// parse checks a path, and that it is not in another cell, as far as is known:
+// the cell called local has a name of its own.
+func (c *Cell) parse(op, path string) (api.Path, error) {
+	p, err := api.ParsePath(path)
+	if err != nil {
+		return api.Path{}, fmt.Errorf("%s: %w", op, err)
+	}
+	c.finder.mu.Lock()
+	name := c.finder.name
+	c.finder.mu.Unlock()
+	if in := p.Cell(); in != api.LocalCell && in != c.cfg.Cell && in != name && (name != "" || c.cfg.Cell != api.LocalCell) {
+		return api.Path{}, &api.Error{Code: api.WrongCell, Op: op, Path: path, Cell: c.cfg.Cell,
+			Message: fmt.Sprintf("the path is in cell %s, and this client is one of cell %s; open a client for each cell", in, c.cfg.Cell)}
+	}
+	return p, nil
+}
+
+// root is the path of the whole cell.
+func (c *Cell) root() string { return "/" + api.Root + "/" + c.cfg.Cell }

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+// What a connection is set to.
+const (
+	bufferSize       = 4 << 10                // bytes, each way: messages are small, and processes hold few of them
+	pingTime         = 10 * time.Second       // a silent connection is asked for a sign of life
+	pingTimeout      = 5 * time.Second        // and given up without one
+	idleTimeout      = time.Minute            // after which the connection to a replica that is not the master goes
+	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
+	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
+)
+
+// pool holds one connection for each replica that was talked to.
+type pool struct {
+	cfg  Config
+	base context.Context //nolint:containedctx // the values of the one New or Dial was given; it never ends
+
+	mu      sync.Mutex // guards what follows
+	targets map[string]*target
+	closed  bool
+}
+
+// target is one replica, at one address. Those who talk to it while it is
+// believed to be the master stop when another is found to be.
+type target struct {
+	address string
+	conn    *grpc.ClientConn
+	chubby  chubbypb.ChubbyClient
+	cell    chubbypb.CellClient
+
+	mu    sync.Mutex      // guards what follows
+	reign context.Context //nolint:containedctx // it is the reign's, not a call's: ended when another replica is found to be the master
+	end   context.CancelFunc
+}
+
+func newPool(ctx context.Context, cfg Config) *pool {
+	return &pool{cfg: cfg, base: context.WithoutCancel(ctx), targets: map[string]*target{}}
+}
+
+// get returns the replica at an address. It does not connect yet.
+func (p *pool) get(address string) (*target, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, closedError()
+	}
+	if t, ok := p.targets[address]; ok {
+		return t, nil
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, p.options()...)
+	if err != nil {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
+	}
+	t := &target{address: address, conn: conn, chubby: chubbypb.NewChubbyClient(conn), cell: chubbypb.NewCellClient(conn)}
+	t.reign, t.end = context.WithCancel(p.base)
+	p.targets[address] = t
+	return t, nil
+}
+
+func (p *pool) options() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return p.cfg.Dialer(ctx, address) }),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectLongest},
+			MinConnectTimeout: p.cfg.DialTimeout,
+		}),
+		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
+	}
+}
+
+// keep forgets the replicas at all other addresses, so that a cell whose
+// members come and go does not leave connections behind.
+func (p *pool) keep(addresses []string) {
+	p.mu.Lock()
+	var old []*target
+	for address, t := range p.targets {
+		if !slices.Contains(addresses, address) {
+			old = append(old, t)
+			delete(p.targets, address)
+		}
+	}
+	p.mu.Unlock()
+	closeAll(old)
+}
+
+// close closes every connection; no new one is made.
+func (p *pool) close() {
+	p.mu.Lock()
+	var all []*target
+	for _, t := range p.targets {
+		all = append(all, t)
+	}
+	p.targets, p.closed = nil, true
+	p.mu.Unlock()
+	closeAll(all)
+}
+
+func closeAll(targets []*target) {
+	for _, t := range targets {
+		t.supersede()
+		// Close fails only for a connection that is closed already.
+		_ = t.conn.Close()
+	}
+}
+
+// supersede tells those who talk to t that another replica is the master.
+func (t *target) supersede() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end()
+	t.reign, t.end = context.WithCancel(context.WithoutCancel(t.reign)) // for those who come when it is master again
+}
+
+// until calls cancel when another replica is found to be the master; the
+// function it returns stops that.
+func (t *target) until(cancel func()) (stop func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return context.AfterFunc(t.reign, cancel)
+}

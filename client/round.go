@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// round asks the replicas of the cell, one after the other but without waiting
+// long for any, who the master is, until the one they name says so itself. It
+// returns neither a master nor an error if there is none; the error is one that
+// another round would not change.
+func (f *finder) round(ctx context.Context) (*target, error) {
+	resolving, cancel := context.WithTimeout(ctx, f.cfg.DialTimeout)
+	servers, err := f.addresses(resolving)
+	cancel()
+	if err != nil {
+		if api.CodeOf(err) != api.Unavailable {
+			return nil, err
+		}
+		f.note([]answer{{address: "the servers of cell " + f.cfg.Cell, err: err}})
+		return nil, nil
+	}
+	ctx, cancel = context.WithTimeout(ctx, f.cfg.DialTimeout)
+	a := &asking{finder: f, answers: make(chan answer)}
+	a.queue, a.first = f.order(servers)
+	defer a.asked.Wait()
+	defer cancel()
+	found, err := a.all(ctx)
+	f.note(a.said)
+	return found, err
+}
+
+// note keeps what a round was told.
+func (f *finder) note(said []answer) {
+	slices.SortFunc(said, func(a, b answer) int { return strings.Compare(a.address, b.address) })
+	f.mu.Lock()
+	f.said = said
+	f.mu.Unlock()
+}
+
+// order is the order of asking: the last master first, because it is most often
+// still the master; the others by chance, to spread the load. first says that
+// there never was a master.
+func (f *finder) order(servers []string) (order []string, first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	order = slices.Clone(servers)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	if f.former != nil {
+		order = slices.DeleteFunc(order, func(s string) bool { return s == f.former.address })
+		order = slices.Insert(order, 0, f.former.address)
+	}
+	return order, f.former == nil
+}
+
+// asking is one round. It belongs to the goroutine of the search.
+type asking struct {
+	finder  *finder
+	asked   sync.WaitGroup
+	answers chan answer
+	first   bool     // no master was ever found: a server of another cell is a fault of the configuration
+	queue   []string // still to be asked
+	names   []string // asked
+	said    []answer // answered
+}
+
+// all asks until the master is found, everybody has answered, or ctx ends.
+func (a *asking) all(ctx context.Context) (*target, error) {
+	a.ask(ctx)
+	timer := time.NewTimer(a.patience())
+	defer timer.Stop()
+	for len(a.said) < len(a.names) {
+		select {
+		case one := <-a.answers:
+			a.said = append(a.said, one)
+			if a.first && api.CodeOf(one.err) == api.WrongCell {
+				return nil, one.err
+			}
+			if one.isMaster() {
+				return a.finder.pool.get(one.address)
+			}
+			if address := one.reply.GetMasterAddress(); address != "" && !slices.Contains(a.names, address) {
+				a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == address })
+				a.queue = slices.Insert(a.queue, 0, address)
+			}
+			a.ask(ctx)
+		case <-timer.C:
+			if len(a.queue) == 0 {
+				a.silent(ctx)
+				return nil, nil
+			}
+			a.ask(ctx)
+		case <-ctx.Done():
+			a.silent(ctx)
+			return nil, nil
+		}
+		timer.Reset(a.patience())
+	}
+	return nil, nil
+}
+
+// patience is how long to wait for those who were asked and have not answered:
+// not long while there is somebody else to ask, or once most have answered.
+func (a *asking) patience() time.Duration {
+	switch {
+	case len(a.queue) > 0:
+		return hedge
+	case 2*len(a.said) < len(a.names):
+		return a.finder.cfg.DialTimeout
+	}
+	return straggle
+}
+
+// silent notes who has not answered.
+func (a *asking) silent(ctx context.Context) {
+	for _, name := range a.names {
+		if !slices.ContainsFunc(a.said, func(s answer) bool { return s.address == name }) {
+			err := fmt.Errorf("no answer yet")
+			if ctx.Err() != nil {
+				err = fmt.Errorf("no answer within %v", a.finder.cfg.DialTimeout)
+			}
+			a.said = append(a.said, answer{address: name, err: err})
+		}
+	}
+}
+
+// ask asks the next one of the queue, if there is one.
+func (a *asking) ask(ctx context.Context) {
+	if len(a.queue) == 0 {
+		return
+	}
+	address := a.queue[0]
+	a.queue, a.names = a.queue[1:], append(a.names, address)
+	a.asked.Go(func() {
+		one := a.finder.locate(ctx, address)
+		select {
+		case a.answers <- one:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// locate asks one replica who the master is.
+func (f *finder) locate(ctx context.Context, address string) answer {
+	t, err := f.pool.get(address)
+	if err != nil {
+		return answer{address: address, err: err}
+	}
+	reply, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
+	if err != nil {
+		return answer{address: address, err: chubbypb.Error(err)}
+	}
+	if own := reply.GetCell(); f.cfg.Cell != api.LocalCell && own != "" && own != f.cfg.Cell {
+		return answer{address: address, err: &api.Error{Code: api.WrongCell, Op: "look for the master", Path: "/" + api.Root + "/" + f.cfg.Cell,
+			Replica: reply.GetReplica(), Cell: own,
+			Message: fmt.Sprintf("the server at %s belongs to cell %s; look at the servers configured for %s", address, own, f.cfg.Cell)}}
+	}
+	f.mu.Lock()
+	f.name = reply.GetCell()
+	f.mu.Unlock()
+	return answer{address: address, reply: reply}
+}
