@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -286,31 +287,36 @@ func TestFenceCounts(t *testing.T) {
 		"leader without a vote, 2":  {servers: append(voterList(3)[1:], server(1, raft.Nonvoter)), answers: answers{"r2": 7, "r3": 7}, want: api.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, f := newFenceWorld(0)
-			w.servers = c.servers
-			if len(c.answers) == 0 && c.arrange != nil {
-				c.arrange(w)
-			}
-			round, err := f.join()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.arrange != nil {
-				c.arrange(w) // after the question, before the answers
-			}
-			for _, q := range w.asked {
-				if term, ok := c.answers[q.id]; ok {
-					q.reply(termReport{term: term})
+			synctest.Test(t, func(t *testing.T) {
+				w, f := newFenceWorld(0)
+				w.servers = c.servers
+				if len(c.answers) == 0 && c.arrange != nil {
+					c.arrange(w)
 				}
-			}
-			got := api.Cancelled
-			if err, ended := round.settled(); ended {
-				got = api.CodeOf(err)
-			}
-			if got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-			f.close(api.NotMaster)
+				round, err := f.join()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.arrange != nil {
+					c.arrange(w) // after the question, before the answers
+				}
+				if len(round.rest) > 0 {
+					f.hurry(round) // ask those that were left out, too
+				}
+				for _, q := range w.asked {
+					if term, ok := c.answers[q.id]; ok {
+						q.reply(termReport{term: term})
+					}
+				}
+				got := api.Cancelled
+				if err, ended := round.settled(); ended {
+					got = api.CodeOf(err)
+				}
+				if got != c.want {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+				f.close(api.NotMaster)
+			})
 		})
 	}
 }
@@ -325,34 +331,73 @@ func voterList(n int) []raft.Server {
 
 // TestFenceSharesRounds: however many call, one round is out and one waits.
 func TestFenceSharesRounds(t *testing.T) {
-	w, f := newFenceWorld(3)
-	first, _ := f.join()
-	w.now = 5
-	second, _ := f.join()
-	for range 100 {
-		if r, _ := f.join(); r != second {
-			t.Fatal("a caller did not share the waiting round")
+	synctest.Test(t, func(t *testing.T) {
+		w, f := newFenceWorld(3)
+		defer f.close(api.NotMaster)
+		first, _ := f.join()
+		w.now = 5
+		second, _ := f.join()
+		for range 100 {
+			if r, _ := f.join(); r != second {
+				t.Fatal("a caller did not share the waiting round")
+			}
 		}
-	}
-	if len(w.asked) != 2 {
-		t.Fatalf("%d questions are out, want one for each other voter", len(w.asked))
-	}
-	w.now = 9
-	w.asked[0].reply(termReport{term: 7})
-	if err, ended := first.settled(); !ended || err != nil || first.t0 != 0 {
-		t.Fatalf("the first round: %v, ended %v, at %d", err, ended, first.t0)
-	}
-	if _, ended := second.settled(); ended {
-		t.Fatal("the second round ended with the first")
-	}
-	w.asked[1].reply(termReport{term: 7}) // the first round's other answer
-	if _, ended := second.settled(); ended {
-		t.Fatal("an answer to the first round counted for the second")
-	}
-	w.asked[2].reply(termReport{term: 7})
-	if err, ended := second.settled(); !ended || err != nil || second.t0 != 9 {
-		t.Fatalf("the second round: %v, ended %v, at %d", err, ended, second.t0)
-	}
+		f.hurry(first)
+		if len(w.asked) != 2 {
+			t.Fatalf("%d questions are out, want one for each other voter", len(w.asked))
+		}
+		w.now = 9
+		w.asked[0].reply(termReport{term: 7})
+		if err, ended := first.settled(); !ended || err != nil || first.t0 != 0 {
+			t.Fatalf("the first round: %v, ended %v, at %d", err, ended, first.t0)
+		}
+		if _, ended := second.settled(); ended {
+			t.Fatal("the second round ended with the first")
+		}
+		w.asked[1].reply(termReport{term: 7}) // the first round's other answer
+		if _, ended := second.settled(); ended {
+			t.Fatal("an answer to the first round counted for the second")
+		}
+		w.asked[2].reply(termReport{term: 7})
+		if err, ended := second.settled(); !ended || err != nil || second.t0 != 9 {
+			t.Fatalf("the second round: %v, ended %v, at %d", err, ended, second.t0)
+		}
+	})
+}
+
+// TestFenceAsksFew: as many are asked as can decide, those first that were
+// prompt the last time; the others when these do not answer soon.
+func TestFenceAsksFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f := newFenceWorld(5)
+		defer f.close(api.NotMaster)
+		asked := func() (ids []string) {
+			for _, q := range w.asked {
+				ids = append(ids, q.id)
+			}
+			return ids
+		}
+		first, _ := f.join()
+		if got := asked(); !slices.Equal(got, []string{"r2", "r3"}) {
+			t.Errorf("asked at first: %v", got)
+		}
+		f.hurry(first)
+		if got := asked(); !slices.Equal(got, []string{"r2", "r3", "r4", "r5"}) {
+			t.Errorf("asked after %v: %v", fenceHedge, got)
+		}
+		w.asked[3].reply(termReport{term: 7})
+		w.asked[2].reply(termReport{term: 7})
+		if err, ended := first.settled(); !ended || err != nil {
+			t.Fatalf("two of four agree: %v, ended %v", err, ended)
+		}
+		w.asked = nil
+		if _, err := f.join(); err != nil {
+			t.Fatal(err)
+		}
+		if got := asked(); !slices.Equal(got, []string{"r5", "r4"}) {
+			t.Errorf("asked in the next round: %v", got)
+		}
+	})
 }
 
 // TestFenceGivesUp: no majority, a caller that goes away, and the end of the

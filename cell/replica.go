@@ -37,13 +37,15 @@ type Replica struct {
 
 	master atomic.Pointer[master] // nil unless this replica is the master
 
-	cancel context.CancelCauseFunc // ends reign
-	work   sync.WaitGroup          // reign and the servers
-	once   sync.Once               // the first of Stop and fail
-	done   chan struct{}
+	cancel  context.CancelCauseFunc // ends reign
+	work    sync.WaitGroup          // reign and the servers
+	once    sync.Once               // the first of Stop and fail
+	started chan struct{}           // closed when Start returns
+	done    chan struct{}
 
 	mu     sync.Mutex // guards the fields below
 	err    error      // why the replica stopped by itself
+	quiet  func()     // silences the port, once there is one
 	hashed uint64     // the applied index of hash
 	hash   string
 }
@@ -57,7 +59,8 @@ func Start(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), done: make(chan struct{})}
+	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), started: make(chan struct{}), done: make(chan struct{})}
+	defer close(r.started)
 	if err := r.start(); err != nil {
 		r.release()
 		return nil, err
@@ -100,6 +103,9 @@ func (r *Replica) startRaft(self Member) error {
 		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
 	})
 	r.transport = newRaftTransport(r.port, newRaftLog(r.log))
+	r.mu.Lock()
+	r.quiet = r.transport.silence
+	r.mu.Unlock()
 	r.prober = newProber(r.port, r.clock)
 	r.fsm = raftfsm.NewFSM(r.fail)
 	elected := make(chan bool, 64)
@@ -124,7 +130,7 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
-	conf.MaxAppendEntries = 512 // fewer loses throughput at 512 callers
+	conf.MaxAppendEntries = 64 // the proposer has batched them already; so many have to fit one call
 	conf.SnapshotThreshold = 8192
 	conf.SnapshotInterval = 30 * time.Second
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // so that logs reach back to the snapshot before last
@@ -306,7 +312,8 @@ func (r *Replica) fail(err error) {
 			defer close(stopped)
 			gone, cancel := context.WithCancel(context.Background())
 			cancel() // nobody is to be drained
-			if r.grpc != nil {
+			<-r.started
+			if r.grpc != nil { // else Start has failed, and released everything
 				r.shutdown(gone)
 			}
 		}()
@@ -324,8 +331,11 @@ const failLimit = 2 * time.Second
 
 // silence keeps the replica from sending and answering anything to the others.
 func (r *Replica) silence() {
-	if r.transport != nil {
-		r.transport.silence()
+	r.mu.Lock()
+	quiet := r.quiet
+	r.mu.Unlock()
+	if quiet != nil {
+		quiet()
 	}
 }
 
