@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// ready is what a member prints once it serves.
+const ready = "ready"
+
+// runMember is one etcd member, with etcd's own defaults (election 1 s,
+// heartbeat 100 ms, fsync on) but quiet. It serves until standard input ends.
+func runMember(args []string) error {
+	var name, dir, client, peer, cluster string
+	flags := flag.NewFlagSet(memberCommand, flag.ContinueOnError)
+	flags.StringVar(&name, "name", "", "the member's name")
+	flags.StringVar(&dir, "dir", "", "the member's data")
+	flags.StringVar(&client, "client", "", "where clients reach it")
+	flags.StringVar(&peer, "peer", "", "where members reach it")
+	flags.StringVar(&cluster, "cluster", "", "all members, name=peer,…")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	clientURL, err := url.Parse(client)
+	if err != nil {
+		return err
+	}
+	peerURL, err := url.Parse(peer)
+	if err != nil {
+		return err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir, cfg.InitialCluster = name, dir, cluster
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*clientURL}, []url.URL{*clientURL}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peerURL}, []url.URL{*peerURL}
+	cfg.LogLevel, cfg.LogOutputs = "error", []string{filepath.Join(filepath.Dir(dir), name+"-etcd.log")}
+	cfg.EnableGRPCGateway = false
+
+	signal.Ignore(os.Interrupt) // a terminal sends it to everybody; the bench says when it is over
+	end := inputEnd()
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return fmt.Errorf("start etcd member %s: %w", name, err)
+	}
+	defer func() {
+		// A member whose peers went first may take its time; nobody waits for it
+		// when the bench is gone.
+		time.AfterFunc(stopTime, func() { os.Exit(1) })
+		server.Close()
+	}()
+	slow := time.NewTimer(time.Minute)
+	defer slow.Stop()
+	select {
+	case <-server.Server.ReadyNotify():
+		fmt.Println(ready)
+	case err := <-server.Err():
+		return err
+	case <-slow.C:
+		return errors.New("no leader within a minute")
+	case <-end:
+		return nil
+	}
+	select {
+	case err := <-server.Err():
+		return err
+	case <-end:
+		return nil
+	}
+}

@@ -1,0 +1,105 @@
+// Command bench measures a Chubby cell of five processes on this machine, and a
+// pinned etcd of five processes beside it, by turns and under the same load.
+//
+// A system is started anew for every round, with empty data on a real disk and
+// with fsync on. Every worker has a connection and a session of its own. Each
+// row of the table is a closed loop: a worker begins its next operation when the
+// last one has ended. Latencies are those of the whole operation as the worker
+// sees it.
+//
+// The command is a module of its own, so that nobody who uses Chubby has to
+// download etcd. It also runs itself as the other processes it needs: an etcd
+// member, a keeper that ends chubbyd when the bench is gone, a busy loop.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is the command line.
+type options struct {
+	systems  []string
+	rounds   int
+	warm     time.Duration // of each row, not counted
+	measure  time.Duration // of each row
+	rows     string        // only those whose name contains it
+	dir      string        // where data goes, below
+	repo     string        // where Chubby's source is
+	output   string        // text or json
+	page     string        // a file to write the results page to
+	steady   time.Duration // run the steady check for so long instead
+	allEtcd  bool          // etcd's clients connect to every member
+	logStore string        // chubbyd's
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case memberCommand:
+			return runMember(args[1:])
+		case keepCommand:
+			return runKeeper(args[1:])
+		case spinCommand:
+			return runSpinner()
+		}
+	}
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.steady > 0 {
+		return runSteady(ctx, o, out)
+	}
+	return runRounds(ctx, o, out)
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	var systems string
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.StringVar(&systems, "systems", "chubby,etcd", "what to measure, in this order of turns: chubby, etcd")
+	flags.IntVar(&o.rounds, "rounds", 3, "rounds; medians over them are printed")
+	flags.DurationVar(&o.warm, "warm", time.Second, "warm-up of each row")
+	flags.DurationVar(&o.measure, "measure", 5*time.Second, "measurement of each row")
+	flags.StringVar(&o.rows, "rows", "", "measure only rows whose name contains this")
+	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for data, on a real disk; a temporary one is made in it and removed")
+	flags.StringVar(&o.repo, "repo", "..", "Chubby's source")
+	flags.StringVar(&o.output, "o", "text", "text or json (one object a line)")
+	flags.StringVar(&o.page, "docs", "", "also write the results page to this file")
+	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
+	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
+	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.systems = strings.Split(systems, ",")
+	if o.output != "text" && o.output != "json" {
+		return o, fmt.Errorf("-o %s: want text or json", o.output)
+	}
+	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
+		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)
+	}
+	for _, name := range o.systems {
+		if _, err := newSystem(name, o); err != nil {
+			return o, err
+		}
+	}
+	return o, refuseMemoryDisk(o.dir)
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// members is how many processes a system has: the paper's cell (Chubby §2.2).
+const members = 5
+
+// contents is what is written: 100 bytes, as in most lock services' own
+// benchmarks.
+const contents = 100 // bytes
+
+// system is one thing to measure.
+type system interface {
+	// Start brings up five processes with data below dir and returns when they
+	// serve. After an error nothing is left running.
+	Start(ctx context.Context, dir string) error
+	// Connect opens worker i's own connection and session, and what it needs to
+	// begin at once.
+	Connect(ctx context.Context, i int) (worker, error)
+	// Term returns the number of the present leader's reign.
+	Term(ctx context.Context) (uint64, error)
+	// Version says what exactly is measured.
+	Version() string
+	// Stop ends every process and returns when they are gone.
+	Stop() error
+}
+
+// worker is one client. Each method is one operation, returns when it is done,
+// and is called from one goroutine at a time.
+type worker interface {
+	// LockUnlock takes and releases a lock that no other worker uses.
+	LockUnlock(ctx context.Context) error
+	// Contend takes and releases the one lock that all workers use.
+	Contend(ctx context.Context) error
+	// Write replaces the 100 bytes of a file, or key, of the worker's own.
+	Write(ctx context.Context) error
+	// Read returns that file or key as it is now: linearizable, from the
+	// servers, not from a cache.
+	Read(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// cacher is a worker whose client keeps a consistent cache: ReadCached is as
+// linearizable as Read, because a write waits for the cache to be told.
+type cacher interface {
+	ReadCached(ctx context.Context) error
+}
+
+func newSystem(name string, o options) (system, error) {
+	switch name {
+	case "chubby":
+		return &chubby{repo: o.repo, logStore: o.logStore}, nil
+	case "etcd":
+		return &etcd{all: o.allEtcd}, nil
+	}
+	return nil, fmt.Errorf("there is no system %q: want chubby or etcd", name)
+}
