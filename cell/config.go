@@ -59,7 +59,7 @@ const (
 	BoltStore LogStore = "boltdb" // one B+ tree file, two syncs a write
 	WALStore  LogStore = "wal"    // segments, one sync a write
 
-	DefaultLogStore = BoltStore
+	DefaultLogStore = WALStore
 )
 
 const (

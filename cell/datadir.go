@@ -19,8 +19,9 @@ const (
 	lockName      = "lock"         // locked while a replica runs; holds its pid, for people
 	markerName    = "replica.json" // whose directory this is
 	votesName     = "votes.db"
-	boltLogName   = "log.db" // with BoltStore
-	walLogName    = "log"    // a directory, with WALStore
+	boltLogName   = "log.db"  // with BoltStore
+	walLogName    = "log"     // a directory, with WALStore
+	walNoteName   = "log-end" // how far it has got
 	walMetaName   = "wal-meta.db"
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
 	newSuffix     = ".new"      // of a file that is being made

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -351,7 +354,7 @@ func writeFiles(t *testing.T, dir string, files map[string][]byte) {
 // that differ in after. Variant 0 is before, variant 1 is after. bbolt syncs
 // its pages before it writes a meta page (the first two), which is one sector:
 // that sector comes with all others or not at all. raft-wal writes its metadata
-// after the segment.
+// after the segment, and the note of the log's end is written after that.
 func tornBetween(before, after map[string][]byte, kind LogStore, variant int) map[string][]byte {
 	const sector = 512
 	const metas = 2 * 4096
@@ -367,7 +370,7 @@ func tornBetween(before, after map[string][]byte, kind LogStore, variant int) ma
 	for path, old := range before {
 		text := slices.Clone(old)
 		now := after[path]
-		if filepath.Base(path) == walMetaName {
+		if base := filepath.Base(path); base == walMetaName || base == walNoteName {
 			now = old
 		}
 		text = append(text, make([]byte, max(0, len(now)-len(text)))...)
@@ -381,4 +384,47 @@ func tornBetween(before, after map[string][]byte, kind LogStore, variant int) ma
 		torn[path] = text
 	}
 	return torn
+}
+
+// TestWALNotesItsEnd: raft-wal drops a damaged end of its log, as if a crash had
+// cut it short. What had been confirmed must not go that way, in silence.
+func TestWALNotesItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	logs, s := openRawLog(t, dir, WALStore)
+	for last := uint64(4); last <= 20; last += 4 {
+		if err := logs.StoreLogs(crashBatch(last-3, last, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := logs.DeleteRange(19, 20); err != nil { // what was given up is not missed
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	logs, s = openRawLog(t, dir, WALStore)
+	if last, err := logs.LastIndex(); err != nil || last != 18 {
+		t.Fatalf("the log ends at %d, %v", last, err)
+	}
+	if err := logs.StoreLogs(crashBatch(19, 24, 2)); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	newest := []byte(nil)
+	name := ""
+	for path, text := range filesOf(t, dir) {
+		if filepath.Dir(path) == filepath.Join(dir, walLogName) && filepath.Ext(path) == ".wal" && bytes.Contains(text, crashEntry(24, 2).Data) {
+			name, newest = path, text
+		}
+	}
+	at := bytes.LastIndex(newest, crashEntry(24, 2).Data)
+	if at < 0 {
+		t.Fatal("the last entry is in no segment")
+	}
+	newest[at] ^= 1
+	if err := os.WriteFile(name, newest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := &stores{dir: dir}
+	if err := again.openWAL(testStoreOptions(), hclog.NewNullLogger()); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
+		t.Errorf("a flipped bit in the last append: %v", err)
+	}
 }

@@ -194,8 +194,12 @@ func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
 	if err != nil {
 		return dataError(path, err, "the log cannot be opened")
 	}
-	s.closers = append(s.closers, logs)
-	s.rawLogs = logs
+	noted, err := openNotedWAL(logs, filepath.Join(s.dir, walNoteName))
+	if err != nil {
+		return errors.Join(err, logs.Close())
+	}
+	s.closers = append(s.closers, noted)
+	s.rawLogs = noted
 	return nil
 }
 

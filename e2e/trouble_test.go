@@ -21,24 +21,48 @@ import (
 // A replica whose disk is full ends, says so without a trace, and the others
 // serve on with everything that was acknowledged.
 func TestDiskFull(t *testing.T) {
-	w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
-	small := filepath.Join(w.dir, "r2", "data")
-	if err := os.MkdirAll(small, 0o700); err != nil {
-		t.Fatal(err)
+	for store, c := range map[string]struct {
+		size   string // of the small disk
+		writes int    // that do not fit it
+	}{
+		"boltdb": {"4m", 40},
+		"wal":    {"68m", 300}, // one segment of 64 MiB fits
+	} {
+		t.Run(store, func(t *testing.T) {
+			w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
+			small := filepath.Join(w.dir, "r2", "data")
+			if err := os.MkdirAll(small, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "mode=0700,size="+c.size); err != nil {
+				t.Fatalf("mount a small file system (this test needs root): %v", err)
+			}
+			t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+			t.Setenv("CHUBBYD_LOG_STORE", store) // for chubbyd dev's replicas
+			w.run("--no-restart")
+			w.fillDisk(c.writes)
+		})
 	}
-	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m,mode=0700"); err != nil {
-		t.Fatalf("mount a small file system (this test needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
-	w.run("--no-restart")
+}
+
+// fillDisk writes until the disk of r2 is full, and looks at what becomes of it.
+func (w *world) fillDisk(writes int) {
+	t := w.t
+	t.Helper()
 	victim := w.replicas()["r2"].PID
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	const files = 40
+	var handles [files]*client.Handle
 	c := w.client(client.Config{})
 	contents := make([]byte, api.MaxContents)
-	for i := range 40 {
-		contents[0] = byte(i)
-		if _, err := w.handle(ctx, c, fmt.Sprintf("/ls/local/f%d", i)).SetContents(ctx, contents); err != nil {
+	for i := range writes {
+		f := i % files
+		if handles[f] == nil {
+			handles[f] = w.handle(ctx, c, fmt.Sprintf("/ls/local/f%d", f))
+		}
+		contents[0] = byte(f)
+		if _, err := handles[f].SetContents(ctx, contents); err != nil {
 			t.Fatalf("write %d: %v", i, err)
 		}
 	}
@@ -47,10 +71,10 @@ func TestDiskFull(t *testing.T) {
 	if !strings.Contains(said, "no space left") || strings.Contains(said, "goroutine ") || strings.Contains(said, "panic:") {
 		t.Errorf("the replica should say that its disk is full, without a trace:\n%s", said)
 	}
-	for i := range 40 {
-		got, _, err := w.handle(ctx, c, fmt.Sprintf("/ls/local/f%d", i)).Contents(ctx)
-		if err != nil || len(got) != api.MaxContents || got[0] != byte(i) {
-			t.Fatalf("file %d was lost: %d bytes, %v", i, len(got), err)
+	for f, h := range handles {
+		got, _, err := h.Contents(ctx)
+		if err != nil || len(got) != api.MaxContents || got[0] != byte(f) {
+			t.Fatalf("file %d was lost: %d bytes, %v", f, len(got), err)
 		}
 	}
 	for id, r := range w.replicas() {

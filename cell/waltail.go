@@ -1,0 +1,102 @@
+package cell
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+)
+
+// notedWAL is a raft-wal log that writes down, in a file of its own, how far it
+// has got.
+//
+// raft-wal takes whatever is damaged at the end of its newest segment for an
+// append that a crash cut short, and drops it. One flipped bit would so lose the
+// last entries that this replica had confirmed, in silence, and a replica that
+// has forgotten what it confirmed may help to elect a leader that never had it.
+// The note tells the two apart: it is written after the append was made durable,
+// so a log that ends before it has lost something.
+//
+// An append is noted without a sync: after a power failure the note may be old,
+// which hides damage but never invents any. Before the log is cut back the note
+// is, durably, so that it never claims what was given up.
+type notedWAL struct {
+	*wal.WAL
+	note *os.File
+}
+
+var _ raft.MonotonicLogStore = (*notedWAL)(nil)
+
+// openNotedWAL checks a log against its note.
+func openNotedWAL(logs *wal.WAL, path string) (*notedWAL, error) {
+	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, dataError(path, err, "the note of the log's end cannot be opened")
+	}
+	n := &notedWAL{WAL: logs, note: note}
+	if err := n.check(path); err != nil {
+		return nil, errors.Join(err, note.Close())
+	}
+	return n, nil
+}
+
+func (n *notedWAL) check(path string) error {
+	last, err := n.LastIndex()
+	if err != nil {
+		return dataError(path, err, "the log's end cannot be read")
+	}
+	if noted, ok := n.read(); ok && last < noted {
+		return damaged(path, nil, "the log ends at entry %d, and entry %d had been confirmed", last, noted)
+	}
+	return n.write(last)
+}
+
+// read returns the note; one that is not whole says nothing.
+func (n *notedWAL) read() (last uint64, ok bool) {
+	var b [12]byte
+	if _, err := n.note.ReadAt(b[:], 0); err != nil {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint32(b[8:]) == crc32.ChecksumIEEE(b[:8])
+}
+
+func (n *notedWAL) write(last uint64) error {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 12), last)
+	_, err := n.note.WriteAt(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)), 0)
+	return err
+}
+
+// StoreLog implements raft.LogStore.
+func (n *notedWAL) StoreLog(log *raft.Log) error { return n.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore.
+func (n *notedWAL) StoreLogs(logs []*raft.Log) error {
+	if err := n.WAL.StoreLogs(logs); err != nil || len(logs) == 0 {
+		return err
+	}
+	return n.write(logs[len(logs)-1].Index)
+}
+
+// DeleteRange implements raft.LogStore.
+func (n *notedWAL) DeleteRange(first, last uint64) error {
+	end, err := n.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last < end {
+		return n.WAL.DeleteRange(first, last) // a prefix: the end stays where it is
+	}
+	if err := n.write(max(first, 1) - 1); err != nil {
+		return err
+	}
+	if err := n.note.Sync(); err != nil {
+		return err
+	}
+	return n.WAL.DeleteRange(first, last)
+}
+
+// Close implements io.Closer.
+func (n *notedWAL) Close() error { return errors.Join(n.WAL.Close(), n.note.Close()) }
