@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// execute runs a command line against a cell that does not exist, and returns
+// what came of it.
+func execute(t *testing.T, in io.Reader, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	root, _ := newRootCommand()
+	root.SetArgs(append([]string{"--servers", "127.0.0.1:1", "--timeout", "50ms"}, args...))
+	root.SetIn(in)
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// What is wrong with a command line is found before the cell is asked, and said
+// with what to write instead.
+func TestCommandLineFaults(t *testing.T) {
+	long := strings.Repeat("x", api.MaxReason+1)
+	for _, c := range []struct {
+		args string
+		code int
+		text string
+	}{
+		{"", 2, "needs one of the commands"},
+		{"acquir", 2, "did you mean acquire?"},
+		{"session", 2, "needs one of the commands"},
+		{"session sl", 2, "did you mean ls?"},
+		{"-o xml ls", 2, "want text or json"},
+		{"--timeout 0s ls", 2, "--timeout"},
+		{"ls --wat", 2, "--wat"},
+		{"ls a b", 2, "at most 1"},
+		{"cat", 2, "at least 1"},
+		{"cat motd", 2, "/ls/local/motd"},
+		{"cat /ls/local/a//b", 2, "is empty"},
+		{"put /ls/local/a", 2, "standard input"},
+		{"put /ls/local/a b c", 2, "standard input"},
+		{"put /ls/local/a b --ephemeral --if-generation 3", 2, "cannot be combined"},
+		{"tree --depth 0", 2, "--depth"},
+		{"acquire", 2, "which lock?"},
+		{"acquire /ls/local/a true", 2, "put -- before the command"},
+		{"acquire /ls/local/a --", 2, "no command behind --"},
+		{"acquire /ls/local -- true", 2, "root directory"},
+		{"acquire /ls/local/a --try --wait 3s -- true", 2, "choose one"},
+		{"acquire /ls/local/a --wait -3s -- true", 2, "--wait"},
+		{"acquire /ls/local/a --lease 500ms -- true", 2, "--lease"},
+		{"acquire /ls/local/a --lease 2m -- true", 2, "--lease"},
+		{"acquire /ls/local/a --lock-delay 61s -- true", 2, "--lock-delay"},
+		{"acquire /ls/local/a --kill-after -1s -- true", 2, "--kill-after"},
+		{"acquire /ls/local/a --reason " + long, 2, "--reason"},
+		{"acquire /ls/local/a --jeopardy-signal NONE -- true", 2, "not a signal"},
+		{"acquire /ls/local/a --jeopardy-signal USR1", 2, "for a command"},
+		{"acquire /ls/local/a --lease 1s --lock-delay 0 -- true", 2, "--kill-after"},
+		{"acquire /ls/local/a -- no-such-command-anywhere", 127, "not found"},
+		{"acquire /ls/local/a -- /dev/null", 126, "not executable"},
+		{"sequencer check", 2, "accepts 1 arg"},
+		{"cell status a/b", 2, "not a cell's name"},
+	} {
+		_, err := execute(t, nil, strings.Fields(c.args)...)
+		if exitCode(err) != c.code || err == nil || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("chubbyctl %s: exit code %d (%v), want %d with %q", c.args, exitCode(err), err, c.code, c.text)
+		}
+	}
+}
+
+// A cell that cannot be reached is no usage, and is told within --timeout.
+func TestUnreachableCell(t *testing.T) {
+	for _, args := range [][]string{
+		{"ls"}, {"cat", "/ls/local/a"}, {"locks"}, {"cell", "status"}, {"acquire", "/ls/local/a", "--", "true"}, {"acquire", "/ls/local/a", "--try"},
+	} {
+		if _, err := execute(t, nil, args...); exitCode(err) != exitUnavailable {
+			t.Errorf("chubbyctl %q: exit code %d (%v), want %d", args, exitCode(err), err, exitUnavailable)
+		}
+	}
+}
+
+// Chubby §4.3: 256 kilobytes are the most; what is larger is not even sent.
+func TestPutRefusesLargeValues(t *testing.T) {
+	for size, want := range map[int]int{api.MaxContents: exitUnavailable, api.MaxContents + 1: exitFailed} {
+		_, err := execute(t, strings.NewReader(strings.Repeat("x", size)), "put", "/ls/local/a", "-")
+		if exitCode(err) != want || (want == exitFailed) != errors.Is(err, api.TooLarge) {
+			t.Errorf("put of %d bytes: exit code %d (%v), want %d", size, exitCode(err), err, want)
+		}
+	}
+}
+
+func TestSequencerThatIsNone(t *testing.T) {
+	out, err := execute(t, nil, "sequencer", "check", "nonsense")
+	if exitCode(err) != exitMismatch || !strings.HasPrefix(out, "not valid: ") {
+		t.Errorf("check: exit code %d (%v), %q", exitCode(err), err, out)
+	}
+	if _, err := execute(t, nil, "sequencer", "show", "nonsense"); exitCode(err) != exitFailed {
+		t.Errorf("show: exit code %d (%v)", exitCode(err), err)
+	}
+	const seq = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
+	out, err = execute(t, nil, "-o", "json", "sequencer", "show", seq)
+	if want := `{"path":"/ls/local/h","mode":"exclusive","token":42,"cell_id":"8d7d12148ef07c5c275c7061888f1e24"}`; err != nil || strings.TrimSpace(out) != want {
+		t.Errorf("show: %v, %s", err, out)
+	}
+	if _, err := execute(t, nil, "sequencer", "check", seq); exitCode(err) != exitUnavailable {
+		t.Errorf("check without a cell: exit code %d (%v): nothing is known of the sequencer", exitCode(err), err)
+	}
+}
+
+// By default CMD rides out an outage of about 11 seconds.
+func TestBudgetOfTheDefaults(t *testing.T) {
+	o := &acquireOptions{lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
+	b := o.budget(api.DefaultLease)
+	if got := b.outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
+		t.Errorf("CMD rides out %v (%v), want about 11s", got, b)
+	}
+}
+
+// Settings that pass leave room, at the worst moment, to stop CMD and a margin;
+// that is: the moment at which CMD is asked to end is never before the worst
+// moment itself.
+func TestBudgetLeavesRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string, least, most time.Duration) time.Duration {
+			return time.Duration(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
+		}
+		lease := draw("lease", api.MinLease, api.MaxLease)
+		o := &acquireOptions{lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
+		b := o.budget(lease)
+		worst := float64(lease)*5/12 + float64(o.lockDelay)
+		needed := float64(o.killAfter) + float64(client.Margin(lease, o.lockDelay))
+		fits := worst*(1-api.ClockRateBound) > needed+1
+		if passes := b.check() == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
+			t.Errorf("budget %+v: passes %t, leaves room %t", b, passes, fits)
+		}
+		if b.refresh() > lease/12 || b.refresh() <= 0 {
+			t.Errorf("refresh every %v with a lease of %v", b.refresh(), lease)
+		}
+	})
+}
+
+// told runs f in a bubble with a progress and returns what it wrote.
+func told(t *testing.T, output string, f func(p *progress)) []string {
+	t.Helper()
+	var b bytes.Buffer
+	synctest.Test(t, func(*testing.T) {
+		p := newProgress(&acquireOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b})
+		f(p)
+		p.stop()
+	})
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+}
+
+// A short wait is silent, and a long one speaks when something changes.
+func TestProgressSpeaksOnChanges(t *testing.T) {
+	ann := []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}
+	bob := []api.Holder{{Session: 43, Principal: "bob"}}
+	lines := told(t, "text", func(p *progress) {
+		p.queued(3, 5, ann, 0)
+		time.Sleep(patience - time.Millisecond)
+		p.queued(2, 5, ann, 0)
+		time.Sleep(time.Second) // patience is over: place 2 is told
+		p.queued(2, 5, ann, 0)  // nothing new
+		p.queued(1, 4, bob, 0)
+		p.queued(1, 4, nil, 9*time.Second)
+		p.queued(1, 4, nil, 8*time.Second) // only time has passed
+	})
+	want := []string{"held by ann on web3 (pid 7, s42) for 0s (deploy), place 2 of 5", "held by bob (s43) for 0s, place 1 of 4", "another 9s, place 1 of 4"}
+	if len(lines) != len(want) {
+		t.Fatalf("told %q, want %q", lines, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(lines[i], "chubbyctl: waiting for /ls/foo/a: ") || !strings.HasSuffix(lines[i], want[i]) {
+			t.Errorf("told %q, want %q", lines[i], want[i])
+		}
+	}
+}
+
+func TestProgressOfAShortWait(t *testing.T) {
+	lines := told(t, "text", func(p *progress) {
+		p.queued(1, 1, nil, 0)
+		time.Sleep(patience / 2)
+	})
+	if len(lines) != 1 || lines[0] != "" {
+		t.Errorf("told %q", lines)
+	}
+}
+
+func TestProgressAsJSON(t *testing.T) {
+	lines := told(t, "json", func(p *progress) {
+		time.Sleep(2 * patience)
+	})
+	mustHave(t, []byte(lines[0]+"\n"), "waiting.path waiting.place waiting.waiting waiting.holders waiting.delayed_s")
+}
+
+// An interrupt while waiting ends the program as the signal would.
+func TestExplainHeld(t *testing.T) {
+	o := &acquireOptions{path: api.MustParsePath("/ls/foo/a")}
+	held := o.explainHeld(&api.Error{Code: api.LockHeld, Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}})
+	delayed := o.explainHeld(&api.Error{Code: api.LockDelayed, Remaining: 4 * time.Second})
+	for err, want := range map[error]string{held: "held by ann on web3 (pid 7, s42) for 0s (deploy)", delayed: "for another 4s"} {
+		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/ls/foo/a") {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	if err := o.explainHeld(context.Canceled); err.Error() != context.Canceled.Error() {
+		t.Errorf("another error became %v", err)
+	}
+}

@@ -1,0 +1,12 @@
+package main
+
+import "time"
+
+// since is how long ago a moment of the master's time of day was, by ours. It
+// is for people to read: nothing is decided by it.
+func since(unix int64) time.Duration {
+	if unix == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(unix, 0)).Truncate(time.Second))
+}

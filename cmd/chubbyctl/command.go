@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// holding is what running a command needs of a client.Lock.
+type holding interface {
+	// Context ends, with a cause, when the lock may not be relied on any more.
+	Context() context.Context
+	// ExclusiveUntil is how long from now nobody else can have the lock if
+	// nothing more is heard of the cell; 0 when it is lost.
+	ExclusiveUntil() time.Duration
+	// Err says why the lock may not be relied on any more.
+	Err() error
+}
+
+// belief is what running a command needs of a client.Client.
+type belief interface {
+	Session() api.SessionID
+	// Lease is the length of the newest grant.
+	Lease() time.Duration
+	// Left is how long the local lease still runs; negative in jeopardy.
+	Left() time.Duration
+}
+
+// environment is this process's, with what CMD is told of the lock.
+func (o *acquireOptions) environment(sequencer string, token uint64, session api.SessionID) []string {
+	own := []string{
+		"CHUBBY_LOCK=" + o.path.String(),
+		"CHUBBY_SEQUENCER=" + sequencer,
+		"CHUBBY_TOKEN=" + strconv.FormatUint(token, 10),
+		"CHUBBY_SESSION=" + session.String(),
+	}
+	var env []string
+	for _, assignment := range os.Environ() {
+		name, _, _ := strings.Cut(assignment, "=")
+		switch name {
+		case "CHUBBY_LOCK", "CHUBBY_SEQUENCER", "CHUBBY_TOKEN", "CHUBBY_SESSION":
+		default:
+			env = append(env, assignment)
+		}
+	}
+	return append(env, own...)
+}
+
+// supervise runs CMD while the lock is held. changed tells that the session went
+// into jeopardy, or out of it.
+func (o *acquireOptions) supervise(lock holding, session belief, env []string, changed <-chan struct{}) error {
+	budget := o.budget(session.Lease())
+	if o.verbose {
+		o.notice(budget.String())
+	}
+	if limits := guard.Limits(); limits != "" {
+		o.notice(limits)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
+	}
+	process, err := guard.Start(guard.Command{
+		Path: o.program, Args: o.argv, Env: env,
+		Guardian:  []string{self, guardianVerb},
+		KillAfter: o.killAfter,
+		Refresh:   budget.refresh(),
+		Allowed: func() (time.Duration, bool) {
+			left := lock.ExclusiveUntil()
+			// Once the lock is lost, what the guardian was told before still
+			// bounds CMD, and Stop makes it end.
+			return left - o.budget(session.Lease()).margin, lock.Err() == nil
+		},
+		Notice: o.notice,
+	}, o.signals)
+	if err != nil {
+		return err
+	}
+	o.attend(process, lock, session, changed)
+	result, err := process.Wait()
+	switch {
+	case err != nil:
+		return err
+	case lock.Err() != nil:
+		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", o.path, lock.Err(), result.Code)}
+	case result.Cut:
+		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it; CMD was stopped, and ended with %d", o.path, result.Code)}
+	}
+	return exitWith(result.Code)
+}
+
+func exitWith(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// attend watches over a running command until it is gone: it tells of jeopardy
+// and stops the command when the lock is lost.
+func (o *acquireOptions) attend(process *guard.Process, lock holding, session belief, changed <-chan struct{}) {
+	lost := lock.Context().Done()
+	jeopardy := false
+	for {
+		select {
+		case <-process.Done():
+			return
+		case <-lost:
+			lost = nil
+			process.Stop()
+		case <-changed:
+			was := jeopardy
+			jeopardy = session.Left() <= 0
+			switch {
+			case jeopardy && !was && lost != nil:
+				left := lock.ExclusiveUntil() - o.killAfter - o.budget(session.Lease()).margin
+				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", roughly(left)))
+				if o.jeopardy != nil {
+					process.Signal(o.jeopardy)
+				}
+			case was && !jeopardy:
+				o.notice("safe: the cell answers again")
+			}
+		}
+	}
+}

@@ -1,0 +1,154 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// TestMain also is the guardian that the tests' commands run under.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guardianVerb {
+		os.Exit(run())
+	}
+	os.Exit(m.Run())
+}
+
+// heldLock is a lock that is lost when the test says.
+type heldLock struct {
+	ctx       context.Context
+	exclusive func() time.Duration
+}
+
+func (l heldLock) Context() context.Context      { return l.ctx }
+func (l heldLock) Err() error                    { return context.Cause(l.ctx) }
+func (l heldLock) ExclusiveUntil() time.Duration { return l.exclusive() }
+
+// liveSession is a session whose local lease has the time left that the test says.
+type liveSession struct{ left atomic.Int64 }
+
+func (s *liveSession) Session() api.SessionID { return 42 }
+func (s *liveSession) Lease() time.Duration   { return api.MinLease }
+func (s *liveSession) Left() time.Duration    { return time.Duration(s.left.Load()) }
+
+func supervising(t *testing.T, argv ...string) *acquireOptions {
+	t.Helper()
+	program, err := guard.Find(argv[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &acquireOptions{
+		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: argv, program: program,
+		killAfter: 100 * time.Millisecond, signals: make(chan os.Signal, 8), out: io.Discard, err: io.Discard,
+	}
+}
+
+// quickly is the environment of this process, without the second that the race
+// detector keeps every process for.
+func quickly() []string { return append(os.Environ(), "GORACE=atexit_sleep_ms=0") }
+
+// long is how long the lock is ours in tests that are not about its end.
+func long() time.Duration { return time.Hour }
+
+func newFIFO(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// firstLine waits for CMD to write a line into a fifo, and calls f then.
+func firstLine(t *testing.T, fifo string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := os.ReadFile(fifo) // until CMD has closed it
+		if err != nil {
+			t.Error(err)
+		}
+		f()
+	}()
+	t.Cleanup(func() { <-done })
+}
+
+func TestCommandEndsByItself(t *testing.T) {
+	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
+		o := supervising(t, "sh", "-c", script)
+		err := o.supervise(heldLock{t.Context(), long}, &liveSession{}, quickly(), nil)
+		if got := exitCode(err); got != want {
+			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
+		}
+	}
+}
+
+func TestCommandEnvironment(t *testing.T) {
+	t.Setenv("CHUBBY_TOKEN", "of an outer acquire")
+	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	env := o.environment("seq", 7, 42)
+	if err := o.supervise(heldLock{t.Context(), long}, &liveSession{}, env, nil); err != nil {
+		t.Errorf("CMD has another environment: %v", err)
+	}
+	if n := len(slices.DeleteFunc(env, func(s string) bool { return !strings.HasPrefix(s, "CHUBBY_TOKEN=") })); n != 1 {
+		t.Errorf("CHUBBY_TOKEN is there %d times", n)
+	}
+}
+
+// Loss by the cell's word: CMD is asked to end, and the exit code says so even
+// if CMD claims to have succeeded.
+func TestCommandWhenTheLockIsLost(t *testing.T) {
+	fifo := newFIFO(t)
+	ctx, lose := context.WithCancelCause(t.Context())
+	cause := api.Errorf(api.LockLost, "broken by an operator")
+	firstLine(t, fifo, func() { lose(cause) })
+	o := supervising(t, "sh", "-c", `trap 'exit 0' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
+	o.killAfter = 10 * time.Second
+	err := o.supervise(heldLock{ctx, long}, &liveSession{}, quickly(), nil)
+	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "broken by an operator") {
+		t.Errorf("exit code %d (%v), want %d with the cause", exitCode(err), err, exitLost)
+	}
+}
+
+// Loss by the clock: nothing more is heard of the cell, and CMD must be gone
+// before another could have the lock, whatever it does about SIGTERM.
+func TestCommandWhenTimeRunsOut(t *testing.T) {
+	end := time.Now().Add(700 * time.Millisecond)
+	o := supervising(t, "sh", "-c", `trap '' TERM; while :; do sleep 0.01; done`)
+	err := o.supervise(heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, &liveSession{}, quickly(), nil)
+	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) {
+		t.Errorf("exit code %d (%v), want %d", exitCode(err), err, exitLost)
+	}
+}
+
+// Jeopardy is told to CMD if it asked for that, and does not stop it.
+func TestJeopardySignal(t *testing.T) {
+	fifo := newFIFO(t)
+	session, changed := &liveSession{}, make(chan struct{}, 1)
+	session.left.Store(int64(time.Second))
+	firstLine(t, fifo, func() {
+		session.left.Store(-1)
+		changed <- struct{}{}
+	})
+	o := supervising(t, "sh", "-c", `trap 'exit 21' USR1; echo >"$0"; while :; do sleep 0.01; done`, fifo)
+	o.jeopardy = syscall.SIGUSR1
+	err := o.supervise(heldLock{t.Context(), long}, session, quickly(), changed)
+	if exitCode(err) != 21 {
+		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// The exit codes, which scripts depend on. A command run under a lock adds its
+// own, and 128+n if signal n ended it.
+const (
+	exitFailed      = 1   // any failure without a code of its own
+	exitUsage       = 2   // the command line was not understood
+	exitMismatch    = 3   // sequencer check: not valid; put --if-generation: another generation
+	exitUnavailable = 69  // no master could be reached within --timeout
+	exitLost        = 74  // the lock was lost while the command ran
+	exitHeld        = 75  // --try: held by another, or delayed
+	exitDenied      = 77  // permission denied
+	exitWaited      = 124 // --wait ran out
+	exitBySignal    = 128 // plus the number of the signal
+)
+
+// exitError gives an error, or a command that ended by itself, its exit code.
+type exitError struct {
+	code int
+	err  error // nil if there is nothing to say
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError is a command line that was not understood.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// arguments makes the complaint of a cobra check a usageError.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%s: %v; see '%s --help'", cmd.CommandPath(), err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// exitCode maps an error to the exit code it has where no command says
+// otherwise.
+func exitCode(err error) int {
+	var (
+		own    *exitError
+		usage  usageError
+		notRun *guard.NotRunError
+		signal interrupted
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &own):
+		return own.code
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &notRun):
+		return notRun.Code
+	case errors.As(err, &signal):
+		return exitBySignal + guard.Number(signal.signal)
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitUnavailable
+	}
+	switch api.CodeOf(err) {
+	case api.InvalidPath, api.InvalidArgument:
+		return exitUsage
+	case api.GenerationMismatch:
+		return exitMismatch
+	case api.Unavailable, api.NotMaster, api.StaleEpoch, api.DeadlineExceeded:
+		return exitUnavailable
+	case api.PermissionDenied, api.Unauthenticated:
+		return exitDenied
+	}
+	return exitFailed
+}
+
+// causeOf returns the signal that ended ctx in place of what an operation made
+// of it. An error that has its exit code already is left alone.
+func causeOf(ctx context.Context, err error) error {
+	var (
+		own    *exitError
+		signal interrupted
+	)
+	if err != nil && !errors.As(err, &own) && errors.As(context.Cause(ctx), &signal) {
+		return signal
+	}
+	return err
+}
+
+// errorLine is an error as -o json prints it.
+type errorLine struct {
+	Error errorFields `json:"error"`
+}
+
+type errorFields struct {
+	Code       string         `json:"code"`
+	Message    string         `json:"message"`
+	Op         string         `json:"op,omitempty"`
+	Path       string         `json:"path,omitempty"`
+	Replica    string         `json:"replica,omitempty"`
+	Master     string         `json:"master,omitempty"`
+	Cell       string         `json:"cell,omitempty"`
+	Holders    []holderFields `json:"holders,omitempty"`
+	RemainingS float64        `json:"remaining_s,omitempty"`
+	Current    api.Generation `json:"current,omitempty"`
+	Exit       int            `json:"exit"`
+}
+
+// printError prints an error the way -o asks for. A command that ended with a
+// code of its own has nothing to add.
+func (g *globals) printError(w io.Writer, err error) {
+	var own *exitError
+	if errors.As(err, &own) && own.err == nil {
+		return
+	}
+	if g.json() {
+		_ = printJSON(w, errorLine{describe(err)}) // there is nowhere to report it
+		return
+	}
+	remark(w, "%v", err)
+}
+
+func describe(err error) errorFields {
+	f := errorFields{Code: codeName(err), Message: err.Error(), Exit: exitCode(err)}
+	var e *api.Error
+	if errors.As(err, &e) {
+		f.Op, f.Path, f.Replica, f.Master, f.Cell = e.Op, e.Path, e.Replica, e.Master, e.Cell
+		f.RemainingS, f.Current = seconds(e.Remaining), e.Current
+		for _, h := range e.Holders {
+			f.Holders = append(f.Holders, newHolderFields(h))
+		}
+	}
+	return f
+}
+
+// codeName names what went wrong for programs: the code of the cell's errors,
+// or the nearest to it for those of this program.
+func codeName(err error) string {
+	var (
+		usage  usageError
+		notRun *guard.NotRunError
+		signal interrupted
+	)
+	code := api.CodeOf(err)
+	switch {
+	case errors.As(err, &usage), errors.As(err, &notRun):
+		code = api.InvalidArgument
+	case errors.As(err, &signal):
+		code = api.Cancelled
+	case code == api.Uncertain && errors.Is(err, context.DeadlineExceeded):
+		code = api.DeadlineExceeded
+	}
+	return code.String()
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// Every code has an exit code, wrapped or not; a new one must be decided on
+// here.
+func TestExitCodeOfEveryCode(t *testing.T) {
+	want := map[api.Code]int{
+		api.NotMaster: 69, api.WrongCell: 1, api.Unavailable: 69, api.Uncertain: 1, api.SessionExpired: 1,
+		api.StaleEpoch: 69, api.NotFound: 1, api.Exists: 1, api.NotEmpty: 1, api.NotDirectory: 1, api.IsDirectory: 1,
+		api.InvalidPath: 2, api.InvalidArgument: 2, api.TooLarge: 1, api.PermissionDenied: 77, api.Unauthenticated: 77,
+		api.BadHandle: 1, api.HandleClosed: 1, api.LockHeld: 1, api.LockDelayed: 1, api.LockLost: 1, api.NotHeld: 1,
+		api.BadSequencer: 1, api.GenerationMismatch: 3, api.Deadlock: 1, api.QuotaExceeded: 1, api.Cancelled: 1,
+		api.DeadlineExceeded: 69, api.Corrupt: 1,
+	}
+	for _, code := range api.Codes() {
+		expected, ok := want[code]
+		if !ok {
+			t.Errorf("nobody has decided on the exit code of %v", code)
+			continue
+		}
+		for _, err := range []error{code, api.Errorf(code, "x"), fmt.Errorf("open: %w", &api.Error{Code: code})} {
+			if got := exitCode(err); got != expected {
+				t.Errorf("exit code of %v (%v): %d, want %d", code, err, got, expected)
+			}
+		}
+	}
+}
+
+func TestExitCodeOfOtherEnds(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("any other failure"), 1},
+		{usagef("what?"), 2},
+		{context.DeadlineExceeded, 69},
+		{&exitError{code: 33}, 33},
+		{fmt.Errorf("x: %w", &exitError{exitLost, api.Errorf(api.LockLost, "x")}), 74},
+		{&guard.NotRunError{Name: "x", Code: 127}, 127},
+		{interrupted{syscall.SIGINT}, 130},
+		{interrupted{syscall.SIGTERM}, 143},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("exit code of %v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// A signal explains whatever it made fail, but not the end of a command that
+// was given the signal.
+func TestInterruptIsTheCause(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted{syscall.SIGTERM})
+	for err, want := range map[error]int{
+		api.Cancelled: 143, errors.New("x"): 143, nil: 0, &exitError{code: 5}: 5,
+	} {
+		if got := exitCode(causeOf(ctx, err)); got != want {
+			t.Errorf("exit code of %v after SIGTERM: %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestErrorsAsJSON(t *testing.T) {
+	held := fmt.Errorf("try: %w", &api.Error{
+		Code: api.LockHeld, Op: "acquire", Path: "/ls/foo/a", Replica: "r2", Message: "taken",
+		Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}},
+	})
+	var out bytes.Buffer
+	(&globals{output: "json"}).printError(&out, &exitError{exitHeld, held})
+	if strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("not one line: %q", out.String())
+	}
+	var got struct {
+		Error map[string]any `json:"error"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{"code": "LockHeld", "op": "acquire", "path": "/ls/foo/a", "replica": "r2", "exit": 75.0} {
+		if got.Error[key] != want {
+			t.Errorf("error.%s is %v, want %v", key, got.Error[key], want)
+		}
+	}
+	holder := got.Error["holders"].([]any)[0].(map[string]any)
+	if holder["session"] != "s42" || holder["principal"] != "ann" || holder["host"] != "web3" || holder["pid"] != 7.0 || holder["reason"] != "deploy" {
+		t.Errorf("holder %v", holder)
+	}
+}
+
+func TestACommandsOwnExitCodeSaysNothing(t *testing.T) {
+	var out bytes.Buffer
+	(&globals{output: "text"}).printError(&out, &exitError{code: 3})
+	if out.Len() > 0 {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func TestCodeNames(t *testing.T) {
+	for want, err := range map[string]error{
+		"InvalidArgument":  usagef("x"),
+		"Cancelled":        interrupted{syscall.SIGINT},
+		"DeadlineExceeded": fmt.Errorf("x: %w", context.DeadlineExceeded),
+		"NotFound":         fmt.Errorf("x: %w", api.NotFound),
+		"Uncertain":        errors.New("x"),
+	} {
+		if got := codeName(err); got != want {
+			t.Errorf("code of %v: %s, want %s", err, got, want)
+		}
+	}
+}
+
+func TestRoughly(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 1500 * time.Millisecond: "1.5s", 3*time.Minute + 12*time.Second: "3m12s", 50 * time.Hour: "2d2h",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("roughly(%v) = %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// statFields is a node's metadata, as -o json shows it.
+type statFields struct {
+	Path              string         `json:"path"`
+	Kind              string         `json:"kind"`
+	Ephemeral         bool           `json:"ephemeral"`
+	Instance          api.Generation `json:"instance"`
+	ContentGeneration api.Generation `json:"content_generation"`
+	LockGeneration    api.Generation `json:"lock_generation"`
+	ACLGeneration     api.Generation `json:"acl_generation"`
+	Checksum          string         `json:"checksum"` // hexadecimal: as a number, JSON would not carry it exactly
+	Size              int            `json:"size"`
+	Children          int            `json:"children"`
+	ACL               aclFields      `json:"acl"`
+}
+
+type aclFields struct {
+	Read   string `json:"read"`
+	Write  string `json:"write"`
+	Change string `json:"change"`
+}
+
+func newStatFields(s api.Stat) statFields {
+	return statFields{
+		Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral,
+		Instance: s.Instance, ContentGeneration: s.Content, LockGeneration: s.Lock, ACLGeneration: s.ACLs,
+		Checksum: fmt.Sprintf("%016x", s.Checksum), Size: s.Size, Children: s.Children,
+		ACL: aclFields(s.ACL),
+	}
+}
+
+// show prints what a change made of a node: for programs always, for people,
+// who have asked for just that, only with -v.
+func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
+	if g.json() {
+		return printJSON(out, newStatFields(s))
+	}
+	if g.verbose {
+		remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
+	}
+	return nil
+}
+
+func newCatCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cat PATH...",
+		Short: "Write the contents of files to standard output",
+		Long: `cat writes the bytes of files exactly, with nothing added. With -o json it prints
+an object per file instead, with contents (if they are UTF-8), contents_base64 and
+the content generation.`,
+		Example:           "  chubbyctl cat /ls/local/svc/primary",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachPath(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+					contents, stat, err := h.Contents(ctx)
+					if err != nil {
+						return err
+					}
+					return g.printContents(cmd.OutOrStdout(), contents, stat)
+				})
+			})
+		},
+	}
+}
+
+type contentsFields struct {
+	Path              string         `json:"path"`
+	ContentGeneration api.Generation `json:"content_generation"`
+	Contents          *string        `json:"contents,omitempty"`
+	ContentsBase64    string         `json:"contents_base64"`
+}
+
+func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) error {
+	if !g.json() {
+		_, err := out.Write(contents)
+		return err
+	}
+	f := contentsFields{Path: stat.Path.String(), ContentGeneration: stat.Content, ContentsBase64: base64.StdEncoding.EncodeToString(contents)}
+	if utf8.Valid(contents) {
+		text := string(contents)
+		f.Contents = &text
+	}
+	return printJSON(out, f)
+}
+
+// eachPath runs f for every path, all of which are checked first.
+func eachPath(texts []string, f func(api.Path) error) error {
+	paths := make([]api.Path, len(texts))
+	for i, text := range texts {
+		p, err := parsePath(text)
+		if err != nil {
+			return err
+		}
+		paths[i] = p
+	}
+	for _, p := range paths {
+		if err := f(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type putOptions struct {
+	*globals
+	ifGeneration uint64
+	conditional  bool
+	ephemeral    bool
+}
+
+func newPutCommand(g *globals) *cobra.Command {
+	o := &putOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "put PATH VALUE|-",
+		Short: "Write a file, creating it if absent",
+		Long: fmt.Sprintf(`put replaces the whole of a file, creating it if it is absent. The value is the
+second argument, or standard input if that is "-"; at most %d bytes.
+
+--if-generation writes only if the contents are still at that generation (see
+stat), and exits with %d if they are not; 0 means: only if there is no such file.
+
+--ephemeral creates a file that goes with the session, and so keeps the session
+until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch),
+		Example: `  chubbyctl put /ls/local/motd 'hello'
+  chubbyctl put /ls/local/config - <config.yaml
+  chubbyctl put /ls/local/config - --if-generation 7 <config.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return usagef(`put: want a path and a value, or "-" to read the value from standard input; see 'chubbyctl put --help'`)
+		},
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.conditional = cmd.Flags().Changed("if-generation")
+			if o.conditional && o.ephemeral {
+				return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation")
+			}
+			p, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			value, err := readValue(args[1], cmd.InOrStdin(), p)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, p, value)
+		},
+	}
+	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
+	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
+	return cmd
+}
+
+// readValue takes the value from the command line or from in, and refuses what
+// no cell would take.
+func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
+	value := []byte(argument)
+	if argument == "-" {
+		var err error
+		if value, err = io.ReadAll(io.LimitReader(in, api.MaxContents+1)); err != nil {
+			return nil, fmt.Errorf("read the value from standard input: %w", err)
+		}
+	}
+	if len(value) > api.MaxContents {
+		return nil, &api.Error{Code: api.TooLarge, Op: "put", Path: p.String(), Message: fmt.Sprintf(
+			"the value has more than %d bytes (256 KiB), the most a file may have; keep large data elsewhere and its location here. Nothing was sent", api.MaxContents)}
+	}
+	return value, nil
+}
+
+func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
+	if o.ephemeral {
+		return o.stay(cmd, p, value)
+	}
+	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
+	var conditions []client.WriteOption
+	switch {
+	case o.conditional && o.ifGeneration == 0:
+		opts.Create = client.NewFile
+	case o.conditional:
+		opts.Create, opts.Contents = client.Existing, nil
+		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
+	}
+	err := o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
+		stat, err := write(ctx, h, value, conditions)
+		if err != nil {
+			return err
+		}
+		return o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
+	})
+	if o.conditional && o.ifGeneration == 0 && api.CodeOf(err) == api.Exists {
+		return &exitError{exitMismatch, err}
+	}
+	return err
+}
+
+// write gives an open file its contents, unless it was created with them.
+func write(ctx context.Context, h *client.Handle, value []byte, conditions []client.WriteOption) (api.Stat, error) {
+	if h.Created() {
+		return h.Stat(ctx)
+	}
+	return h.SetContents(ctx, value, conditions...)
+}
+
+// stay creates an ephemeral file and keeps it until an interrupt.
+func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
+	ctx := cmd.Context()
+	bound, cancel := o.bound(ctx)
+	defer cancel()
+	c, err := client.New(bound, o.config(p.Cell()))
+	if err != nil {
+		return err
+	}
+	defer o.leave(ctx, c)
+	h, err := c.Open(bound, p.String(), client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: value})
+	if err != nil {
+		return withAdvice(err, p, client.NewFile)
+	}
+	stat, err := h.Stat(bound)
+	if err != nil {
+		return err
+	}
+	if err := o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
+		return err
+	}
+	if !o.json() {
+		remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.Done():
+		return fmt.Errorf("%v is gone, with the session: %w", p, c.Err())
+	}
+}
+
+func newMkdirCommand(g *globals) *cobra.Command {
+	var parents bool
+	cmd := &cobra.Command{
+		Use:               "mkdir PATH...",
+		Short:             "Create directories",
+		Example:           "  chubbyctl mkdir -p /ls/local/svc/web",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachPath(args, func(p api.Path) error {
+				return g.visit(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
+					stat, err := makeDirectory(ctx, c, p, parents)
+					if err != nil {
+						return err
+					}
+					return g.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "create the directories above too; no error if it is there")
+	return cmd
+}
+
+func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (api.Stat, error) {
+	create := client.NewDirectory
+	if parents {
+		create = client.Directory
+		if !p.IsRoot() {
+			if _, err := makeDirectory(ctx, c, p.Parent(), true); err != nil {
+				return api.Stat{}, err
+			}
+		} else {
+			create = client.Existing
+		}
+	}
+	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true, Create: create, Kind: api.Directory})
+	if err != nil {
+		return api.Stat{}, withAdvice(err, p, create)
+	}
+	return h.Stat(ctx)
+}
+
+func newRmCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm PATH...",
+		Short: "Delete files and empty directories",
+		Long: `rm deletes files and empty directories. A node whose lock somebody else holds is
+not deleted.`,
+		Example:           "  chubbyctl rm /ls/local/motd",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachPath(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
+					if err := h.Delete(ctx); err != nil {
+						return err
+					}
+					if g.json() {
+						return printJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
+					}
+					return nil
+				})
+			})
+		},
+	}
+}
+
+func newTouchCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "touch PATH...",
+		Short:             "Create empty files where there are none",
+		Example:           "  chubbyctl touch /ls/local/svc/lock",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachPath(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+					stat, err := h.Stat(ctx)
+					if err != nil {
+						return err
+					}
+					return g.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "there is", stat)
+				})
+			})
+		},
+	}
+}
+
+func newStatCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stat PATH...",
+		Short: "Show the metadata of nodes",
+		Long: `stat shows a node's kind, size and the four numbers that only grow: of the
+instance (a node deleted and created again has a greater one), of its contents, of
+its lock (one more each time it goes from free to held) and of its ACL names.`,
+		Example:           "  chubbyctl stat -o json /ls/local/motd",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachPath(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+					stat, err := h.Stat(ctx)
+					if err != nil {
+						return err
+					}
+					return g.printStat(cmd.OutOrStdout(), stat)
+				})
+			})
+		},
+	}
+}
+
+func (g *globals) printStat(out io.Writer, s api.Stat) error {
+	if g.json() {
+		return printJSON(out, newStatFields(s))
+	}
+	kind := s.Kind.String()
+	if s.Ephemeral {
+		kind = "ephemeral " + kind
+	}
+	t := newTable(out)
+	t.add("path", s.Path)
+	t.add("kind", kind)
+	if s.Kind == api.Directory {
+		t.add("children", s.Children)
+	} else {
+		t.add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
+	}
+	t.add("instance", s.Instance)
+	t.add("content generation", s.Content)
+	t.add("lock generation", s.Lock)
+	t.add("acl generation", s.ACLs)
+	t.add("acl", fmt.Sprintf("read %s, write %s, change %s", orDash(s.ACL.Read), orDash(s.ACL.Write), orDash(s.ACL.Change)))
+	return t.flush()
+}

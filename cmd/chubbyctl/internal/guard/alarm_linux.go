@@ -1,0 +1,65 @@
+package guard
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const bootClock = unix.CLOCK_BOOTTIME
+
+// alarm rings at an instant of the boot-time clock: right after the end of a
+// suspend, if that is when the instant has passed. Go's own timers do not
+// count time in suspend.
+type alarm struct {
+	c    chan struct{}
+	file *os.File
+	done chan struct{}
+}
+
+func newAlarm() (*alarm, error) {
+	fd, err := unix.TimerfdCreate(bootClock, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("create a timer: %w", err)
+	}
+	a := &alarm{c: make(chan struct{}, 1), file: os.NewFile(uintptr(fd), "timer"), done: make(chan struct{})}
+	go a.read()
+	return a, nil
+}
+
+func (a *alarm) read() {
+	defer close(a.done)
+	var count [8]byte
+	for {
+		if _, err := a.file.Read(count[:]); err != nil {
+			return
+		}
+		select {
+		case a.c <- struct{}{}:
+		default: // it rings already
+		}
+	}
+}
+
+// set makes the alarm ring at an instant, and no more at the one before.
+func (a *alarm) set(instant int64) error {
+	raw, err := a.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(instant, 1))} // zero would disarm it
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+func (a *alarm) close() {
+	a.file.Close()
+	<-a.done
+}

@@ -1,0 +1,27 @@
+// Package guard runs a command that must be gone, with everything it started,
+// before a moment that may be put off but is never missed: the moment at which
+// somebody else could hold the lock that the command runs under.
+//
+// On Unix the command's parent is a guardian, a second process of this program.
+// The two talk over pipes in JSON lines: chubbyctl tells the guardian until
+// when the command may run, as instants of the machine's boot-time clock (it
+// counts on in suspend), and passes signals on; the guardian reports what
+// becomes of the command. The guardian acts on the last instants it was told
+// without further help, and at once when the pipe closes. So a chubbyctl that is
+// stopped, killed or hung cannot let the command outlive its time.
+//
+// On Linux the guardian is also the reaper of orphans (PR_SET_CHILD_SUBREAPER),
+// so nothing that the command starts escapes by leaving its process group or by
+// losing its parent. Elsewhere on Unix only the process group is reached, and on
+// other systems only the command itself, by chubbyctl's own doing; Limits says
+// so in words.
+//
+// Not reached anywhere: what the command has other processes start for it (a
+// service manager, a container daemon, another machine).
+//
+// # Goroutines
+//
+// A Process has one that talks to the guardian and one that reads its reports;
+// both end before Wait returns. The guardian has one loop, a reader of orders
+// and, on Linux, a reader of its timer.
+package guard

@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package guard
+
+import "syscall"
+
+// Limits says what this system does not let the guardian promise; empty if
+// nothing is missing.
+func Limits() string {
+	return "this system has no child subreapers: if the lock is lost, processes that CMD started and that left its process group are not stopped"
+}
+
+func adopt() error { return nil }
+
+// attributes puts a command into a process group of its own.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func rename(string) error { return nil }
+
+// family is all that can be reached here: the process group.
+func family(group int) []int { return groupOnly(group) }
+
+// parentOf is not to be had here without the privileges of a debugger.
+func parentOf(int) (int, bool) { return 0, false }

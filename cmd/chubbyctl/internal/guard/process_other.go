@@ -1,0 +1,122 @@
+//go:build !unix
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+)
+
+// Limits says what this system does not let the guardian promise; empty if
+// nothing is missing.
+func Limits() string {
+	return "this system has no process groups: if the lock is lost, CMD itself is killed, without warning, but not what it started, and nothing is if chubbyctl is stopped or killed"
+}
+
+// Interrupts are the signals by which people end a program.
+func Interrupts() []os.Signal { return []os.Signal{os.Interrupt} }
+
+// Number returns the number of a signal, for exit codes of 128+n.
+func Number(s os.Signal) int {
+	if s == os.Interrupt {
+		return 2
+	}
+	return 0
+}
+
+// Listen keeps an interrupt, which the system also gives the command, from
+// ending this process before the command.
+func Listen() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, Interrupts()...)
+	return c
+}
+
+// RunGuardian is only of use where a process can outlive its parent's end.
+func RunGuardian([]string) error { return errors.New("there is no guardian on this system") }
+
+// Process is a running command.
+type Process struct {
+	command  Command
+	child    *exec.Cmd
+	stop     chan struct{}
+	exited   chan error
+	finished chan struct{}
+	result   Result
+	err      error
+}
+
+// Start runs a command with this process's standard streams. It fails with a
+// NotRunError if the command cannot be run.
+func Start(c Command, _ chan os.Signal) (*Process, error) {
+	child := exec.Command(c.Path)
+	child.Args, child.Env = c.Args, c.Env
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := child.Start(); err != nil {
+		return nil, notRun(c.Path, err)
+	}
+	p := &Process{command: c, child: child, stop: make(chan struct{}, 1), exited: make(chan error, 1), finished: make(chan struct{})}
+	go func() { p.exited <- child.Wait() }()
+	go p.run()
+	return p, nil
+}
+
+func (p *Process) run() {
+	defer close(p.finished)
+	refresh := time.NewTicker(p.command.Refresh)
+	defer refresh.Stop()
+	for {
+		select {
+		case err := <-p.exited:
+			p.result.Code = p.child.ProcessState.ExitCode()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				p.err = fmt.Errorf("wait for the command: %w", err)
+			}
+			return
+		case <-p.stop:
+			p.kill()
+		case <-refresh.C:
+			left, news := p.command.Allowed()
+			if news && left <= p.command.Refresh+p.command.KillAfter {
+				p.kill()
+			}
+		}
+	}
+}
+
+func (p *Process) kill() {
+	p.result.Cut = true
+	if err := p.child.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.command.Notice(fmt.Sprintf("kill the command: %v", err))
+	}
+}
+
+// Stop ends the command.
+func (p *Process) Stop() {
+	select {
+	case p.stop <- struct{}{}:
+	default: // it is being ended already
+	}
+}
+
+// Signal does nothing on this system.
+func (p *Process) Signal(os.Signal) {}
+
+// Done is closed when the command is gone.
+func (p *Process) Done() <-chan struct{} { return p.finished }
+
+// Wait returns how the command ended, once it has.
+func (p *Process) Wait() (Result, error) {
+	<-p.finished
+	return p.result, p.err
+}
+
+// ParseSignal fails: this system cannot signal a command.
+func ParseSignal(name string) (os.Signal, error) {
+	return nil, fmt.Errorf("this system cannot send %q to a command", name)
+}

@@ -1,0 +1,307 @@
+//go:build unix
+
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// slack is by how much an instant may be off before the guardian is told
+// again; it is far below any margin.
+const slack = 5 * time.Millisecond
+
+// Process is a command that runs under a guardian.
+type Process struct {
+	command  Command
+	guardian *exec.Cmd
+	control  *os.File
+	signals  chan os.Signal
+	orders   chan order
+	reports  chan report
+	started  chan error    // tells Start what became of it
+	finished chan struct{} // closed when everything is gone
+
+	// These belong to the goroutine of run, and after finished to everybody.
+	terminal *terminal
+	pid      int
+	told     int64 // the instant of killing that the guardian knows
+	gone     bool  // the guardian has said so
+	result   Result
+	err      error
+}
+
+// Start runs a command with this process's standard streams. The signals of
+// Listen go to it from now on. It fails with a NotRunError if the command
+// cannot be run.
+func Start(c Command, signals chan os.Signal) (*Process, error) {
+	// If the guardian should die, what it guarded becomes ours to kill.
+	if err := adopt(); err != nil {
+		return nil, err
+	}
+	p := &Process{
+		command:  c,
+		signals:  signals,
+		orders:   make(chan order),
+		reports:  make(chan report),
+		started:  make(chan error, 1),
+		finished: make(chan struct{}),
+		terminal: openTerminal(os.Stdin),
+	}
+	status, err := p.launch()
+	if err != nil {
+		return nil, err
+	}
+	go p.read(status)
+	go p.run(early(signals))
+	if err := <-p.started; err != nil {
+		<-p.finished
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch starts the guardian and returns the pipe of its reports.
+func (p *Process) launch() (*os.File, error) {
+	controlRead, control, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer controlRead.Close()
+	status, statusWrite, err := os.Pipe()
+	if err != nil {
+		control.Close()
+		return nil, err
+	}
+	defer statusWrite.Close()
+	// The guardian inherits its pipe ends under the numbers they have here, not
+	// as 3 and 4: the command may have been given those by whoever started us.
+	ends := [...]uintptr{controlRead.Fd(), statusWrite.Fd()}
+	for _, fd := range ends {
+		_, e := unix.FcntlInt(fd, unix.F_SETFD, 0)
+		err = errors.Join(err, e)
+	}
+	args := append(p.command.Guardian[1:], guardianArgs(ends[0], ends[1], p.command)...)
+	p.guardian = exec.Command(p.command.Guardian[0], args...)
+	p.guardian.Args[0] = guardianName
+	p.guardian.Env = p.command.Env
+	p.guardian.Stdin, p.guardian.Stdout, p.guardian.Stderr = os.Stdin, os.Stdout, os.Stderr
+	p.guardian.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err == nil {
+		err = p.guardian.Start()
+	}
+	if err != nil {
+		control.Close()
+		status.Close()
+		return nil, fmt.Errorf("start the guardian process: %w", err)
+	}
+	p.control = control
+	return status, nil
+}
+
+func (p *Process) read(status *os.File) {
+	defer close(p.reports)
+	defer status.Close()
+	decoder := json.NewDecoder(status)
+	for {
+		var r report
+		if err := decoder.Decode(&r); err != nil {
+			return
+		}
+		p.reports <- r
+	}
+}
+
+// run talks to the guardian until everything is gone.
+func (p *Process) run(interrupts []os.Signal) {
+	defer close(p.finished)
+	signal.Notify(p.signals, forwarded()...)
+	refresh := time.NewTicker(p.command.Refresh)
+	defer refresh.Stop()
+	p.extend()
+	for _, s := range interrupts {
+		p.send(order{Signal: Number(s)})
+	}
+	for open := true; open; {
+		select {
+		case <-refresh.C:
+			p.extend()
+		case s := <-p.signals:
+			p.forward(s)
+		case o := <-p.orders:
+			p.send(o)
+		case r, more := <-p.reports:
+			open = more && p.handle(r)
+		}
+	}
+	p.conclude()
+}
+
+// extend tells the guardian until when the command may run, if that has
+// changed. The clock is read before Allowed is asked, so that a pause between
+// the two makes the instant early and never late.
+func (p *Process) extend() {
+	instant := now()
+	left, news := p.command.Allowed()
+	kill := instant + int64(left)
+	if off := time.Duration(kill - p.told); !news || off > -slack && off < slack {
+		return
+	}
+	p.told = kill
+	p.send(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
+}
+
+// send gives an order. A guardian that cannot take it has ended, as the closed
+// pipe of its reports then tells.
+func (p *Process) send(o order) {
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, _ = p.control.Write(append(line, '\n'))
+	}
+}
+
+func (p *Process) forward(s os.Signal) {
+	p.send(order{Signal: Number(s)})
+	if s == unix.SIGTSTP {
+		suspendSelf()
+		p.send(order{Signal: int(unix.SIGCONT)})
+	}
+}
+
+// handle takes a report in and returns whether more are to be expected.
+func (p *Process) handle(r report) bool {
+	switch {
+	case r.Failed != "":
+		p.err = errors.New(r.Failed)
+		if r.Errno != 0 {
+			p.err = notRun(p.command.Path, syscall.Errno(r.Errno))
+		}
+		p.started <- p.err
+		return false
+	case r.Started != 0:
+		p.pid = r.Started
+		if p.terminal != nil {
+			p.lend()
+		}
+		p.started <- nil
+	case r.Suspended != 0 && p.terminal != nil:
+		p.suspend(syscall.Signal(r.Suspended))
+	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
+		p.command.Notice("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
+	case r.Stopping != 0:
+		p.command.Notice(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
+	case r.Ended != nil:
+		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
+		if n := r.Ended.Left; n > 0 {
+			p.command.Notice(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
+		}
+	case r.Gone:
+		p.gone = true
+		return false
+	}
+	return true
+}
+
+// lend makes the command the terminal's foreground. If it has tried to read
+// already, and been stopped for that, the report of that has it continued.
+func (p *Process) lend() {
+	if err := p.terminal.lend(p.pid); err != nil {
+		p.command.Notice(err.Error())
+	}
+}
+
+// suspend does what Ctrl-Z asks for: the command is stopped, so this process
+// stops too, for the shell to go on, until the shell continues it. A command
+// that was stopped because it used the terminal before it had it goes on.
+func (p *Process) suspend(by syscall.Signal) {
+	if (by == unix.SIGTTIN || by == unix.SIGTTOU) && p.terminal.lent(p.pid) {
+		p.send(order{Signal: int(unix.SIGCONT)})
+		return
+	}
+	if err := p.terminal.takeBack(p.pid); err != nil {
+		p.command.Notice(err.Error())
+	}
+	left := time.Duration(p.told - now()).Round(time.Second)
+	p.command.Notice(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
+	suspendSelf()
+	p.lend()
+	p.send(order{Signal: int(unix.SIGCONT)})
+}
+
+// conclude waits for the guardian, and kills what it did not live to kill.
+func (p *Process) conclude() {
+	p.control.Close()
+	for range p.reports { // until the reader has seen the end
+	}
+	err := p.guardian.Wait()
+	if p.terminal != nil && p.pid != 0 {
+		if err := p.terminal.takeBack(p.pid); err != nil {
+			p.command.Notice(err.Error())
+		}
+	}
+	if p.gone || p.err != nil {
+		return
+	}
+	if p.pid == 0 {
+		p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		p.started <- p.err
+		return
+	}
+	orphans := p.sweep()
+	p.err = fmt.Errorf("the guardian process ended before the command did, and %d processes of the command were killed: %w", orphans, errors.Join(err, io.ErrUnexpectedEOF))
+}
+
+// sweep kills every process that is left of the command's, and returns how many
+// there were.
+func (p *Process) sweep() int {
+	killed := make(map[int]bool)
+	for {
+		left := family(p.pid)
+		if len(left) == 0 {
+			return len(killed)
+		}
+		for _, pid := range left {
+			killed[pid] = true
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if err != nil || pid <= 0 {
+				break
+			}
+		}
+		<-time.After(sweepEvery)
+	}
+}
+
+// Stop asks the command to end, and sees to it that it is killed in time.
+func (p *Process) Stop() { p.give(order{Stop: true}) }
+
+// Signal gives the command a signal.
+func (p *Process) Signal(s os.Signal) { p.give(order{Signal: Number(s)}) }
+
+func (p *Process) give(o order) {
+	select {
+	case p.orders <- o:
+	case <-p.finished:
+	}
+}
+
+// Done is closed when the command and everything it started are gone.
+func (p *Process) Done() <-chan struct{} { return p.finished }
+
+// Wait returns how the command ended, once it and everything it started are
+// gone. It fails only if that could not be guarded to the end.
+func (p *Process) Wait() (Result, error) {
+	<-p.finished
+	return p.result, p.err
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// completionBound is how long somebody who presses Tab may be kept waiting.
+const completionBound = time.Second
+
+// rootOf is the root directory of the default cell, for commands whose path
+// may be left out.
+func rootOf(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return "/" + api.Root + "/" + api.LocalCell
+}
+
+func newLsCommand(g *globals) *cobra.Command {
+	var long bool
+	cmd := &cobra.Command{
+		Use:   "ls [PATH]",
+		Short: "List a directory",
+		Long: `ls lists the names in a directory, directories with a slash behind. With -o json it
+prints the fields of stat for each.`,
+		Example:           "  chubbyctl ls -l /ls/local",
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(rootOf(args))
+			if err != nil {
+				return err
+			}
+			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+				nodes, err := list(ctx, h)
+				if err != nil {
+					return err
+				}
+				return g.printList(cmd.OutOrStdout(), nodes, long)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "with kind, size and generations")
+	return cmd
+}
+
+// list returns the children of a directory, or a file as itself.
+func list(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stat.Kind == api.File {
+		return []api.Stat{stat}, nil
+	}
+	return h.ReadDir(ctx)
+}
+
+func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
+	if g.json() {
+		for _, s := range nodes {
+			if err := printJSON(out, newStatFields(s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !long {
+		for _, s := range nodes {
+			if _, err := fmt.Fprintln(out, label(s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := newTable(out, "KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME")
+	for _, s := range nodes {
+		kind, size := s.Kind.String(), fmt.Sprint(s.Size)
+		if s.Ephemeral {
+			kind += "*"
+		}
+		if s.Kind == api.Directory {
+			size = fmt.Sprintf("%d nodes", s.Children)
+		}
+		t.add(kind, size, s.Content, s.Lock, s.Instance, label(s))
+	}
+	return t.flush()
+}
+
+// label is a node's name in a listing.
+func label(s api.Stat) string {
+	if s.Kind == api.Directory {
+		return s.Path.Base() + "/"
+	}
+	return s.Path.Base()
+}
+
+type treeOptions struct {
+	*globals
+	depth int
+}
+
+func newTreeCommand(g *globals) *cobra.Command {
+	o := &treeOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "tree [PATH]",
+		Short: "Show a directory and everything below it",
+		Long: `tree shows a directory and everything below it, each part as it was when it was
+read. With -o json it prints the fields of stat for each node.`,
+		Example:           "  chubbyctl tree /ls/local --depth 2",
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(rootOf(args))
+			if err != nil {
+				return err
+			}
+			if o.depth < 1 {
+				return usagef("--depth %d: want 1 or more", o.depth)
+			}
+			return g.visit(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
+				return o.run(ctx, c, p, cmd.OutOrStdout())
+			})
+		},
+	}
+	cmd.Flags().IntVar(&o.depth, "depth", api.MaxDepth, "how many levels to show")
+	return cmd
+}
+
+func (o *treeOptions) run(ctx context.Context, c *client.Client, p api.Path, out io.Writer) error {
+	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.printNode(out, stat, p.String()); err != nil {
+		return err
+	}
+	return o.walk(ctx, c, stat, "", o.depth, out)
+}
+
+func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
+	if o.json() {
+		return printJSON(out, newStatFields(s))
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+// walk prints what is below a node, each line behind indent. A directory that
+// is deleted meanwhile has nothing below it.
+func (o *treeOptions) walk(ctx context.Context, c *client.Client, node api.Stat, indent string, depth int, out io.Writer) error {
+	if node.Kind != api.Directory || depth == 0 {
+		return nil
+	}
+	h, err := c.Open(ctx, node.Path.String(), client.OpenOptions{Read: true, Kind: api.Directory})
+	if api.CodeOf(err) == api.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	children, err := h.ReadDir(ctx)
+	if err != nil && api.CodeOf(err) != api.HandleClosed {
+		return err
+	}
+	if err := h.Close(ctx); err != nil && api.CodeOf(err) != api.HandleClosed {
+		return err
+	}
+	for i, child := range children {
+		branch, below := "├── ", "│   "
+		if i == len(children)-1 {
+			branch, below = "└── ", "    "
+		}
+		if err := o.printNode(out, child, indent+branch+label(child)); err != nil {
+			return err
+		}
+		if err := o.walk(ctx, c, child, indent+below, depth-1, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completePath offers the children of the directory that a half-written path
+// is in, from the live cell.
+func (g *globals) completePath(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	cut := strings.LastIndexByte(half, '/')
+	directory, err := api.ParsePath(half[:max(cut, 0)])
+	if err != nil {
+		return []string{rootOf(nil) + "/"}, directive
+	}
+	hurried := *g
+	hurried.timeout = min(g.timeout, completionBound)
+	var names []string
+	err = hurried.withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+		children, err := h.ReadDir(ctx)
+		for _, s := range children {
+			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
+				names = append(names, directory.String()+"/"+label(s))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names, directive
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+type lockFields struct {
+	Path     string         `json:"path"`
+	Mode     string         `json:"mode"`
+	Token    uint64         `json:"token"`
+	Holders  []holderFields `json:"holders"`
+	Waiters  []waiterFields `json:"waiters"`
+	DelayedS float64        `json:"delayed_s"`
+}
+
+type waiterFields struct {
+	Session   string  `json:"session"`
+	Principal string  `json:"principal"`
+	Host      string  `json:"host"`
+	PID       int     `json:"pid"`
+	WaitingS  float64 `json:"waiting_s"`
+	Place     int     `json:"place"`
+	Mode      string  `json:"mode"`
+	Absent    bool    `json:"absent"`
+}
+
+func newLockFields(l client.LockInfo) lockFields {
+	f := lockFields{
+		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: seconds(l.Delayed),
+		Holders: []holderFields{}, Waiters: []waiterFields{},
+	}
+	if l.Mode.Valid() {
+		f.Mode = l.Mode.String()
+	}
+	for _, h := range l.Holders {
+		f.Holders = append(f.Holders, newHolderFields(h))
+	}
+	for _, w := range l.Waiters {
+		f.Waiters = append(f.Waiters, waiterFields{
+			Session: w.Session.String(), Principal: w.Principal, Host: w.Host, PID: w.PID,
+			WaitingS: seconds(w.Waiting), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
+		})
+	}
+	return f
+}
+
+func newLocksCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "locks [PREFIX]",
+		Short: "Show who holds which lock, since when and why, and who waits",
+		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
+because a holder failed. A lock that is free and that nobody waits for is not shown.
+
+The token is the fencing number of the lock's latest grant.`,
+		Example: `  chubbyctl locks
+  chubbyctl locks /ls/local/deploy -o json`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(rootOf(args))
+			if err != nil {
+				return err
+			}
+			return g.look(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				locks, err := c.Locks(ctx, p.String())
+				if err != nil {
+					return err
+				}
+				return g.printLocks(cmd.OutOrStdout(), locks)
+			})
+		},
+	}
+}
+
+func (g *globals) printLocks(out io.Writer, locks []client.LockInfo) error {
+	if g.json() {
+		for _, l := range locks {
+			if err := printJSON(out, newLockFields(l)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(locks) == 0 {
+		_, err := fmt.Fprintln(out, "no lock is held or waited for")
+		return err
+	}
+	t := newTable(out, "PATH", "STATE", "TOKEN", "WHO", "FOR", "REASON")
+	for _, l := range locks {
+		addLock(t, l)
+	}
+	return t.flush()
+}
+
+// addLock adds a row for each holder of a lock and each who waits for it.
+func addLock(t *table, l client.LockInfo) {
+	path := l.Path
+	if l.Delayed > 0 {
+		t.add(path, "delayed", l.Generation, "a holder failed", roughly(l.Delayed)+" more", "")
+		path = ""
+	}
+	for _, h := range l.Holders {
+		t.add(path, l.Mode, l.Generation, whoIs(h), roughly(since(h.SinceUnix)), h.Reason)
+		path = ""
+	}
+	if len(l.Holders) == 0 && l.Delayed == 0 {
+		t.add(path, "free", l.Generation, "", "", "")
+	}
+	for _, w := range l.Waiters {
+		state := fmt.Sprintf("waits, place %d", w.Place)
+		if w.Absent {
+			state += " (away)"
+		}
+		t.add("", state, "", whoIs(w.Holder), roughly(w.Waiting), w.Reason)
+	}
+}

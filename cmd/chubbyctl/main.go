@@ -1,0 +1,57 @@
+// Command chubbyctl is the command line of Chubby: it takes locks, runs commands
+// under them, reads and writes the files of a cell, and shows who holds what.
+//
+// Scripts depend on its names, flags, environment, JSON fields and exit codes;
+// they are kept once shipped. Everything goes through the exported client
+// library; what is here is options, output, and the supervision of commands
+// (internal/guard).
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := withInterrupts(context.Background())
+	defer stop()
+	root, g := newRootCommand()
+	err := causeOf(ctx, root.ExecuteContext(ctx))
+	if err != nil {
+		g.printError(root.ErrOrStderr(), err)
+	}
+	return exitCode(err)
+}
+
+// interrupted is the cause of a context that a signal has ended.
+type interrupted struct{ signal os.Signal }
+
+func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
+
+// withInterrupts returns a context that the first interrupt cancels. The second
+// finds the default action in place again, and ends the process.
+func withInterrupts(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	signal.Notify(signals, guard.Interrupts()...)
+	go func() {
+		defer close(done)
+		select {
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(interrupted{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(context.Canceled)
+		<-done
+		signal.Stop(signals)
+	}
+}

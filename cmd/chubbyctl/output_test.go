@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// fields returns the names in one line of JSON, nested ones behind a dot, and
+// fails if it is not one line.
+func fields(t *testing.T, line []byte) []string {
+	t.Helper()
+	if bytes.Count(line, []byte("\n")) != 1 || !bytes.HasSuffix(line, []byte("\n")) {
+		t.Fatalf("not one line: %q", line)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(line, &object); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	var walk func(prefix string, v any)
+	walk = func(prefix string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, inner := range v {
+				names = append(names, prefix+name)
+				walk(prefix+name+".", inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(prefix, inner)
+			}
+		}
+	}
+	walk("", object)
+	return names
+}
+
+// mustHave checks that no field that scripts depend on is missing.
+func mustHave(t *testing.T, line []byte, want string) {
+	t.Helper()
+	got := fields(t, line)
+	for name := range strings.FieldsSeq(want) {
+		if !slices.Contains(got, name) {
+			t.Errorf("the field %s is missing in %s", name, line)
+		}
+	}
+}
+
+func TestJSONFields(t *testing.T) {
+	g := &globals{output: "json"}
+	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy", SinceUnix: 1}
+	lock := client.LockInfo{
+		Path: "/ls/foo/a", Mode: api.Exclusive, Generation: 9, Holders: []api.Holder{holder},
+		Waiters: []client.Waiter{{Holder: holder, Place: 1, Mode: api.Shared, Waiting: 1500 * time.Millisecond}},
+	}
+	stat := api.Stat{Path: api.MustParsePath("/ls/foo/a"), Kind: api.File, Checksum: 1<<63 + 1}
+	status := client.Status{
+		Cell: "foo", Master: "r1",
+		Replicas: []client.ReplicaStatus{{ID: "r1", Role: "master"}, {ID: "r2", Err: errors.New("silent")}},
+	}
+	for want, write := range map[string]func(*bytes.Buffer) error{
+		"path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl acl.read acl.write acl.change": func(b *bytes.Buffer) error {
+			return g.printStat(b, stat)
+		},
+		"path mode token holders delayed_s waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +
+			"waiters.session waiters.principal waiters.host waiters.pid waiters.waiting_s waiters.place waiters.mode": func(b *bytes.Buffer) error {
+			return g.printLocks(b, []client.LockInfo{lock})
+		},
+		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
+			return g.printStatus(b, status)
+		},
+		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
+			return printJSON(b, acquiredFields{})
+		},
+		"session principal host pid lease_s left_least_s left_most_s handles locks": func(b *bytes.Buffer) error {
+			return g.printSessions(b, []client.SessionInfo{{Holder: holder}})
+		},
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Error(err)
+		}
+		mustHave(t, b.Bytes(), want)
+	}
+}
+
+// A free lock has no holders, which is not the same as unknown ones.
+func TestEmptyListsAreLists(t *testing.T) {
+	var b bytes.Buffer
+	g := &globals{output: "json"}
+	if err := g.printLocks(&b, []client.LockInfo{{Path: "/ls/foo/a", Delayed: 2 * time.Second}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"holders":[]`, `"waiters":[]`, `"delayed_s":2`, `"mode":"free"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s lacks %s", b.String(), want)
+		}
+	}
+}
+
+// Checksums use all 64 bits, which JSON numbers do not carry.
+func TestChecksumIsText(t *testing.T) {
+	var b bytes.Buffer
+	if err := (&globals{output: "json"}).printStat(&b, api.Stat{Path: api.MustParsePath("/ls/foo/a"), Checksum: 1<<63 + 1}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"checksum":"8000000000000001"`) {
+		t.Errorf("checksum in %s", b.String())
+	}
+}
+
+func TestTextForPeople(t *testing.T) {
+	g := &globals{output: "text"}
+	var b bytes.Buffer
+	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}
+	if err := g.printLocks(&b, []client.LockInfo{{
+		Path: "/ls/foo/a", Mode: api.Shared, Generation: 9, Holders: []api.Holder{holder},
+		Waiters: []client.Waiter{{Holder: api.Holder{Session: 43}, Place: 1, Mode: api.Exclusive, Waiting: 90 * time.Second, Absent: true}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/ls/foo/a  shared", "ann on web3 (pid 7, s42)", "deploy", "waits, place 1 (away)", "1m30s"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	err := g.printStatus(&b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}})
+	if exitCode(err) != exitUnavailable || !strings.Contains(b.String(), "refused") {
+		t.Errorf("status without a master: %v, %q", err, b.String())
+	}
+}
+
+// cat is for bytes: nothing is added, nothing is lost.
+func TestCatIsExact(t *testing.T) {
+	for _, contents := range []string{"", "no newline", "two\n\n", "\x00\xff\xfe"} {
+		var b bytes.Buffer
+		stat := api.Stat{Path: api.MustParsePath("/ls/foo/a")}
+		if err := (&globals{output: "text"}).printContents(&b, []byte(contents), stat); err != nil || b.String() != contents {
+			t.Errorf("cat of %q wrote %q, %v", contents, b.String(), err)
+		}
+		b.Reset()
+		if err := (&globals{output: "json"}).printContents(&b, []byte(contents), stat); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Contents *string
+			Base64   []byte `json:"contents_base64"`
+		}
+		if err := json.Unmarshal(b.Bytes(), &got); err != nil || string(got.Base64) != contents {
+			t.Errorf("cat -o json of %q: %s, %v", contents, b.String(), err)
+		}
+	}
+}

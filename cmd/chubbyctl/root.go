@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// globals are the flags that every command has.
+type globals struct {
+	output  string
+	timeout time.Duration
+	servers []string
+	as      string
+	verbose bool
+}
+
+// For ending a session in an orderly way when the work is done: while the cell
+// answers, and when it has not answered for a while.
+const (
+	closeBound    = 3 * time.Second
+	farewellBound = 200 * time.Millisecond
+)
+
+func newRootCommand() (*cobra.Command, *globals) {
+	g := &globals{}
+	root := &cobra.Command{
+		Use:   "chubbyctl",
+		Short: "Take locks, and read and write the small files of a Chubby cell",
+		Long: `chubbyctl takes locks, runs commands under them, and reads and writes the small
+files of a Chubby cell.
+
+A path is /ls/<cell>/<components>; /ls/local/... is the default cell. The cell's
+servers are found from --servers; else from CHUBBY_CELLS ("foo=h1:7421,h2:7421");
+else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else from DNS; else, for a
+cell named nowhere, on this machine, where 'chubbyd dev' starts one.`,
+		Example: `  chubbyctl acquire /ls/local/nightly -- ./backup.sh
+  chubbyctl locks
+  chubbyctl put /ls/local/motd 'hello' && chubbyctl cat /ls/local/motd`,
+		Args:                       cobra.ArbitraryArgs,
+		RunE:                       needsVerb,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		PersistentPreRunE:          func(*cobra.Command, []string) error { return g.validate() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v; see '%s --help'", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVarP(&g.output, "output", "o", "text", "text, or json: one object per line, errors too")
+	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
+	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
+	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
+	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
+	root.AddCommand(
+		newAcquireCommand(g), newGuardianCommand(),
+		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
+		newRmCommand(g), newStatCommand(g), newTouchCommand(g),
+		newLocksCommand(g), newSequencerCommand(g), newSessionCommand(g), newCellCommand(g), newVersionCommand(g),
+	)
+	return root, g
+}
+
+func (g *globals) validate() error {
+	switch {
+	case g.output != "text" && g.output != "json":
+		return usagef("-o %q: want text or json", g.output)
+	case g.timeout <= 0:
+		return usagef("--timeout %v: want a positive duration, as in 15s", g.timeout)
+	}
+	return nil
+}
+
+func (g *globals) json() bool { return g.output == "json" }
+
+// needsVerb is the action of a command that only groups others.
+func needsVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return usagef("%s needs one of the commands above", cmd.CommandPath())
+	}
+	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
+}
+
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: needsVerb, SuggestionsMinimumDistance: 2}
+	group.AddCommand(commands...)
+	return group
+}
+
+// parsePath reads a full path, and says what to write where it is not one.
+func parsePath(text string) (api.Path, error) {
+	path, err := api.ParsePath(text)
+	if err == nil {
+		return path, nil
+	}
+	var e *api.Error
+	if errors.As(err, &e) && !strings.HasPrefix(text, "/"+api.Root+"/") {
+		local := "/" + api.Root + "/" + api.LocalCell + "/" + strings.Trim(text, "/")
+		if _, localErr := api.ParsePath(local); localErr == nil {
+			e.Message = fmt.Sprintf("a path names its cell; in the default cell this one is %s", local)
+		}
+	}
+	return path, err
+}
+
+// config is that of a client of a cell.
+func (g *globals) config(cell string) client.Config {
+	return client.Config{Cell: cell, Servers: g.servers, As: g.as}
+}
+
+// look runs f with a cell, without a session, within --timeout.
+func (g *globals) look(ctx context.Context, cell string, f func(context.Context, *client.Cell) error) error {
+	ctx, cancel := g.bound(ctx)
+	defer cancel()
+	c, err := client.Dial(ctx, g.config(cell))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(ctx, c), c.Close())
+}
+
+// visit runs f with a session of its own, within --timeout.
+func (g *globals) visit(ctx context.Context, cell string, f func(context.Context, *client.Client) error) error {
+	ctx, cancel := g.bound(ctx)
+	defer cancel()
+	c, err := client.New(ctx, g.config(cell))
+	if err != nil {
+		return err
+	}
+	defer g.leave(ctx, c)
+	return f(ctx, c)
+}
+
+// bound bounds an operation on the cell by --timeout.
+func (g *globals) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	cause := api.Errorf(api.DeadlineExceeded, "the cell did not answer within %v; raise --timeout, or look at 'chubbyctl cell status'", g.timeout)
+	return context.WithTimeoutCause(ctx, g.timeout, cause)
+}
+
+// leave ends a session. If that fails, the session ends by its lease, and
+// nothing that was done is undone.
+func (g *globals) leave(ctx context.Context, c *client.Client) {
+	bound := closeBound
+	if c.Left() <= 0 {
+		bound = farewellBound
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// withHandle runs f with an open node, in a session of its own.
+func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.OpenOptions, f func(context.Context, *client.Handle) error) error {
+	return g.visit(ctx, path.Cell(), func(ctx context.Context, c *client.Client) error {
+		h, err := c.Open(ctx, path.String(), opts)
+		if err != nil {
+			return withAdvice(err, path, opts.Create)
+		}
+		return f(ctx, h)
+	})
+}
+
+// withAdvice says how to make the directory that a new node needs.
+func withAdvice(err error, path api.Path, create client.Create) error {
+	if create != client.Existing && api.CodeOf(err) == api.NotFound {
+		return fmt.Errorf("%w; 'chubbyctl mkdir -p %s' does", err, path.Parent())
+	}
+	return err
+}
+
+// remark writes a line for people to standard error.
+func remark(w io.Writer, format string, args ...any) {
+	fmt.Fprintf(w, "chubbyctl: "+format+"\n", args...)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+func newSequencerCommand(g *globals) *cobra.Command {
+	return newGroup("sequencer", "Check a proof that a lock is held, or show its parts",
+		&cobra.Command{
+			Use:   "check SEQ",
+			Short: "Ask the cell whether a sequencer is still valid",
+			Long: fmt.Sprintf(`check asks the cell whether the lock that a sequencer speaks of is still held in
+that generation. It exits with 0 if it is, and with %d if it is not or SEQ is no
+sequencer. What is true now need not be true a moment later: a server that acts on
+requests compares tokens instead (package sequencer).`, exitMismatch),
+			Example: `  chubbyctl sequencer check "$CHUBBY_SEQUENCER"`,
+			Args:    arguments(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return g.checkSequencer(cmd.Context(), args[0], cmd.OutOrStdout())
+			},
+		},
+		&cobra.Command{
+			Use:     "show SEQ",
+			Short:   "Show the parts of a sequencer, without asking anybody",
+			Example: `  chubbyctl sequencer show "$CHUBBY_SEQUENCER"`,
+			Args:    arguments(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return g.showSequencer(args[0], cmd.OutOrStdout())
+			},
+		},
+	)
+}
+
+type verdictFields struct {
+	Valid       bool   `json:"valid"`
+	Path        string `json:"path,omitempty"`
+	Token       uint64 `json:"token,omitempty"`
+	Explanation string `json:"explanation,omitempty"` // why not
+}
+
+func (g *globals) checkSequencer(ctx context.Context, text string, out io.Writer) error {
+	seq, err := sequencer.Parse(text)
+	if err == nil {
+		err = g.look(ctx, seq.Path.Cell(), func(ctx context.Context, c *client.Cell) error {
+			return c.CheckSequencer(ctx, text)
+		})
+	}
+	verdict := verdictFields{Valid: err == nil, Token: seq.Token()}
+	if !seq.Path.IsZero() {
+		verdict.Path = seq.Path.String()
+	}
+	if err != nil {
+		if api.CodeOf(err) != api.BadSequencer {
+			return err // nothing is known about the sequencer
+		}
+		verdict.Explanation = explanation(err)
+		err = &exitError{code: exitMismatch}
+	}
+	return errors.Join(g.printVerdict(out, verdict), err)
+}
+
+func explanation(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return e.Message
+	}
+	return err.Error()
+}
+
+func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
+	if g.json() {
+		return printJSON(out, v)
+	}
+	text := "valid"
+	if !v.Valid {
+		text = "not valid: " + v.Explanation
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+type sequencerFields struct {
+	Path   string     `json:"path"`
+	Mode   string     `json:"mode"`
+	Token  uint64     `json:"token"`
+	CellID api.CellID `json:"cell_id"`
+}
+
+func (g *globals) showSequencer(text string, out io.Writer) error {
+	seq, err := sequencer.Parse(text)
+	if err != nil {
+		return err
+	}
+	if g.json() {
+		return printJSON(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
+	}
+	t := newTable(out)
+	t.add("path", seq.Path)
+	t.add("mode", seq.Mode)
+	t.add("token", seq.Token())
+	t.add("cell id", seq.Cell)
+	return t.flush()
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+type versionFields struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+}
+
+func newVersionCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print what this binary was built from",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := builtFrom()
+			if g.json() {
+				return printJSON(cmd.OutOrStdout(), v)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "chubbyctl %s\ncommit    %s\ngo        %s %s/%s\n",
+				v.Version, v.Commit, v.Go, runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// builtFrom is what the Go tool recorded when it built the binary.
+func builtFrom() versionFields {
+	v := versionFields{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Version = info.Main.Version
+	modified := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			v.Commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " (with local changes)"
+		}
+	}
+	v.Commit += modified
+	return v
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfigCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration file, or print an example",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  needsVerb,
+
+		SuggestionsMinimumDistance: 2,
+	}
+	group.AddCommand(
+		&cobra.Command{
+			Use:     "check FILE",
+			Short:   "Report everything wrong with a configuration file",
+			Example: "  chubbyd config check /etc/chubby/chubbyd.yaml",
+			Long: `check reads a configuration file as serve would, without the environment, and
+reports all that is wrong with it at once, each with its line, on standard
+error. It exits with 1 if anything is.`,
+			Args: arguments(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return checkConfig(args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			},
+		},
+		&cobra.Command{
+			Use:     "example",
+			Short:   "Print a complete configuration file with comments",
+			Example: "  chubbyd config example >chubbyd.yaml",
+			Args:    arguments(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := io.WriteString(cmd.OutOrStdout(), exampleConfig)
+				return err
+			},
+		},
+	)
+	return group
+}
+
+func checkConfig(name string, out, complaints io.Writer) error {
+	d := newDraft(name)
+	if err := d.readFile(name); err != nil {
+		return err
+	}
+	faults := d.finish()
+	for _, f := range faults {
+		fmt.Fprintln(complaints, f)
+	}
+	switch len(faults) {
+	case 0:
+		_, err := fmt.Fprintf(out, "%s: replica %s of cell %s, %d members: ok\n",
+			name, d.replica.ID, d.replica.Cell, len(d.replica.Members))
+		return err
+	case 1:
+		return fmt.Errorf("%s has one fault", name)
+	default:
+		return fmt.Errorf("%s has %d faults", name, len(faults))
+	}
+}
+
+const exampleConfig = `# One replica of a Chubby cell. Every key is also a flag of 'chubbyd serve'
+# (--log-level warn) and a variable (CHUBBYD_LOG_LEVEL=warn); a flag counts more
+# than a variable, and a variable more than this file.
+# 'chubbyd config check FILE' reports everything that is wrong with a file.
+
+# The cell's name, the second part of every path: /ls/main/...
+# Letters, digits, '-', '_' and '.'.
+cell: main
+
+# This replica's name, unique in the cell for ever. It must be one of the
+# members. This and data are all that differs between the replicas of a cell.
+id: r1
+
+# Every replica of the cell, this one among them; the same list everywhere.
+# Five replicas survive two failures, three survive one.
+#   client  where clients reach it
+#   raft    where the other replicas reach it; keep it off public networks
+#   http    /healthz, /readyz and /metrics; may be left out
+members:
+  - id: r1
+    client: chubby1.example.org:7421
+    raft: chubby1.example.org:7431
+    http: chubby1.example.org:7441
+  - id: r2
+    client: chubby2.example.org:7421
+    raft: chubby2.example.org:7431
+    http: chubby2.example.org:7441
+  - id: r3
+    client: chubby3.example.org:7421
+    raft: chubby3.example.org:7431
+    http: chubby3.example.org:7441
+
+# The directory that belongs to this replica alone; created if absent.
+data: /var/lib/chubby
+
+# Where the Raft log is kept: boltdb (one file, two syncs a write) or
+# wal (segments, one sync a write). A replica keeps the one it began with.
+log-store: boltdb
+
+# How long a replica that hears nothing from the master waits before it stands
+# for election: between this and twice this. 50ms to 1m. Raise it where the
+# replicas are far apart.
+election-timeout: 500ms
+
+# Take a client's word for who it is (chubbyctl --as). For development only.
+insecure-principals: false
+
+# The least level that is logged, to standard error: debug, info, warn, error.
+log-level: info
+
+# How log lines are written: text or json.
+log-format: text
+
+# How long a stop may take (SIGTERM): a master hands over first. 1s to 10m.
+stop-timeout: 10s
+`

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+// output runs the command with arguments and returns what it wrote.
+func output(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&complaints)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), complaints.String(), err
+}
+
+func TestExampleIsCompleteAndPasses(t *testing.T) {
+	example, _, err := output(t, "config", "example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys() {
+		if !strings.Contains("\n"+example, "\n"+k.name+":") {
+			t.Errorf("the example does not set %s", k.name)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "example.yaml")
+	if err := os.WriteFile(name, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, complaints, err := output(t, "config", "check", name)
+	if err != nil || complaints != "" || !strings.Contains(out, "ok") {
+		t.Errorf("check of the example: %v, %q, %q", err, out, complaints)
+	}
+	d := newDraft(name)
+	d.readYAML(name, []byte(example))
+	if got, want := d.settings, defaults(); got.stop != want.stop || got.replica.ElectionTimeout != want.replica.ElectionTimeout ||
+		got.logLevel != want.logLevel || got.logFormat != want.logFormat || got.replica.LogStore != want.replica.LogStore {
+		t.Errorf("the example shows other values than the defaults: %+v, want %+v", got, want)
+	}
+}
+
+func TestCheckReportsEveryFaultWithItsLine(t *testing.T) {
+	_, complaints, err := output(t, "config", "check", "testdata/faulty.yaml")
+	if exitCode(err) != 1 {
+		t.Errorf("exit code %d (%v), want 1", exitCode(err), err)
+	}
+	want := []struct{ at, text string }{
+		{":2: ", "my cell"},
+		{":3: ", "r9 is none of the members"},
+		{":4: ", "did you mean election-timeout?"},
+		{":5: ", "did you mean election-timeout?"},
+		{":6: ", "loud"},
+		{":7: ", "log-store: want one value"},
+		{":12: ", "did you mean http?"},
+		{":13: ", "r2's client address h1:7421 is also r1's client"},
+		{":13: ", `r2's raft address: "7432" is not host:port`},
+		{":16: ", "r1 is there twice, first at testdata/faulty.yaml:9"},
+		{":16: ", "others must be able to reach"},
+		{":16: ", "no port from 1 to 65535"},
+		{":19: ", "want the fields id, client, raft and http"},
+		{":20: ", "1ms is outside 1s to 10m0s"},
+		{":21: ", "log-level is set twice, first in line 6"},
+		{"faulty.yaml: ", "data is missing"},
+	}
+	lines := strings.Split(strings.TrimSpace(complaints), "\n")
+	for _, w := range want {
+		found := false
+		for i, line := range lines {
+			if strings.Contains(line, w.at) && strings.Contains(line, w.text) {
+				lines = append(lines[:i], lines[i+1:]...)
+				found = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("no complaint at %q about %q", w.at, w.text)
+		}
+	}
+	if len(lines) > 0 {
+		t.Errorf("unexpected complaints:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestCheckOfWhatIsNoConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		"":              "cell is missing",
+		"- a\n- b\n":    "list of keys and values",
+		"cell: [":       "yaml",
+		"members: []\n": "members: is empty",
+		"members: x=y":  "ID=CLIENT,RAFT",
+		"cell: &a b\nid: *a\ninsecure-principals: maybe\n": "neither true nor false",
+	} {
+		name := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, complaints, err := output(t, "config", "check", name); err == nil || !strings.Contains(complaints, want) {
+			t.Errorf("check of %q: %v, %q; want a complaint with %q", text, err, complaints, want)
+		}
+	}
+}
+
+func TestFlagBeatsVariableBeatsFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "c.yaml")
+	text := "cell: fromfile\nid: r1\ndata: fromfile\nlog-level: debug\nmembers: r1=h1:1,h1:2\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CHUBBYD_CONFIG", name)
+	t.Setenv("CHUBBYD_DATA", "fromenv")
+	t.Setenv("CHUBBYD_LOG_LEVEL", "warn")
+	t.Setenv("CHUBBYD_STOP_TIMEOUT", "3s")
+	cmd := newServeCommand()
+	var o serveOptions
+	cmd.ResetFlags()
+	o.addFlags(cmd.Flags())
+	if err := cmd.ParseFlags([]string{"--log-level", "error", "--insecure-principals"}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := o.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{s.replica.Cell, s.replica.Data, s.logLevel.String(), s.stop.String()}
+	want := []string{"fromfile", "fromenv", "ERROR", "3s"}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %q, want %q", got, want)
+			break
+		}
+	}
+	if !s.replica.InsecurePrincipals {
+		t.Error("--insecure-principals without a value does not set it")
+	}
+}
+
+func TestFaultsNameFlagsAndVariables(t *testing.T) {
+	t.Setenv("CHUBBYD_ELECTION_TIMEOUT", "soon")
+	_, _, err := output(t, "serve", "--cell", "c", "--id", "r1", "--data", "d", "--members", "r1=h1,h2:2")
+	for _, want := range []string{"CHUBBYD_ELECTION_TIMEOUT: ", "--members: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not blame %q", err, want)
+		}
+	}
+}
+
+func TestCommandLineFaultsAreUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"fly"}, {"serve", "--nonsense"}, {"serve", "extra"}, {"config"}, {"config", "chek"}, {"config", "check"},
+		{"dev", "--replicas", "0"}, {"dev", "--replicas", "11"}, {"dev", "--base-port", "65510"}, {"dev", "--cell", "a/b"},
+	} {
+		if _, _, err := output(t, args...); exitCode(err) != 2 {
+			t.Errorf("chubbyd %q: exit code %d (%v), want 2", args, exitCode(err), err)
+		}
+	}
+}
+
+func TestParseMembers(t *testing.T) {
+	got, err := parseMembers(" r1=h1:1,h1:2,h1:3 ; r2=h2:1,h2:2;")
+	want := []cell.Member{{ID: "r1", Client: "h1:1", Raft: "h1:2", HTTP: "h1:3"}, {ID: "r2", Client: "h2:1", Raft: "h2:2"}}
+	if err != nil || len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("parseMembers: %v, %v; want %v", got, err, want)
+	}
+}
+
+// FuzzReadYAML checks that whatever passes is a configuration a replica can be
+// started with.
+func FuzzReadYAML(f *testing.F) {
+	f.Add([]byte(exampleConfig))
+	f.Add([]byte("members: [{id: r1}, 3, [x]]\nid: {a: b}\n"))
+	f.Add([]byte("cell: &a x\nid: *a\n? [complex]\n: key\n"))
+	if faulty, err := os.ReadFile("testdata/faulty.yaml"); err == nil {
+		f.Add(faulty)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d := newDraft("fuzz")
+		d.readYAML("fuzz", text)
+		if len(d.finish()) > 0 {
+			return
+		}
+		c := d.replica
+		self := false
+		for _, m := range c.Members {
+			self = self || m.ID == c.ID
+			if m.Client == "" || m.Raft == "" || m.Client == m.Raft {
+				t.Errorf("member %+v passed", m)
+			}
+		}
+		if !self || c.Cell == "" || c.Data == "" || c.ElectionTimeout < 50*time.Millisecond {
+			t.Errorf("configuration %+v passed", c)
+		}
+	})
+}
+
+// naiveDistance is the definition of the edit distance.
+func naiveDistance(a, b string) int {
+	switch {
+	case a == "":
+		return len(b)
+	case b == "":
+		return len(a)
+	case a[0] == b[0]:
+		return naiveDistance(a[1:], b[1:])
+	}
+	return 1 + min(naiveDistance(a[1:], b), naiveDistance(a, b[1:]), naiveDistance(a[1:], b[1:]))
+}
+
+func TestEditDistance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[abc]{0,6}`)
+		a, b := word.Draw(t, "a"), word.Draw(t, "b")
+		if got, want := editDistance(a, b), naiveDistance(a, b); got != want {
+			t.Errorf("distance of %q and %q: %d, want %d", a, b, got, want)
+		}
+	})
+}

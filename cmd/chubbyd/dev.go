@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+type devOptions struct {
+	cell      string
+	replicas  int
+	data      string
+	basePort  int
+	noRestart bool
+}
+
+const (
+	restartAfter = 2 * time.Second  // how long a dead replica stays away, so that a fail-over can be watched
+	stopBound    = 15 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own bound
+)
+
+func newDevCommand() *cobra.Command {
+	var o devOptions
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole cell on this machine, for trying",
+		Long: `dev runs every replica of a cell as a process of its own on this machine, on
+the loopback interface only. They are real replicas: kill one with -9 and watch
+the others carry on; it is started again after 2 seconds.
+
+With base port P, replica i (from 0) serves clients on P+i, the other replicas on
+P+10+i, and health and metrics on P+20+i. The data directory is kept: the next
+dev with the same directory finds everything again. In it, dev.json names the
+processes, and <id>/log holds everything a replica logs; only warnings and errors
+are shown here.
+
+SIGINT (Ctrl-C) and SIGTERM stop every replica. They stop too if dev itself is
+killed.`,
+		Example: `  chubbyd dev
+  chubbyd dev --replicas 3 --no-restart
+  chubbyd dev --cell other --base-port 8421`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.cell, "cell", api.LocalCell, "the cell's name")
+	flags.IntVar(&o.replicas, "replicas", 5, "how many replicas, 1 to 10; an odd number makes sense")
+	flags.StringVar(&o.data, "data", "", "the directory to keep everything in (default ./.chubby/<cell>)")
+	flags.IntVar(&o.basePort, "base-port", api.DefaultClientPort, "the client port of the first replica")
+	flags.BoolVar(&o.noRestart, "no-restart", false, "leave a dead replica dead")
+	return cmd
+}
+
+func (o *devOptions) validate() error {
+	switch {
+	case !api.ValidCell(o.cell):
+		return usagef("--cell %q cannot be a cell's name: use letters, digits, '-', '_' and '.'", o.cell)
+	case o.replicas < 1 || o.replicas > portsApart:
+		return usagef("--replicas %d: 1 to %d are possible", o.replicas, portsApart)
+	case o.basePort < 1 || o.basePort+3*portsApart > 65536:
+		return usagef("--base-port %d: 1 to %d are possible; ports up to %d above it are used", o.basePort, 65536-3*portsApart, 3*portsApart-1)
+	}
+	if o.data == "" {
+		o.data = filepath.Join(".chubby", o.cell)
+	}
+	return nil
+}
+
+func (o *devOptions) run(ctx context.Context, out io.Writer) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to start it once per replica: %w", err)
+	}
+	cell := newDevCell(o.cell, o.data, o.replicas, o.basePort)
+	unlock, err := cell.claim()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := cell.prepare(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d := &dev{cell: cell, out: &console{out: out}, starts: make(chan start)}
+	var running sync.WaitGroup
+	for i := range cell.Replicas {
+		running.Go(func() { d.keep(ctx, program, &cell.Replicas[i], o.noRestart) })
+	}
+	masters := make(chan readiness)
+	running.Go(func() { d.followMaster(ctx, masters) })
+
+	err = d.watch(ctx, masters)
+	d.settled.Store(false)
+	if ctx.Err() != nil {
+		d.out.printf("stopping %d replicas", len(cell.Replicas))
+	}
+	cancel(errors.New("dev ends"))
+	running.Wait()
+	return errors.Join(err, cell.forget())
+}
+
+// dev is one run of `chubbyd dev`. Its goroutines are one keeper for each
+// replica, which starts it again and again, one that looks who is master, and
+// the one that called run, which alone writes dev.json and waits for the others.
+type dev struct {
+	cell   *devCell
+	out    *console
+	starts chan start
+
+	// settled is set while every replica answers and one is the master.
+	// Otherwise warnings about missing replicas are as it should be, and stay in
+	// the logs.
+	settled atomic.Bool
+}
+
+// start tells that a replica's process was started.
+type start struct {
+	id  string
+	pid int
+}
+
+// watch records started processes and reports masters, until ctx ends.
+func (d *dev) watch(ctx context.Context, masters <-chan readiness) error {
+	announced, ready := 0, false
+	var news <-chan readiness // masters, once every replica has had its line
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-d.starts:
+			r := d.cell.find(s.id)
+			r.PID = s.pid
+			if err := d.cell.record(); err != nil {
+				return err
+			}
+			d.out.printf("%-3s pid %-7d client %s  raft %s  http %s  log %s", r.ID, r.PID, r.Client, r.Raft, r.HTTP, r.logFile())
+			if announced++; announced == len(d.cell.Replicas) {
+				news = masters
+				d.out.printf("no client is asked to prove who it is here: anybody on this machine may act as anybody (insecure-principals)")
+			}
+		case m := <-news:
+			if ready {
+				d.out.printf("master is now %s at %s, epoch %d", m.Master, m.Address, m.Epoch)
+				continue
+			}
+			ready = true
+			d.out.printf("ready: cell %s, master %s at %s", d.cell.Cell, m.Master, m.Address)
+			d.out.printf("%s", d.cell.firstSteps())
+		}
+	}
+}
+
+// console writes whole lines of several goroutines.
+type console struct {
+	mu  sync.Mutex // serialises the writes to out
+	out io.Writer
+}
+
+func (c *console) printf(format string, args ...any) {
+	line := fmt.Sprintf(format, args...) + "\n"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Whoever closed the output does not want to read it: nothing to be done.
+	_, _ = io.WriteString(c.out, line)
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+)
+
+// portsApart is how far the client, raft and http ports of a replica are from
+// each other, and so how many replicas have room on one host.
+const portsApart = api.DefaultRaftPort - api.DefaultClientPort
+
+// devCell is a cell on this machine, as dev.json describes it.
+type devCell struct {
+	Cell     string       `json:"cell"`
+	Replicas []devReplica `json:"replicas"`
+
+	dir string
+}
+
+type devReplica struct {
+	ID     string `json:"id"`
+	PID    int    `json:"pid"`
+	Client string `json:"client"`
+	Raft   string `json:"raft"`
+	HTTP   string `json:"http"`
+
+	dir string // of the cell
+}
+
+func newDevCell(name, dir string, replicas, basePort int) *devCell {
+	c := &devCell{Cell: name, dir: dir}
+	address := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	for i := range replicas {
+		c.Replicas = append(c.Replicas, devReplica{
+			ID:     fmt.Sprintf("r%d", i+1),
+			Client: address(basePort + i),
+			Raft:   address(basePort + portsApart + i),
+			HTTP:   address(basePort + 2*portsApart + i),
+			dir:    dir,
+		})
+	}
+	return c
+}
+
+func (r *devReplica) configFile() string { return filepath.Join(r.dir, r.ID+".yaml") }
+func (r *devReplica) dataDir() string    { return filepath.Join(r.dir, r.ID, "data") }
+func (r *devReplica) logFile() string    { return filepath.Join(r.dir, r.ID, "log") }
+
+func (c *devCell) logFiles() string { return filepath.Join(c.dir, "*", "log") }
+
+func (c *devCell) find(id string) *devReplica {
+	i := slices.IndexFunc(c.Replicas, func(r devReplica) bool { return r.ID == id })
+	return &c.Replicas[i]
+}
+
+// claim takes the directory and makes sure that every port is free, so that
+// nothing is started which then fails half-way.
+func (c *devCell) claim() (unlock func(), err error) {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create the data directory: %w; choose another with --data", err)
+	}
+	unlock, err = lockFile(filepath.Join(c.dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("the directory %s is in use by another 'chubbyd dev' (%w); stop that one, or choose another with --data", c.dir, err)
+	}
+	if err := errors.Join(c.checkFounding(), c.checkPorts()); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// checkFounding refuses to run a cell with other replicas or addresses than
+// it was founded with: they are in its Raft log, and would never find each
+// other.
+func (c *devCell) checkFounding() error {
+	const advice = "give the same --cell, --replicas and --base-port again, choose another --data, or remove the directory to begin anew"
+	for _, r := range c.Replicas {
+		was, err := readDevConfig(r.configFile())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !was.sameCell(c.config(&r)) {
+			return fmt.Errorf("%s holds cell %s with %d replicas from %s on, not cell %s with %d from %s on; %s",
+				c.dir, was.Cell, len(was.Members), was.first(), c.Cell, len(c.Replicas), c.Replicas[0].Client, advice)
+		}
+	}
+	return nil
+}
+
+func (c *devCell) checkPorts() error {
+	var taken []string
+	for _, r := range c.Replicas {
+		for _, address := range []string{r.Client, r.Raft, r.HTTP} {
+			listener, err := net.Listen("tcp", address)
+			switch {
+			case errors.Is(err, syscall.EADDRINUSE):
+				taken = append(taken, address)
+			case err != nil:
+				return fmt.Errorf("listen on %s: %w; choose other ports with --base-port", address, err)
+			default:
+				if err := listener.Close(); err != nil {
+					return fmt.Errorf("listen on %s: %w", address, err)
+				}
+			}
+		}
+	}
+	if len(taken) > 0 {
+		return fmt.Errorf("in use by another program (perhaps another cell): %s; stop it, or choose other ports with --base-port, as in --base-port 8421",
+			strings.Join(taken, ", "))
+	}
+	return nil
+}
+
+// devConfig is the configuration file of one replica, as serve reads it.
+type devConfig struct {
+	Cell               string      `yaml:"cell"`
+	ID                 string      `yaml:"id"`
+	Members            []devMember `yaml:"members"`
+	Data               string      `yaml:"data"`
+	InsecurePrincipals bool        `yaml:"insecure-principals"`
+}
+
+type devMember struct {
+	ID     string `yaml:"id"`
+	Client string `yaml:"client"`
+	Raft   string `yaml:"raft"`
+	HTTP   string `yaml:"http"`
+}
+
+func (c *devCell) config(r *devReplica) devConfig {
+	f := devConfig{Cell: c.Cell, ID: r.ID, Data: r.dataDir(), InsecurePrincipals: true}
+	for _, m := range c.Replicas {
+		f.Members = append(f.Members, devMember(cell.Member{ID: m.ID, Client: m.Client, Raft: m.Raft, HTTP: m.HTTP}))
+	}
+	return f
+}
+
+func readDevConfig(name string) (devConfig, error) {
+	var f devConfig
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return f, err
+	}
+	if err := yaml.Unmarshal(raw, &f); err != nil {
+		return f, fmt.Errorf("%s: %w; remove the file if you did not write it", name, err)
+	}
+	return f, nil
+}
+
+func (f devConfig) sameCell(other devConfig) bool {
+	return f.Cell == other.Cell && f.ID == other.ID && slices.Equal(f.Members, other.Members)
+}
+
+func (f devConfig) first() string {
+	if len(f.Members) == 0 {
+		return "nowhere"
+	}
+	return f.Members[0].Client
+}
+
+// prepare writes the configuration of every replica.
+func (c *devCell) prepare() error {
+	for i := range c.Replicas {
+		r := &c.Replicas[i]
+		text, err := yaml.Marshal(c.config(r))
+		if err != nil {
+			return fmt.Errorf("write %s: %w", r.configFile(), err)
+		}
+		header := "# Written by 'chubbyd dev' at every start.\n"
+		if err := replaceFile(r.configFile(), append([]byte(header), text...)); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(r.dataDir(), 0o755); err != nil {
+			return fmt.Errorf("create the directory of replica %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+func (c *devCell) jsonFile() string { return filepath.Join(c.dir, "dev.json") }
+
+// record writes dev.json.
+func (c *devCell) record() error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", c.jsonFile(), err)
+	}
+	return replaceFile(c.jsonFile(), append(text, '\n'))
+}
+
+// forget removes dev.json when none of its processes runs any more, so that
+// nobody kills a process that only has the number of one.
+func (c *devCell) forget() error {
+	if err := os.Remove(c.jsonFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", c.jsonFile(), err)
+	}
+	return nil
+}
+
+// replaceFile gives a file new contents; a reader finds the old or the new.
+func replaceFile(name string, contents []byte) error {
+	next := name + ".new"
+	err := os.WriteFile(next, contents, 0o644)
+	if err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// firstSteps are commands to try, which work as they are printed.
+func (c *devCell) firstSteps() string {
+	ctl := chubbyctl()
+	path := "/" + api.Root + "/" + c.Cell
+	servers, argument := "", ""
+	if c.Cell != api.LocalCell {
+		argument = " " + c.Cell
+	}
+	if first := net.JoinHostPort("127.0.0.1", strconv.Itoa(api.DefaultClientPort)); c.Replicas[0].Client != first {
+		var clients []string
+		for _, r := range c.Replicas {
+			clients = append(clients, r.Client)
+		}
+		servers = " --servers " + strings.Join(clients, ",")
+	}
+	return "Try, in a second terminal:\n" +
+		"  " + ctl + servers + " cell status" + argument + "\n" +
+		"  " + ctl + servers + " acquire " + path + "/demo --reason 'a first try' -- sleep 60\n" +
+		"  " + ctl + servers + " locks " + path
+}
+
+// chubbyctl is how the user runs the client: the one beside this program if
+// there is one.
+func chubbyctl() string {
+	program, err := os.Executable()
+	if err != nil {
+		return "chubbyctl"
+	}
+	sibling := filepath.Join(filepath.Dir(program), "chubbyctl")
+	if _, err := os.Stat(sibling); err != nil {
+		return "chubbyctl"
+	}
+	if here, err := os.Getwd(); err == nil {
+		if relative, err := filepath.Rel(here, sibling); err == nil && filepath.IsLocal(relative) {
+			sibling = "." + string(filepath.Separator) + relative
+		}
+	}
+	if strings.ContainsAny(sibling, " \t'\"\\$&;()<>|*?[]#~`!") {
+		return "'" + strings.ReplaceAll(sibling, "'", `'\''`) + "'"
+	}
+	return sibling
+}

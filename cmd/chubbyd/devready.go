@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	pollEvery  = 100 * time.Millisecond // until there is a master
+	pollSlowly = 500 * time.Millisecond // from then on
+	quietFor   = 2 * time.Second        // before saying what is waited for
+	pollBound  = time.Second            // for one replica's answer
+	maxAnswers = 64 << 10               // bytes of one
+)
+
+// readiness is what a replica's /readyz answers.
+type readiness struct {
+	Ready   bool   `json:"ready"`
+	Cell    string `json:"cell"`
+	Replica string `json:"replica"`
+	Master  string `json:"master"`
+	Address string `json:"master_address"`
+	Epoch   uint64 `json:"epoch"`
+}
+
+// followMaster asks every replica again and again, and sends each master's first
+// answer. While there is none, it says now and then what it waits for.
+func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
+	client := &http.Client{Timeout: pollBound, Transport: &http.Transport{DisableKeepAlives: true}}
+	remind := time.NewTicker(quietFor)
+	defer remind.Stop()
+	var (
+		known readiness     // the latest master
+		seen  sight         // the latest round
+		since time.Duration // without a master
+	)
+	next := pollEvery
+	for {
+		before := seen.master.Master
+		seen = d.poll(ctx, client)
+		d.settled.Store(seen.settled() && ctx.Err() == nil)
+		if before != "" && seen.master.Master == "" {
+			since = 0
+			remind.Reset(quietFor)
+		}
+		if m := seen.master; m.Epoch > known.Epoch {
+			known, next = m, pollSlowly
+			select {
+			case masters <- m:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-remind.C:
+			if seen.master.Master == "" {
+				since += quietFor
+				d.out.printf("waiting for a master since %v: %s; the logs are in %s", since, seen, d.cell.logFiles())
+			}
+		case <-time.After(next):
+		}
+	}
+}
+
+// sight is what the replicas answered in one round.
+type sight struct {
+	replicas  int
+	answering int
+	master    readiness // what the master answered, if there is one
+	silent    string    // one that does not answer, and why
+}
+
+func (s sight) settled() bool { return s.answering == s.replicas && s.master.Master != "" }
+
+func (s sight) String() string {
+	text := fmt.Sprintf("%d of %d replicas answer, none is the master yet", s.answering, s.replicas)
+	if s.silent != "" {
+		text += "; " + s.silent
+	}
+	return text
+}
+
+// poll asks every replica once.
+func (d *dev) poll(ctx context.Context, client *http.Client) sight {
+	seen := sight{replicas: len(d.cell.Replicas)}
+	for i := range d.cell.Replicas {
+		r := &d.cell.Replicas[i]
+		answer, err := askReady(ctx, client, r.HTTP)
+		if err != nil {
+			seen.silent = fmt.Sprintf("%s does not (%v)", r.ID, err)
+			continue
+		}
+		seen.answering++
+		// One that was master and does not know better yet has an older epoch.
+		if answer.Ready && answer.Master != "" && answer.Master == answer.Replica && answer.Epoch > seen.master.Epoch {
+			seen.master = answer
+		}
+	}
+	return seen
+}
+
+func askReady(ctx context.Context, client *http.Client, address string) (readiness, error) {
+	var answer readiness
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return answer, err
+	}
+	reply, err := client.Do(request)
+	if err != nil {
+		return answer, err
+	}
+	defer reply.Body.Close()
+	// A replica that is not ready answers so with an error status and the same
+	// fields.
+	err = json.NewDecoder(http.MaxBytesReader(nil, reply.Body, maxAnswers)).Decode(&answer)
+	if err != nil {
+		return answer, fmt.Errorf("GET /readyz: %s: %w", reply.Status, err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+// readFile takes the settings of a YAML file into the draft. It fails only if
+// the file cannot be read; whatever else is wrong is a fault of the draft.
+func (d *draft) readFile(name string) error {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w; 'chubbyd config example' prints one to begin with", err)
+	}
+	d.readYAML(name, raw)
+	return nil
+}
+
+func (d *draft) readYAML(name string, raw []byte) {
+	at := func(n *yaml.Node) place { return place{name, n.Line} }
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		d.blame(place{source: name}, "%v", err)
+		return
+	}
+	if len(document.Content) == 0 {
+		return // an empty file sets nothing
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		d.blame(at(root), "a configuration is a list of keys and values, as in 'cell: local'")
+		return
+	}
+	seen := make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		name, value := root.Content[i], root.Content[i+1]
+		if line, ok := seen[name.Value]; ok {
+			d.blame(at(name), "%s is set twice, first in line %d", name.Value, line)
+			continue
+		}
+		seen[name.Value] = name.Line
+		d.readKey(name, value, at)
+	}
+}
+
+func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
+	k, known := findKey(name.Value)
+	switch {
+	case !known:
+		d.blame(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, keyNames()))
+	case k.name == "members" && value.Kind == yaml.SequenceNode:
+		d.readMembers(name, value, at)
+	case value.Kind != yaml.ScalarNode:
+		d.blame(at(value), "%s: want one value", k.name)
+	default:
+		d.set(k, value.Value, at(value))
+	}
+}
+
+// readMembers reads the list of members, each with the fields of memberFields.
+func (d *draft) readMembers(name, list *yaml.Node, at func(*yaml.Node) place) {
+	d.at["members"] = at(name)
+	d.replica.Members, d.memberAt = nil, nil
+	for _, item := range list.Content {
+		if item.Kind != yaml.MappingNode {
+			d.blame(at(item), "members: want the fields id, client, raft and http")
+			continue
+		}
+		var m cell.Member
+		for i := 0; i+1 < len(item.Content); i += 2 {
+			field, value := item.Content[i], item.Content[i+1]
+			if err := setMemberField(&m, field.Value, value); err != nil {
+				d.blame(at(field), "members: %v", err)
+			}
+		}
+		d.replica.Members = append(d.replica.Members, m)
+		d.memberAt = append(d.memberAt, at(item))
+	}
+}
+
+func setMemberField(m *cell.Member, field string, value *yaml.Node) error {
+	fields := map[string]*string{"id": &m.ID, "client": &m.Client, "raft": &m.Raft, "http": &m.HTTP}
+	target, ok := fields[field]
+	switch {
+	case !ok:
+		return fmt.Errorf("%s is not a field of a member%s", field, suggestion(field, []string{"id", "client", "raft", "http"}))
+	case value.Kind != yaml.ScalarNode:
+		return fmt.Errorf("%s: want one value", field)
+	case *target != "":
+		return fmt.Errorf("%s is set twice", field)
+	}
+	*target = value.Value
+	return nil
+}
+
+func findKey(name string) (key, bool) {
+	for _, k := range keys() {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+func keyNames() []string {
+	var names []string
+	for _, k := range keys() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// suggestion is "; did you mean X?" with the nearest of the known words, or
+// nothing if none is near.
+func suggestion(word string, known []string) string {
+	best, distance := "", 4
+	for _, k := range known {
+		if d := editDistance(strings.ReplaceAll(word, "_", "-"), k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" || distance >= len(best) {
+		return "; the keys are " + strings.Join(known, ", ")
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// editDistance is the least number of letters to insert, remove or replace
+// that turns a into b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// asError makes one error of faults: one a line.
+func asError(faults []fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	lines := make([]string, len(faults))
+	for i, f := range faults {
+		lines[i] = f.String()
+	}
+	return errors.New("the configuration is not usable:\n  " + strings.Join(lines, "\n  "))
+}

@@ -1,0 +1,64 @@
+// Command chubbyd runs the replicas of a Chubby cell: one of them (serve), or
+// for trying and developing a whole cell on this machine (dev).
+//
+// It only reads settings, starts package cell and reports; what a replica does
+// is decided there. A replica that stops by itself ends the process with a
+// message and exit code 1, never with a panic, so that whoever supervises the
+// process can start it again.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for an orderly end; the second finds the default
+	// action in place again and ends the process.
+	context.AfterFunc(ctx, stop)
+	root := newRootCommand()
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(root.ErrOrStderr(), "chubbyd:", err)
+		return exitCode(err)
+	}
+	return 0
+}
+
+// exitCode is 2 for a command line that was not understood and 1 for
+// everything else that failed.
+func exitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is a command line that was not understood.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...)}
+}
+
+// arguments makes the complaint of a cobra check a usageError.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%s: %v; see '%s --help'", cmd.CommandPath(), err, cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+type serveOptions struct {
+	config        string
+	exitWithStdin bool // stop when standard input ends: how dev's replicas notice that it died
+	flags         *pflag.FlagSet
+}
+
+func newServeCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve [--config FILE]",
+		Short: "Run one replica",
+		Long: `serve runs one replica of a cell until SIGTERM or SIGINT. Then it drains: a
+master hands over first, for at most --stop-timeout; a second signal ends it at
+once.
+
+Every key of the configuration file is also a flag and a variable: log-level is
+--log-level and CHUBBYD_LOG_LEVEL. A flag counts more than a variable, and a
+variable more than the file. The file may be left out if the rest says enough.
+
+If the replica stops by itself (its disk failed or stalled), serve says why and
+exits with 1; let the supervisor of the process start it again.`,
+		Example: `  chubbyd serve --config /etc/chubby/chubbyd.yaml
+  CHUBBYD_ID=r2 chubbyd serve --config chubbyd.yaml --data /srv/chubby/r2
+  chubbyd serve --cell main --id r1 --data ./r1 \
+      --members 'r1=127.0.0.1:7421,127.0.0.1:7431,127.0.0.1:7441'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
+	o.flags = flags
+	flags.StringVar(&o.config, "config", "", "the configuration file")
+	flags.BoolVar(&o.exitWithStdin, "exit-with-stdin", false, "stop when standard input ends")
+	if err := flags.MarkHidden("exit-with-stdin"); err != nil {
+		panic(err) // the flag was defined in the line above
+	}
+	for _, k := range keys() {
+		flags.String(k.name, "", k.usage)
+		if k.name == "insecure-principals" {
+			flags.Lookup(k.name).NoOptDefVal = "true"
+		}
+	}
+}
+
+// load collects the settings: defaults, file, environment, flags, each
+// overriding the ones before.
+func (o *serveOptions) load() (settings, error) {
+	config := o.config
+	if config == "" {
+		config = os.Getenv(variable("config"))
+	}
+	d := newDraft("flags and environment")
+	if config != "" {
+		d = newDraft(config)
+		if err := d.readFile(config); err != nil {
+			return settings{}, err
+		}
+	}
+	for _, k := range keys() {
+		if text, ok := os.LookupEnv(variable(k.name)); ok {
+			d.set(k, text, place{source: variable(k.name)})
+		}
+		if f := o.flags.Lookup(k.name); f.Changed {
+			d.set(k, f.Value.String(), place{source: "--" + k.name})
+		}
+	}
+	if err := asError(d.finish()); err != nil {
+		return settings{}, err
+	}
+	return d.settings, nil
+}
+
+func (o *serveOptions) run(ctx context.Context, in io.Reader, out io.Writer) error {
+	s, err := o.load()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.exitWithStdin {
+		// A blocked read of standard input cannot be called off, so nobody waits
+		// for this one; it ends with the process.
+		go func() {
+			_, _ = io.Copy(io.Discard, in)
+			cancel(errors.New("standard input ended"))
+		}()
+	}
+	s.replica.Logger = newLogger(out, s)
+	replica, err := cell.Start(s.replica)
+	if err != nil {
+		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)
+	}
+	return serveUntil(ctx, replica, s)
+}
+
+func newLogger(out io.Writer, s settings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: s.logLevel}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// serving is what serveUntil needs of a cell.Replica.
+type serving interface {
+	// Done is closed when the replica has stopped.
+	Done() <-chan struct{}
+	// Err says why it stopped by itself.
+	Err() error
+	// Stop drains and stops it, for at most until ctx ends.
+	Stop(ctx context.Context) error
+}
+
+// serveUntil waits for the end of ctx, which is an orderly stop, or of the
+// replica, which is a failure.
+func serveUntil(ctx context.Context, replica serving, s settings) error {
+	log := s.replica.Logger
+	select {
+	case <-replica.Done():
+		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
+			"  The other replicas carry on if they are a majority. Look after the disk of %s, then start\n"+
+			"  this replica again with the same settings: it catches up by itself",
+			s.replica.ID, s.replica.Cell, replicaErr(replica), s.replica.Data)
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "cause", context.Cause(ctx), "bound", s.stop)
+	bound, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.stop, errors.New("stop-timeout is over"))
+	defer cancel()
+	if err := replica.Stop(bound); err != nil {
+		return fmt.Errorf("stop replica %s: %w", s.replica.ID, err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+func replicaErr(r serving) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	return errors.New("no reason given")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+// scripted is a replica that stops as the test says.
+type scripted struct {
+	done    chan struct{}
+	err     error
+	stopped func(ctx context.Context) error
+}
+
+func (s *scripted) Done() <-chan struct{}          { return s.done }
+func (s *scripted) Err() error                     { return s.err }
+func (s *scripted) Stop(ctx context.Context) error { return s.stopped(ctx) }
+
+func testSettings() settings {
+	s := defaults()
+	s.replica = cell.Config{Cell: "c", ID: "r1", Data: "/data", Logger: slog.New(slog.DiscardHandler)}
+	return s
+}
+
+// A replica that stops by itself is a failure that says what to do.
+func TestServeReportsAReplicaThatStopsByItself(t *testing.T) {
+	r := &scripted{done: make(chan struct{}), err: errors.New("write the log: no space left on device")}
+	close(r.done)
+	err := serveUntil(t.Context(), r, testSettings())
+	if !errors.Is(err, r.err) || !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "start") || exitCode(err) != 1 {
+		t.Errorf("serve ended with %v (exit code %d), want the cause, the directory, advice, and 1", err, exitCode(err))
+	}
+}
+
+// A stop asks the replica to drain, for no longer than stop-timeout.
+func TestServeStopsWithinItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := &scripted{done: make(chan struct{}), stopped: func(ctx context.Context) error {
+			<-ctx.Done() // a replica that cannot drain
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := serveUntil(ctx, r, testSettings()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != defaults().stop {
+			t.Errorf("the stop took %v, want %v", took, defaults().stop)
+		}
+	})
+}
+
+func TestLogFormatAndLevel(t *testing.T) {
+	var out bytes.Buffer
+	s := defaults()
+	s.logFormat, s.logLevel = "json", slog.LevelWarn
+	log := newLogger(&out, s)
+	log.Info("quiet")
+	log.Warn("loud")
+	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"msg":"loud"`) {
+		t.Errorf("logged %q", got)
+	}
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+)
+
+// settings is what one replica is told, wherever it was told.
+type settings struct {
+	replica   cell.Config
+	logLevel  slog.Level
+	logFormat string        // text or json
+	stop      time.Duration // how long a stop may take before the process ends regardless
+}
+
+// key is one setting: its name in the file, which is also its flag and, as
+// CHUBBYD_NAME, its variable.
+type key struct {
+	name  string
+	usage string
+	set   func(*settings, string) error
+}
+
+// keys lists every setting. File, flags, environment, `config check` and
+// `config example` all follow it.
+func keys() []key {
+	return []key{
+		{"cell", "the cell's name, the second part of every path", setCell},
+		{"id", "this replica's name, one of the members", setID},
+		{"members", `every replica of the cell: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, setMembers},
+		{"data", "the directory that belongs to this replica alone", setData},
+		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
+		{"election-timeout", "how long a silent master is waited for, 50ms to 1m", setElectionTimeout},
+		{"insecure-principals", "believe clients who they are; for development only", setInsecurePrincipals},
+		{"log-level", "the least level that is logged: debug, info, warn or error", setLogLevel},
+		{"log-format", "how log lines are written: text or json", setLogFormat},
+		{"stop-timeout", "how long a stop may take; a master hands over first", setStopTimeout},
+	}
+}
+
+// variable is the name of the environment variable of a key.
+func variable(key string) string {
+	return "CHUBBYD_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+}
+
+func defaults() settings {
+	return settings{
+		replica:   cell.Config{LogStore: cell.BoltStore, ElectionTimeout: 500 * time.Millisecond},
+		logLevel:  slog.LevelInfo,
+		logFormat: "text",
+		stop:      10 * time.Second,
+	}
+}
+
+func setCell(s *settings, text string) error {
+	if !api.ValidCell(text) {
+		return fmt.Errorf("%q cannot be a cell's name: use letters, digits, '-', '_' and '.'", text)
+	}
+	s.replica.Cell = text
+	return nil
+}
+
+func setID(s *settings, text string) error {
+	if !api.ValidCell(text) {
+		return fmt.Errorf("%q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", text)
+	}
+	s.replica.ID = text
+	return nil
+}
+
+func setMembers(s *settings, text string) error {
+	members, err := parseMembers(text)
+	if err != nil {
+		return err
+	}
+	s.replica.Members = members
+	return nil
+}
+
+func setData(s *settings, text string) error {
+	if text == "" {
+		return errors.New("is empty; name a directory")
+	}
+	s.replica.Data = text
+	return nil
+}
+
+func setLogStore(s *settings, text string) error {
+	store := cell.LogStore(text)
+	if store != cell.BoltStore && store != cell.WALStore {
+		return fmt.Errorf("%q is not a log store: want %s or %s", text, cell.BoltStore, cell.WALStore)
+	}
+	s.replica.LogStore = store
+	return nil
+}
+
+func setElectionTimeout(s *settings, text string) (err error) {
+	s.replica.ElectionTimeout, err = durationWithin(text, 50*time.Millisecond, time.Minute)
+	return err
+}
+
+func setStopTimeout(s *settings, text string) (err error) {
+	s.stop, err = durationWithin(text, time.Second, 10*time.Minute)
+	return err
+}
+
+func durationWithin(text string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: want a number and a unit, as in 500ms or 2s", text)
+	}
+	if d < least || d > most {
+		return 0, fmt.Errorf("%v is outside %v to %v", d, least, most)
+	}
+	return d, nil
+}
+
+func setInsecurePrincipals(s *settings, text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	s.replica.InsecurePrincipals = on
+	return nil
+}
+
+func setLogLevel(s *settings, text string) error {
+	if err := s.logLevel.UnmarshalText([]byte(text)); err != nil {
+		return fmt.Errorf("%q is not a level: want debug, info, warn or error", text)
+	}
+	return nil
+}
+
+func setLogFormat(s *settings, text string) error {
+	if text != "text" && text != "json" {
+		return fmt.Errorf("%q is not a format: want text or json", text)
+	}
+	s.logFormat = text
+	return nil
+}
+
+// parseMembers reads "r1=client,raft,http;r2=client,raft".
+func parseMembers(text string) ([]cell.Member, error) {
+	var members []cell.Member
+	for item := range strings.SplitSeq(text, ";") {
+		if strings.TrimSpace(item) == "" {
+			continue
+		}
+		id, rest, found := strings.Cut(strings.TrimSpace(item), "=")
+		addresses := strings.Split(rest, ",")
+		if !found || len(addresses) < 2 || len(addresses) > 3 {
+			return nil, fmt.Errorf("%q is not a member: want ID=CLIENT,RAFT[,HTTP], as in r1=h1:7421,h1:7431,h1:7441", item)
+		}
+		m := cell.Member{ID: id, Client: addresses[0], Raft: addresses[1]}
+		if len(addresses) == 3 {
+			m.HTTP = addresses[2]
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// addressFault says what is wrong with an address that others must reach, or
+// nothing.
+func addressFault(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Sprintf("%q is not host:port", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Sprintf("%q has no port from 1 to 65535", address)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return fmt.Sprintf("%q names no host: others must be able to reach this address", address)
+	}
+	return ""
+}
+
+// place is where a value was read: a line of a file, a variable or a flag.
+type place struct {
+	source string
+	line   int // 0 if the source has no lines
+}
+
+func (p place) String() string {
+	if p.line == 0 {
+		return p.source
+	}
+	return fmt.Sprintf("%s:%d", p.source, p.line)
+}
+
+// fault is something wrong with the settings.
+type fault struct {
+	at   place
+	text string
+}
+
+func (f fault) String() string { return f.at.String() + ": " + f.text }
+
+// draft is settings being collected from several sources, each overriding the
+// ones before, with everything found wrong so far.
+type draft struct {
+	settings
+	main     place            // what to blame for a key that is nowhere
+	at       map[string]place // of each key that was set
+	memberAt []place          // of each member
+	faults   []fault
+}
+
+func newDraft(source string) *draft {
+	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place)}
+}
+
+func (d *draft) blame(at place, format string, args ...any) {
+	d.faults = append(d.faults, fault{at, fmt.Sprintf(format, args...)})
+}
+
+// set takes one key's value.
+func (d *draft) set(k key, text string, at place) {
+	d.at[k.name] = at
+	if err := k.set(&d.settings, text); err != nil {
+		d.blame(at, "%s: %v", k.name, err)
+		return
+	}
+	if k.name == "members" {
+		d.memberAt = slices.Repeat([]place{at}, len(d.replica.Members))
+	}
+}
+
+// finish checks what can only be seen when everything is there, and returns
+// all faults in the order of their places.
+func (d *draft) finish() []fault {
+	for _, name := range []string{"cell", "id", "members", "data"} {
+		if _, ok := d.at[name]; !ok {
+			d.blame(d.main, "%s is missing; see 'chubbyd config example'", name)
+		}
+	}
+	d.checkMembers()
+	slices.SortStableFunc(d.faults, func(a, b fault) int {
+		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
+	})
+	return d.faults
+}
+
+func (d *draft) checkMembers() {
+	ids := make(map[string]place)
+	addresses := make(map[string]string)
+	for i, m := range d.replica.Members {
+		at := d.memberAt[i]
+		if !api.ValidCell(m.ID) {
+			d.blame(at, "members: %q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", m.ID)
+		} else if earlier, ok := ids[m.ID]; ok {
+			d.blame(at, "members: %s is there twice, first at %v", m.ID, earlier)
+		} else {
+			ids[m.ID] = at
+		}
+		for _, a := range []struct{ name, address string }{{"client", m.Client}, {"raft", m.Raft}, {"http", m.HTTP}} {
+			if a.address == "" && a.name == "http" {
+				continue
+			}
+			user := m.ID + "'s " + a.name
+			if text := addressFault(a.address); text != "" {
+				d.blame(at, "members: %s address: %s", user, text)
+			} else if earlier, ok := addresses[a.address]; ok {
+				d.blame(at, "members: %s address %s is also %s", user, a.address, earlier)
+			} else {
+				addresses[a.address] = user
+			}
+		}
+	}
+	if at, ok := d.at["members"]; ok && len(d.replica.Members) == 0 && !d.blamed(at) {
+		d.blame(at, "members: is empty; a cell has one, three or five replicas")
+	}
+	at, ok := d.at["id"]
+	if _, known := ids[d.replica.ID]; ok && d.replica.ID != "" && len(ids) > 0 && !known {
+		d.blame(at, "id: %s is none of the members; add it there, or correct it", d.replica.ID)
+	}
+}
+
+func (d *draft) blamed(at place) bool {
+	return slices.ContainsFunc(d.faults, func(f fault) bool { return f.at == at })
+}
