@@ -24,9 +24,10 @@ type Config struct {
 
 	// How long a replica that hears nothing from the master waits before it
 	// stands for election: between this and twice this. The master steps down
-	// when it has heard nothing from a quorum for as long. Default 700 ms, at
-	// least 50 ms. The default is the shortest that a loaded machine of two cores
-	// does not disturb, and still replaces a killed master within a second.
+	// when it has heard nothing from a quorum for as long. Default 400 ms, at
+	// least 50 ms. The default replaces a killed master within a second, and is
+	// several times the longest wait of a machine of two cores under full load
+	// (make steady).
 	ElectionTimeout time.Duration
 
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
@@ -63,7 +64,7 @@ const (
 )
 
 const (
-	defaultElection = 700 * time.Millisecond
+	defaultElection = 400 * time.Millisecond
 	minElection     = 50 * time.Millisecond
 )
 

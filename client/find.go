@@ -21,13 +21,14 @@ const (
 	longestPause = 500 * time.Millisecond // and at last
 )
 
-// pause is the waits between attempts: each about twice the one before, and
+// pause is the waits between attempts: each about half as long again as the one
+// before, so that a call that waits for an election is not late by half of it, and
 // jittered, so that clients that lost their master together do not come back
 // together (Chubby §2.9, and pitfalls of reconnect storms).
 type pause struct{ last time.Duration }
 
 func (p *pause) next() time.Duration {
-	p.last = min(max(2*p.last, firstPause), longestPause)
+	p.last = min(max(p.last+p.last/2, firstPause), longestPause)
 	return p.last/2 + rand.N(p.last/2+1)
 }
 
