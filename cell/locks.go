@@ -137,8 +137,7 @@ func (m *master) granted(claim raftfsm.ClaimResult) {
 func (m *master) detach(w *waiter, stream uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.clock()
-	m.queues.detach(w, stream, now, now.Add(m.leaseOf(w.claim.Mutation.Session)))
+	m.queues.detach(w, stream, m.clock().Add(m.leaseOf(w.claim.Mutation.Session)))
 	m.queues.retry(w.lock.Name) // whoever is next need not wait for an absent one
 }
 

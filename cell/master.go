@@ -24,7 +24,6 @@ import (
 // Its goroutines are the proposer's, the clock loop's, and those of the calls
 // that are being served.
 type master struct {
-	replica string // this one's id
 	epoch   api.Epoch
 	cell    string
 	cellID  api.CellID

@@ -16,7 +16,6 @@ type waiter struct {
 	ticket  ticket
 	since   session.Instant
 	absent  bool            // its stream is broken: its place is kept, and skipped (design §4.8)
-	left    session.Instant // since when it is absent
 	keep    session.Instant // until when an absent one's place is kept
 	offered bool            // a command that may grant it is on its way
 	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
@@ -109,9 +108,9 @@ func (q *queues) finish(key waiterKey, a raftfsm.Answer) {
 }
 
 // detach notes that a waiter's stream is broken: its place is kept until keep.
-func (q *queues) detach(w *waiter, stream uint64, now, keep session.Instant) {
+func (q *queues) detach(w *waiter, stream uint64, keep session.Instant) {
 	if w.stream == stream && q.byKey[w.key()] == w {
-		w.absent, w.left, w.keep = true, now, keep
+		w.absent, w.keep = true, keep
 	}
 }
 

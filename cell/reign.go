@@ -102,7 +102,7 @@ func (r *Replica) takeOver(ctx context.Context) (*master, error) {
 // newMaster puts a mastership together; start sets it going.
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master {
 	m := &master{
-		replica: r.cfg.ID, epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
+		epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
 		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics, ctx: ctx,
 		fence: newFence(fenceConfig{
 			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
