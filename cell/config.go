@@ -24,10 +24,8 @@ type Config struct {
 
 	// How long a replica that hears nothing from the master waits before it
 	// stands for election: between this and twice this. The master steps down
-	// when it has heard nothing from a quorum for as long. Default 400 ms, at
-	// least 50 ms. The default replaces a killed master within a second, and is
-	// several times the longest wait of a machine of two cores under full load
-	// (make steady).
+	// when it has heard nothing from a quorum for as long. Default
+	// DefaultElectionTimeout, at least 50 ms.
 	ElectionTimeout time.Duration
 
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
@@ -63,10 +61,12 @@ const (
 	DefaultLogStore = WALStore
 )
 
-const (
-	defaultElection = 400 * time.Millisecond
-	minElection     = 50 * time.Millisecond
-)
+// DefaultElectionTimeout replaces a killed master within a second, and is
+// several times the longest wait of a machine of two cores under full load
+// (make steady).
+const DefaultElectionTimeout = 400 * time.Millisecond
+
+const minElection = 50 * time.Millisecond
 
 // complete fills in the defaults and reports every fault at once, as
 // InvalidArgument.
@@ -74,7 +74,7 @@ func (cfg Config) complete() (Config, error) {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	cfg.LogStore = cmp.Or(cfg.LogStore, DefaultLogStore)
-	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, defaultElection)
+	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, DefaultElectionTimeout)
 	if cfg.Clock == nil {
 		cfg.Clock = bootClock
 	}

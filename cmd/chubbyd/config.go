@@ -99,14 +99,14 @@ members:
 # The directory that belongs to this replica alone; created if absent.
 data: /var/lib/chubby
 
-# Where the Raft log is kept: boltdb (one file, two syncs a write) or
-# wal (segments, one sync a write). A replica keeps the one it began with.
-log-store: boltdb
+# Where the Raft log is kept: wal (segments, one sync a write) or boltdb (one
+# file, two syncs a write). A replica keeps the one it began with.
+log-store: wal
 
 # How long a replica that hears nothing from the master waits before it stands
 # for election: between this and twice this. 50ms to 1m. Raise it where the
 # replicas are far apart.
-election-timeout: 500ms
+election-timeout: 400ms
 
 # Take a client's word for who it is (chubbyctl --as). For development only.
 insecure-principals: false

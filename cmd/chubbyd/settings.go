@@ -55,7 +55,7 @@ func variable(key string) string {
 
 func defaults() settings {
 	return settings{
-		replica:   cell.Config{LogStore: cell.BoltStore, ElectionTimeout: 500 * time.Millisecond},
+		replica:   cell.Config{LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout},
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
 		stop:      10 * time.Second,
