@@ -61,10 +61,11 @@ const (
 	DefaultLogStore = WALStore
 )
 
-// DefaultElectionTimeout replaces a killed master within a second, and is
-// several times the longest wait of a machine of two cores under full load
-// (make steady).
-const DefaultElectionTimeout = 400 * time.Millisecond
+// DefaultElectionTimeout replaces a killed master within a second: three of the
+// four other replicas of five must have missed it, which takes 2.2 times as long
+// on average, as Raft looks at the clock (e2e TestMasterKilled). It is twice the
+// longest wait of a machine of two cores under full load (make steady).
+const DefaultElectionTimeout = 300 * time.Millisecond
 
 const minElection = 50 * time.Millisecond
 

@@ -106,7 +106,7 @@ log-store: wal
 # How long a replica that hears nothing from the master waits before it stands
 # for election: between this and twice this. 50ms to 1m. Raise it where the
 # replicas are far apart.
-election-timeout: 400ms
+election-timeout: 300ms
 
 # Take a client's word for who it is (chubbyctl --as). For development only.
 insecure-principals: false
