@@ -40,7 +40,7 @@ func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*p
 // and promises the session its lease from the start of that proof.
 func (m *master) keepAlive(ctx context.Context, c caller, acknowledged, grant uint64) (*pb.KeepAliveReply, error) {
 	receipt := m.clock()
-	p, due, err := m.park(c, acknowledged, grant, receipt)
+	p, due, err := m.park(c, acknowledged, grant)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (m *master) keepAlive(ctx context.Context, c caller, acknowledged, grant ui
 // client has not yet heard what it was told or granted, or does not know this
 // epoch. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
-func (m *master) park(c caller, acknowledged, grant uint64, now session.Instant) (*parked, session.Instant, error) {
+func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.Instant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -195,8 +196,8 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock names
 // refused completes the refusal of a lock: who holds it since when and why, or
 // how long it is delayed.
 func (m *master) refused(lock namespace.Ref, err error) error {
-	e, ok := err.(*api.Error)
-	if !ok {
+	var e *api.Error
+	if !errors.As(err, &e) {
 		return err
 	}
 	state := m.state()

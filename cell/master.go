@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -212,8 +213,8 @@ func (m *master) path(name api.Name) string { return "/" + api.Root + "/" + m.ce
 // explain completes an error of the state machine with what only the master
 // knows: who the holders are, and how long a delay has yet to run.
 func (m *master) explain(err error) error {
-	e, ok := err.(*api.Error)
-	if !ok {
+	var e *api.Error
+	if !errors.As(err, &e) {
 		return err
 	}
 	for i, h := range e.Holders {

@@ -329,12 +329,12 @@ func TestSessionEnds(t *testing.T) {
 		if _, err := other.Open(ctx, "/ls/local/up", client.OpenOptions{Read: true}); err != nil {
 			t.Fatal(err)
 		}
-		lock := open(t, ctx, other, "/ls/local/lock", 0)
+		open(t, ctx, other, "/ls/local/lock", 0)
 		if err := other.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 		other = dial(t, ctx, c, "other", client.Config{})
-		lock = open(t, ctx, other, "/ls/local/lock", 0)
+		lock := open(t, ctx, other, "/ls/local/lock", 0)
 		if err := cl.Close(ctx); err != nil {
 			t.Fatal(err)
 		}

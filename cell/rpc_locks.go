@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
@@ -136,7 +137,7 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 
 // explanation returns the words of an error without its code.
 func explanation(err error) string {
-	if e, ok := err.(*api.Error); ok && e.Message != "" {
+	if e := (*api.Error)(nil); errors.As(err, &e) && e.Message != "" {
 		return e.Message
 	}
 	return err.Error()

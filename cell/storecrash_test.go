@@ -107,7 +107,7 @@ func (l crashLog) matches(logs *guardedLogs) error {
 	}
 	var beyond raft.Log
 	if err := logs.GetLog(last+1, &beyond); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
-		return fmt.Errorf("entry %d, beyond the last: %v", last+1, err)
+		return fmt.Errorf("entry %d, beyond the last: %w", last+1, err)
 	}
 	return nil
 }

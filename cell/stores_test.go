@@ -98,7 +98,7 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 			mustClose(t, s)
 			filled(t, dir, kind, 3, 0)
 
-			other := LogStore(BoltStore)
+			other := BoltStore
 			if kind == BoltStore {
 				other = WALStore
 			}

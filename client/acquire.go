@@ -146,7 +146,7 @@ func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
 			return l, nil
 		}
 	}
-	l.drop("it was not accepted")
+	_, _ = l.drop("it was not accepted")
 	a.giveBack()
 	var e *api.Error
 	if errors.As(err, &e) {

@@ -117,7 +117,7 @@ func (s sources) fromFile(cell string) ([]string, error) {
 		named = false
 		dir, err := s.configDir()
 		if err != nil {
-			return nil, nil // nobody's home: there is no such file
+			return nil, nil //nolint:nilerr // nobody's home: there is no such file
 		}
 		path = filepath.Join(dir, "chubby", "cells.yaml")
 	}

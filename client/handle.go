@@ -268,7 +268,7 @@ func (h *Handle) mutate(ctx context.Context, op string, send sender) error {
 func (h *Handle) Close(ctx context.Context) error {
 	l, first := h.shut()
 	if l != nil {
-		l.drop("its handle was closed")
+		_, _ = l.drop("its handle was closed")
 	}
 	if !first {
 		return nil

@@ -1,6 +1,8 @@
 package raftfsm
 
 import (
+	"errors"
+
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 )
@@ -73,7 +75,7 @@ func (a Answer) Err() error {
 // refusal is the answer that carries err.
 func refusal(err error) Answer {
 	a := Answer{Code: api.CodeOf(err), Message: err.Error()}
-	if e, ok := err.(*api.Error); ok {
+	if e := (*api.Error)(nil); errors.As(err, &e) {
 		a.Message, a.Current = e.Message, e.Current
 		for _, h := range e.Holders {
 			a.Holders = append(a.Holders, h.Session)

@@ -53,7 +53,7 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 		case uint64(e.Epoch) != term:
 			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, committed in %d", e.Epoch, term))
 		case c.NewEpoch != nil:
-			results[i] = s.newEpoch(e.Epoch, c.NewEpoch)
+			s.newEpoch(e.Epoch, c.NewEpoch)
 		case s.Epoch != e.Epoch:
 			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, which has not begun; the cell is in %d", e.Epoch, s.Epoch))
 		default:
@@ -95,12 +95,11 @@ func (s *State) apply(c Command, wall int64) Result {
 	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
 }
 
-func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Result {
+func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) {
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
 	}
 	s.Epoch = epoch
-	return Result{}
 }
 
 // once makes a mutation happen exactly once: do is called for the first arrival

@@ -145,7 +145,7 @@ func TestSectionEndsHoweverServeEnds(t *testing.T) {
 		guard := newGuard(t, sequencer.GuardConfig{})
 		text := of(primary, 41).String()
 		mine := errors.New("mine")
-		if err := guard.Do(t.Context(), text, func(context.Context) error { return mine }); err != mine {
+		if err := guard.Do(t.Context(), text, func(context.Context) error { return mine }); !errors.Is(err, mine) {
 			t.Errorf("Do returns %v, not serve's own error", err)
 		}
 		func() {
