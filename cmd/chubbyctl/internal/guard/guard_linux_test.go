@@ -201,9 +201,9 @@ func TestStartOfWhatTheSystemCannotRun(t *testing.T) {
 // child of a shell is not left behind (Consul #2999).
 func TestSignalsReachTheGroup(t *testing.T) {
 	f := newFIFO(t)
-	p := start(t, shell(`exec 5>"$1"
+	p := start(t, shell(`exec 5>"$1"; trap 'wait; exit 9' TERM
 		sh -c 'trap "echo child >&5; exit" TERM; echo ready >&5; while :; do sleep 0.01; done' &
-		trap 'wait; exit 9' TERM; wait`, f.name))
+		wait`, f.name))
 	if got := f.line(t); got != "ready" {
 		t.Fatal(got)
 	}
@@ -219,9 +219,8 @@ func TestSignalsReachTheGroup(t *testing.T) {
 // Others go to the command alone: its children may not expect them.
 func TestOtherSignalsReachTheCommandAlone(t *testing.T) {
 	f := newFIFO(t)
-	p := start(t, shell(`exec 5>"$1"
+	p := start(t, shell(`exec 5>"$1"; trap 'echo right >&5' USR1; trap 'exit 4' HUP
 		sh -c 'trap "echo wrong >&5" USR1; trap "exit" TERM; echo ready >&5; while :; do sleep 0.01; done' &
-		trap 'echo right >&5' USR1; trap 'exit 4' HUP
 		while :; do wait; done`, f.name))
 	f.line(t)
 	p.Signal(unix.SIGUSR1)
