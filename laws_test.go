@@ -66,7 +66,7 @@ func rooms() []room {
 			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm"},
 			[]string{raft, boltlog, walLog, hclog, bbolt, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
 		},
-		{"cell/celltest", []string{"cell", "api", "session"}, []string{bufconn}, "real replicas in one process, for tests, ours and users'"},
+		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
 			"client", []string{"api", "api/chubbypb", "sequencer", "session"}, []string{grpc},
 			"what applications link: never raft, never the server",

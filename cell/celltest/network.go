@@ -7,8 +7,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/test/bufconn"
 )
 
 // network carries connections between named addresses in memory. An address
@@ -16,7 +14,7 @@ import (
 // direction.
 type network struct {
 	mu        sync.Mutex // guards the fields below
-	listeners map[string]*bufconn.Listener
+	listeners map[string]*listener
 	conns     map[*link]bool
 	cut       map[string]bool // hosts
 	isolated  map[string]bool // hosts that no other replica is connected with
@@ -24,7 +22,7 @@ type network struct {
 }
 
 func newNetwork() *network {
-	return &network{listeners: map[string]*bufconn.Listener{}, conns: map[*link]bool{}, cut: map[string]bool{}, isolated: map[string]bool{}, delays: map[string]time.Duration{}}
+	return &network{listeners: map[string]*listener{}, conns: map[*link]bool{}, cut: map[string]bool{}, isolated: map[string]bool{}, delays: map[string]time.Duration{}}
 }
 
 // errCut is what a connection over a cut wire fails with.
@@ -34,29 +32,25 @@ var errCut = errors.New("celltest: the network is cut")
 func (n *network) listen(address string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := bufconn.Listen(64 << 10)
+	l := newListener(address)
 	n.listeners[address] = l
-	return named{Listener: l, network: n, address: address}
+	return named{listener: l, network: n}
 }
 
-// named is a listener that knows its address, and frees it.
+// named is a listener that frees its address.
 type named struct {
-	*bufconn.Listener
+	*listener
 	network *network
-	address string
 }
-
-// Addr returns the address.
-func (l named) Addr() net.Addr { return name(l.address) }
 
 // Close closes the listener; its address can be listened on again.
 func (l named) Close() error {
 	l.network.mu.Lock()
-	if l.network.listeners[l.address] == l.Listener {
+	if l.network.listeners[l.address] == l.listener {
 		delete(l.network.listeners, l.address)
 	}
 	l.network.mu.Unlock()
-	return l.Listener.Close()
+	return l.listener.Close()
 }
 
 type name string
@@ -81,7 +75,7 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	case !ok:
 		return nil, fmt.Errorf("celltest: dial %s: connection refused", address)
 	}
-	conn, err := l.DialContext(ctx)
+	conn, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

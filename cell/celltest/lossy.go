@@ -1,0 +1,112 @@
+package celltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Lossy returns a Dial, as DialFrom does, for a client whose replies may get
+// lost: the replica has done what was asked, and the client hears that nobody
+// answered. lose is asked for each reply, from several goroutines, with the full
+// method, as in /chubby.v1.Chubby/SetContents.
+func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Context, string) (net.Conn, error) {
+	dial := c.DialFrom(host)
+	var mu sync.Mutex // guards proxies
+	proxies := map[string]*listener{}
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		mu.Lock()
+		l := proxies[address]
+		if l == nil {
+			l = c.proxy(dial, address, lose)
+			proxies[address] = l
+		}
+		mu.Unlock()
+		return l.dial(ctx)
+	}
+}
+
+// proxy serves every method by passing the bytes on to one replica.
+func (c *Cell) proxy(dial func(context.Context, string) (net.Conn, error), address string, lose func(string) bool) *listener {
+	behind, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(in)
+		return forward(in, behind, method, func() bool { return lose(method) })
+	}))
+	l := newListener(address)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // it ends with Stop
+	c.t.Cleanup(func() {
+		server.Stop()
+		_ = behind.Close()
+		serving.Wait()
+	})
+	return l
+}
+
+// forward passes one request on, and its replies back as far as they are not
+// lost.
+func forward(in grpc.ServerStream, behind *grpc.ClientConn, method string, lose func() bool) error {
+	var request []byte
+	if err := in.RecvMsg(&request); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	out, err := behind.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(out.SendMsg(&request), out.CloseSend()); err != nil {
+		return err
+	}
+	for {
+		var reply []byte
+		err := out.RecvMsg(&reply)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if lose() {
+			return status.Error(codes.Unavailable, "the reply was lost")
+		}
+		if err != nil {
+			return err
+		}
+		if err := in.SendMsg(&reply); err != nil {
+			return err
+		}
+	}
+}
+
+// rawCodec leaves messages as the bytes they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "raw" }
+
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	if b, ok := v.(*[]byte); ok {
+		return *b, nil
+	}
+	return nil, fmt.Errorf("marshal %T: want bytes", v)
+}
+
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("unmarshal into %T: want bytes", v)
+	}
+	*b = append([]byte(nil), data...)
+	return nil
+}

@@ -1,0 +1,217 @@
+package celltest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// pipeBuffer is how many bytes are on their way in one direction before a writer
+// waits, as in the buffers of a socket.
+const pipeBuffer = 64 << 10
+
+// listener is an address that can be connected to in memory.
+type listener struct {
+	address string
+	conns   chan net.Conn
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func newListener(address string) *listener {
+	return &listener{address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr returns the address.
+func (l *listener) Addr() net.Addr { return name(l.address) }
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// dial connects, as soon as the other side accepts.
+func (l *listener) dial(ctx context.Context) (net.Conn, error) {
+	there, back := newStream(), newStream()
+	select {
+	case l.conns <- &pipe{in: there, out: back, local: name(l.address), remote: "memory"}:
+		return &pipe{in: back, out: there, local: "memory", remote: name(l.address)}, nil
+	case <-l.closed:
+		return nil, errors.New("celltest: connection refused")
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// pipe is one end of a connection.
+//
+// It is not grpc's bufconn, whose connections begin with timers of no length:
+// in a synctest bubble the Go runtime (1.26) runs such a timer at once, on the
+// goroutine that makes it, and under the race detector two of them at the same
+// time crash the process.
+type pipe struct {
+	in, out       *stream
+	local, remote name
+}
+
+var _ net.Conn = (*pipe)(nil)
+
+// Read implements net.Conn.
+func (p *pipe) Read(b []byte) (int, error) { return p.in.read(b) }
+
+// Write implements net.Conn.
+func (p *pipe) Write(b []byte) (int, error) { return p.out.write(b) }
+
+// Close implements net.Conn.
+func (p *pipe) Close() error {
+	p.in.close(false)
+	p.out.close(true)
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (p *pipe) LocalAddr() net.Addr { return p.local }
+
+// RemoteAddr implements net.Conn.
+func (p *pipe) RemoteAddr() net.Addr { return p.remote }
+
+// SetDeadline implements net.Conn.
+func (p *pipe) SetDeadline(at time.Time) error {
+	return errors.Join(p.SetReadDeadline(at), p.SetWriteDeadline(at))
+}
+
+// SetReadDeadline implements net.Conn.
+func (p *pipe) SetReadDeadline(at time.Time) error { p.in.setDeadline(&p.in.reader, at); return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (p *pipe) SetWriteDeadline(at time.Time) error { p.out.setDeadline(&p.out.writer, at); return nil }
+
+// stream is one direction of a connection.
+type stream struct {
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond
+	data    []byte
+	ended   bool // by the writer: what is there can still be read
+	refused bool // by the reader
+	reader  deadline
+	writer  deadline
+}
+
+// deadline is until when one side waits.
+type deadline struct {
+	timer *time.Timer
+	over  bool
+	turn  int // counts the settings, so that a late timer of an earlier one does nothing
+}
+
+func newStream() *stream {
+	s := &stream{}
+	s.changed.L = &s.mu
+	return s
+}
+
+func (s *stream) read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.refused:
+			return 0, net.ErrClosed
+		case s.reader.over:
+			return 0, os.ErrDeadlineExceeded
+		case len(s.data) > 0:
+			n := copy(b, s.data)
+			s.data = s.data[n:]
+			s.changed.Broadcast()
+			return n, nil
+		case s.ended:
+			return 0, io.EOF
+		}
+		s.changed.Wait()
+	}
+}
+
+func (s *stream) write(b []byte) (written int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.ended:
+			return written, net.ErrClosed
+		case s.refused:
+			return written, io.ErrClosedPipe
+		case s.writer.over:
+			return written, os.ErrDeadlineExceeded
+		case len(b) == 0:
+			return written, nil
+		case len(s.data) < pipeBuffer:
+			n := min(len(b), pipeBuffer-len(s.data))
+			s.data = append(s.data, b[:n]...)
+			b, written = b[n:], written+n
+			s.changed.Broadcast()
+			continue
+		}
+		s.changed.Wait()
+	}
+}
+
+// close ends the stream from its writer's or its reader's side.
+func (s *stream) close(writer bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if writer {
+		s.ended = true
+	} else {
+		s.refused, s.data = true, nil
+	}
+	for _, d := range []*deadline{&s.reader, &s.writer} {
+		if d.timer != nil && (s.ended && s.refused) {
+			d.timer.Stop()
+		}
+	}
+	s.changed.Broadcast()
+}
+
+// setDeadline makes one side's calls fail from then on; the zero time never.
+func (s *stream) setDeadline(d *deadline, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.turn++
+	d.timer, d.over = nil, false
+	if at.IsZero() {
+		return
+	}
+	left := time.Until(at)
+	if left <= 0 {
+		d.over = true
+		s.changed.Broadcast()
+		return
+	}
+	turn := d.turn
+	d.timer = time.AfterFunc(left, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if d.turn == turn {
+			d.over = true
+			s.changed.Broadcast()
+		}
+	})
+}
