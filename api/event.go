@@ -18,6 +18,7 @@ const (
 	EventConflictingLock   EventKind = 9  // somebody waits for a lock that this handle holds
 	EventLost              EventKind = 10 // the client fell behind: look again
 	EventCacheInvalidation EventKind = 11 // for the client library, never shown to applications
+	EventSessionEnded      EventKind = 12 // somebody else ended the session; for the client library
 )
 
 var eventNames = map[EventKind]string{
@@ -25,6 +26,19 @@ var eventNames = map[EventKind]string{
 	EventChildModified: "child-modified", EventMasterFailedOver: "master-failed-over", EventHandleInvalid: "handle-invalid",
 	EventLockLost: "lock-lost", EventLockAcquired: "lock-acquired", EventConflictingLock: "conflicting-lock-request",
 	EventLost: "events-lost", EventCacheInvalidation: "cache-invalidation",
+	EventSessionEnded: "session-ended",
+}
+
+// Event is one thing that happened to a node that is open (Chubby §2.5). It is
+// delivered after it can be seen: who reacts to it by reading sees what it tells
+// of, or newer.
+type Event struct {
+	Kind        EventKind
+	Path        string     // of the node whose handle asked for events
+	Child       string     // of child events: the child's name within Path
+	Generation  Generation // of the contents, the lock, or the instance it is about
+	Reason      EndReason  // of handle-invalid and lock-lost
+	Explanation string     // for people
 }
 
 // String names the event in lower case, words joined by dashes.
@@ -33,6 +47,27 @@ func (k EventKind) String() string {
 		return name
 	}
 	return fmt.Sprintf("event %d", uint8(k))
+}
+
+// ParseEventKind reads what String writes.
+func ParseEventKind(text string) (EventKind, error) {
+	for kind, name := range eventNames {
+		if name == text {
+			return kind, nil
+		}
+	}
+	return 0, Errorf(InvalidArgument, "%q is no kind of event", text)
+}
+
+// Subscribable reports whether a handle can be opened for events of this kind;
+// the others are told to everybody they concern.
+func (k EventKind) Subscribable() bool {
+	switch k {
+	case EventContentsModified, EventChildAdded, EventChildRemoved, EventChildModified, EventLockAcquired, EventConflictingLock:
+		return true
+	case EventMasterFailedOver, EventHandleInvalid, EventLockLost, EventLost, EventCacheInvalidation, EventSessionEnded:
+	}
+	return false
 }
 
 // EndReason says why a session, or a lock with it, came to its end.

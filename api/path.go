@@ -177,5 +177,5 @@ func (n Name) Parent() Name {
 	if n == "" {
 		return ""
 	}
-	return n[:strings.LastIndexByte(string(n), '/')]
+	return n[:max(strings.LastIndexByte(string(n), '/'), 0)] // what begins without a slash has none
 }

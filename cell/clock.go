@@ -45,6 +45,7 @@ func (m *master) tick(now session.Instant) time.Duration {
 	}
 	ending := m.unended
 	m.unended = nil
+	ending = append(ending, m.losses.due(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
@@ -67,7 +68,7 @@ func (m *master) tick(now session.Instant) time.Duration {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){m.leases.Next, m.delays.next} {
+	for _, at := range []func() (session.Instant, bool){m.leases.Next, m.delays.next, m.losses.next} {
 		if t, ok := at(); ok {
 			next = min(next, t)
 		}

@@ -15,8 +15,7 @@ import (
 type openRequest struct {
 	mutation session.Mutation
 	path     api.Path
-	mode     handleMode
-	handle   handle // owner and delay; the rest is known when the node is
+	handle   handle // what was asked for; the rest is known when the node is
 	create   raftfsm.Open
 }
 
@@ -36,8 +35,14 @@ func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 	}
 	node, there := m.state().Tree.Get(name)
 	if there && !node.Ephemeral && !m.answered(r.mutation) {
-		if err := raftfsm.Openable(node, r.create.Create, r.create.Kind); err != nil {
+		state := m.state()
+		if err := state.MayOpen(r.mutation.Session, node, &r.create); err != nil {
 			return opened{}, err
+		}
+		for _, g := range r.create.Guards {
+			if err := state.Stands(g); err != nil {
+				return opened{}, err
+			}
 		}
 		return m.opened(r, stat(node, r.path), false)
 	}
@@ -73,16 +78,12 @@ func (m *master) answered(mutation session.Mutation) bool {
 func (m *master) opened(r openRequest, s api.Stat, created bool) (opened, error) {
 	h := r.handle
 	h.node = namespace.Ref{Name: r.path.Name(), Instance: s.Instance}
-	h.mode, h.epoch = r.mode, m.epoch
-	if s.Ephemeral {
-		h.mode |= ofEphemeral
-	}
-	if s.Kind == api.Directory {
-		h.mode |= ofDirectory
-	}
+	h.epoch, h.ephemeral, h.directory = m.epoch, s.Ephemeral, s.Kind == api.Directory
+	principal := m.principal(h.owner.Session)
+	allowed := m.state().Quota(principal).Handles
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, err := m.handles.add(h); err != nil {
+	if _, err := m.handles.add(h, principal, allowed); err != nil {
 		return opened{}, err
 	}
 	return opened{handle: h, created: created, stat: s}, nil
@@ -99,13 +100,13 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 // handle that is closed already, or whose node is gone (Chubby §2.6).
 func (m *master) close(ctx context.Context, mutation session.Mutation, h handle) error {
 	m.mu.Lock()
-	one, err := m.handles.get(h, m.epoch)
+	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
 	if err != nil && !m.answered(mutation) {
 		m.mu.Unlock()
 		return nil
 	}
 	node, gone := m.state().Tree.Resolve(h.node)
-	logged := h.mode&ofEphemeral != 0 || one == nil || one.locks || gone == nil && node.Holds(h.owner)
+	logged := h.ephemeral || one == nil || one.locks || gone == nil && node.Holds(h.owner)
 	m.handles.close(h, m.epoch)
 	for _, w := range m.queues.of(h.owner.Session) {
 		if w.claim.Handle == h.owner.Handle {
@@ -124,26 +125,36 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 	return err
 }
 
-// use returns an open handle that was opened for what is to be done.
-func (m *master) use(h handle, mode handleMode, locking bool) error {
+// use checks that a handle is open, and was opened for what is to be done.
+func (m *master) use(h handle, right namespace.Rights, locking bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one, err := m.handles.get(h, m.epoch)
+	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
 	if err != nil {
 		return err
 	}
 	one.locks = one.locks || locking
-	if h.mode&mode != mode {
-		need := map[handleMode]string{forReading: "reading", forWriting: "writing and locking", forACLs: "changing its ACL"}[mode]
+	if h.rights&right != right {
+		need := map[namespace.Rights]string{
+			namespace.ToRead: "reading", namespace.ToWrite: "writing and locking", namespace.ToChange: "changing its ACL",
+		}[right]
 		return api.Errorf(api.PermissionDenied, "the handle was not opened for %s; open the node so", need)
 	}
 	return nil
 }
 
+// principal returns whom a session belongs to.
+func (m *master) principal(id api.SessionID) string {
+	if s, ok := m.state().Sessions.Get(id); ok {
+		return s.Principal
+	}
+	return ""
+}
+
 // read returns the node of a handle as it is at some moment after the call
 // began: the proof of leadership comes first, the look second.
-func (m *master) read(ctx context.Context, h handle, mode handleMode) (*namespace.Node, error) {
-	if err := m.use(h, mode, false); err != nil {
+func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*namespace.Node, error) {
+	if err := m.use(h, right, false); err != nil {
 		return nil, err
 	}
 	if _, err := m.fence.prove(ctx); err != nil {
@@ -153,6 +164,11 @@ func (m *master) read(ctx context.Context, h handle, mode handleMode) (*namespac
 	if _, ok := state.Sessions.Get(h.owner.Session); !ok {
 		return nil, sessionExpired(h.owner.Session)
 	}
+	for _, g := range h.guards() {
+		if err := state.Stands(g); err != nil {
+			return nil, err
+		}
+	}
 	return state.Tree.Resolve(h.node)
 }
 
@@ -161,7 +177,7 @@ const pageSize = 1000
 
 // readDir returns a page of a directory.
 func (m *master) readDir(ctx context.Context, h handle, after string) (page []*namespace.Node, more bool, err error) {
-	node, err := m.read(ctx, h, forReading)
+	node, err := m.read(ctx, h, namespace.ToRead)
 	if err != nil {
 		return nil, false, err
 	}
@@ -179,8 +195,8 @@ func (m *master) readDir(ctx context.Context, h handle, after string) (page []*n
 
 // mutate is the one path of every change of what clients see of a node
 // (design §5).
-func (m *master) mutate(ctx context.Context, h handle, c raftfsm.Command) (raftfsm.Result, error) {
-	if err := m.use(h, forWriting, false); err != nil {
+func (m *master) mutate(ctx context.Context, h handle, right namespace.Rights, c raftfsm.Command) (raftfsm.Result, error) {
+	if err := m.use(h, right, false); err != nil {
 		return raftfsm.Result{}, err
 	}
 	result, err := m.propose(ctx, c)

@@ -64,11 +64,12 @@ func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.In
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]
-	if !ok || !m.leases.Alive(c.session) {
+	if !ok || !m.leases.Alive(c.session) && m.losses.ends[c.session] == nil {
 		return nil, 0, sessionExpired(c.session)
 	}
 	if c.epoch == m.epoch {
 		box.acknowledge(acknowledged)
+		m.acknowledged(c.session)
 	}
 	if c.epoch != m.epoch || grant < box.grant || !box.heard() || len(box.events) > 0 {
 		return nil, 0, nil
@@ -117,7 +118,9 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.K
 	}
 	box.unpark(p)
 	reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
-	if box.heard() {
+	if ending := m.losses.ends[c.session]; ending != nil && box.acked >= ending.sequence {
+		return nil, sessionExpired(c.session)
+	} else if ending == nil && box.heard() {
 		number, ok := m.leases.Grant(c.session, lease, t0)
 		if !ok {
 			return nil, sessionExpired(c.session)

@@ -34,7 +34,7 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 			return raftfsm.Answer{}, context.Cause(m.ctx)
 		case <-ctx.Done():
 			m.detach(w, stream)
-			return raftfsm.Answer{}, &api.Error{Code: api.Cancelled, Message: "the call ended while it waited", Err: context.Cause(ctx)}
+			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
 		case <-progress.C:
 		}
 		if now := m.progress(w); now != nil && !same(now, last) {
@@ -52,10 +52,12 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w, err := m.queues.join(&waiter{claim: claim, lock: lock, ticket: t, since: m.clock()}, m.epoch)
+	who := m.principal(claim.Mutation.Session)
+	w, err := m.queues.join(&waiter{claim: claim, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, 0, err
 	}
+	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
 	if m.settled(w) && !w.offered {
 		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: offer([]*waiter{w})}})
 	} else {
@@ -116,6 +118,10 @@ func (m *master) reoffer(c raftfsm.Command) {
 		for _, next := range c.EndSessions.Successors {
 			again(next.Lock, next.Claims)
 		}
+	case c.Revoke != nil:
+		again(c.Revoke.Lock, c.Revoke.Successors)
+	case c.Evict != nil:
+		again(c.Evict.Lock, c.Evict.Successors)
 	case c.EndDelay != nil:
 		for _, next := range c.EndDelay.Successors {
 			again(next.Lock, next.Claims)
@@ -128,6 +134,7 @@ func (m *master) granted(claim raftfsm.ClaimResult) {
 	if claim.Answer.Code != api.OK {
 		return
 	}
+	m.lockAcquired(claim)
 	if w := m.queues.byKey[waiterKey{session: claim.Owner.Session, number: claim.Number}]; w != nil {
 		m.metrics.granted(m.clock().Sub(w.since))
 	}
@@ -190,6 +197,11 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock names
 		return raftfsm.Answer{}, err
 	}
 	a := result.Claims[0].Answer
+	if a.Code == api.LockHeld {
+		m.mu.Lock()
+		m.conflicting(lock, result.Claims[0].Owner, claim.Mode)
+		m.mu.Unlock()
+	}
 	return a, m.refused(lock, a.Err())
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -19,21 +20,34 @@ func (m *master) checkSequencer(ctx context.Context, s sequencer.Sequencer) erro
 	if _, err := m.fence.prove(ctx); err != nil {
 		return err
 	}
+	g, err := m.guard(s)
+	if err != nil {
+		return err
+	}
+	return m.state().Stands(g)
+}
+
+// guard returns a sequencer of this cell as a condition for the log.
+func (m *master) guard(s sequencer.Sequencer) (raftfsm.Guard, error) {
 	if s.Cell != m.cellID {
-		return api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, m.cellID)
+		return raftfsm.Guard{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, m.cellID)
 	}
-	node, ok := m.state().Tree.Get(s.Path.Name())
-	switch {
-	case !ok:
-		return api.Errorf(api.BadSequencer, "the lock's file is gone")
-	case len(node.Holders) == 0:
-		return api.Errorf(api.BadSequencer, "the lock is not held; its last token was %d", node.Lock)
-	case node.Lock != s.Generation:
-		return api.Errorf(api.BadSequencer, "the lock has passed on: token %d is not its present one, %d", s.Generation, node.Lock)
-	case node.Mode != s.Mode:
-		return api.Errorf(api.BadSequencer, "the lock is held in %v mode, not in %v", node.Mode, s.Mode)
+	return raftfsm.Guard{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
+}
+
+// guards returns what a change through a handle is conditional on: the handle's
+// own sequencer and the one of the call, if there are any.
+func (m *master) guards(h handle, text string) ([]raftfsm.Guard, error) {
+	list := h.guards()
+	if text == "" {
+		return list, nil
 	}
-	return nil
+	s, err := sequencer.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	g, err := m.guard(s)
+	return append(list, g), err
 }
 
 // listLocks lists the locks at and below a name that are held, waited for or

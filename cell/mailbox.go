@@ -26,11 +26,13 @@ type parked struct {
 	over bool
 }
 
-// post queues an event and wakes the parked KeepAlive.
-func (b *mailbox) post(e *pb.Event) {
-	if n := len(b.events); n >= api.MaxEventQueue {
+// post queues an event, wakes the parked KeepAlive, and returns the event's
+// number, or that of the event that says it was lost. What takes something from
+// the client is never lost.
+func (b *mailbox) post(e *pb.Event) uint64 {
+	if n := len(b.events); n >= api.MaxEventQueue && !essential(e.GetKind()) {
 		if b.events[n-1].Kind == pb.EventKind_EVENT_KIND_LOST {
-			return
+			return b.last
 		}
 		e = &pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST, Explanation: "events were dropped because too many waited; look again"}
 	}
@@ -38,6 +40,17 @@ func (b *mailbox) post(e *pb.Event) {
 	e.Sequence = b.last
 	b.events = append(b.events, e)
 	b.rouse()
+	return b.last
+}
+
+// essential reports whether the master waits for an event of this kind to be
+// acknowledged. There are as many of these at most as the session has handles.
+func essential(kind pb.EventKind) bool {
+	switch kind {
+	case pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_SESSION_ENDED, pb.EventKind_EVENT_KIND_CACHE_INVALIDATION:
+		return true
+	}
+	return false
 }
 
 // acknowledge drops the events up to that sequence.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -45,6 +44,7 @@ type master struct {
 	handles *handles
 	queues  *queues
 	delays  *delays
+	losses  *losses
 	unended []raftfsm.End   // sessions whose end could not be proposed yet
 	undying []namespace.Ref // ephemeral nodes that are to be removed
 }
@@ -62,7 +62,7 @@ func (m *master) start() {
 	now, state := m.clock(), m.state()
 	m.leases = session.NewLeases(now)
 	m.boxes = map[api.SessionID]*mailbox{}
-	m.handles, m.queues, m.delays = newHandles(), newQueues(), newDelays()
+	m.handles, m.queues, m.delays, m.losses = newHandles(), newQueues(), newDelays(), newLosses()
 	for s := range state.Sessions.All() {
 		m.leases.Start(s.ID, s.Lease, now)
 		m.boxes[s.ID] = &mailbox{}
@@ -75,6 +75,8 @@ func (m *master) start() {
 			m.undying = append(m.undying, node.Ref())
 		}
 	}
+	m.failedOver()
+	m.resume(state)
 	m.work.Go(func() { m.proposer.run(m.ctx) })
 	m.work.Go(func() { m.clockLoop(m.ctx) })
 }
@@ -129,8 +131,14 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	if len(r.Dying) > 0 {
 		m.submit(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}})
 	}
-	for _, node := range r.Removed {
-		m.nodeRemoved(node)
+	for _, change := range r.Changes {
+		m.publish(change)
+	}
+	for _, revocation := range r.Revoked {
+		m.revoked(revocation)
+	}
+	for _, id := range r.Doomed {
+		m.doomed(id)
 	}
 	m.reoffer(c)
 	for _, name := range r.Free {
@@ -142,6 +150,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 func (m *master) sessionEnded(end raftfsm.End) {
 	m.leases.Remove(end.Session)
 	m.handles.drop(end.Session)
+	m.losses.forget(end.Session)
 	if box := m.boxes[end.Session]; box != nil {
 		box.rouse()
 		delete(m.boxes, end.Session)
@@ -153,23 +162,6 @@ func (m *master) sessionEnded(end raftfsm.End) {
 	}
 	m.metrics.ended(end.Reason)
 	m.log.Info("session ended", "session", end.Session, "reason", end.Reason)
-}
-
-// nodeRemoved tells everybody who has the node open, and those who wait for its
-// lock.
-func (m *master) nodeRemoved(node namespace.Ref) {
-	path := m.path(node.Name)
-	for _, owner := range m.handles.on(node) {
-		if box := m.boxes[owner.Session]; box != nil {
-			box.post(&pb.Event{
-				Kind: pb.EventKind_EVENT_KIND_HANDLE_INVALID, Handle: uint64(owner.Handle), Path: path,
-				Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
-			})
-		}
-	}
-	for _, w := range m.queues.on(node) {
-		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
-	}
 }
 
 // unproposed takes note that a command of somebody's was not, or perhaps not,
@@ -187,6 +179,10 @@ func (m *master) unproposed(c raftfsm.Command) {
 		m.delays.start(c.EndDelay.Name, 0, m.clock())
 	case c.Remove != nil:
 		m.undying = append(m.undying, c.Remove.Nodes...)
+	case c.Evict != nil:
+		for _, owner := range c.Evict.Holders {
+			m.losses.locks[owner] = lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type waiter struct {
 	claim   raftfsm.Claim
 	lock    namespace.Ref
+	who     string // its principal
 	ticket  ticket
 	since   session.Instant
 	absent  bool            // its stream is broken: its place is kept, and skipped (design §4.8)
@@ -40,16 +41,18 @@ type queues struct {
 	byKey   map[waiterKey]*waiter
 	retries map[api.Name]bool // locks to be offered again on the next tick
 	issued  uint64            // tickets of this epoch
+	used    map[string]int    // waiters of each principal, for its quota
 	streams uint64
 }
 
 func newQueues() *queues {
-	return &queues{byName: map[api.Name][]*waiter{}, byKey: map[waiterKey]*waiter{}, retries: map[api.Name]bool{}}
+	return &queues{byName: map[api.Name][]*waiter{}, byKey: map[waiterKey]*waiter{}, retries: map[api.Name]bool{}, used: map[string]int{}}
 }
 
 // join puts a request into the queue of its lock, or gives it back the place it
-// has kept. A ticket of an earlier epoch keeps its order.
-func (q *queues) join(w *waiter, epoch api.Epoch) (*waiter, error) {
+// has kept. A ticket of an earlier epoch keeps its order. Its principal may have
+// allowed waiters.
+func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	q.streams++
 	if kept, ok := q.byKey[w.key()]; ok {
 		kept.absent, kept.stream = false, q.streams
@@ -57,8 +60,12 @@ func (q *queues) join(w *waiter, epoch api.Epoch) (*waiter, error) {
 	}
 	line := q.byName[w.lock.Name]
 	if len(line) >= api.MaxWaiters {
-		return nil, api.Errorf(api.QuotaExceeded, "%d requests wait for this lock already; at most %d may", len(line), api.MaxWaiters)
+		return nil, api.Errorf(api.QuotaExceeded, "waiters for this lock: %d used, %d allowed; try again later", len(line), api.MaxWaiters)
 	}
+	if q.used[w.who] >= allowed {
+		return nil, api.Errorf(api.QuotaExceeded, "waiters of principal %q: %d used, %d allowed; wait for less, or have the quota raised", w.who, q.used[w.who], allowed)
+	}
+	q.used[w.who]++
 	if w.ticket == (ticket{}) || w.ticket.epoch >= epoch {
 		q.issued++
 		w.ticket = ticket{epoch: epoch, number: q.issued}
@@ -88,6 +95,9 @@ func (q *queues) leave(key waiterKey) *waiter {
 		return nil
 	}
 	delete(q.byKey, key)
+	if q.used[w.who]--; q.used[w.who] == 0 {
+		delete(q.used, w.who)
+	}
 	line := q.byName[w.lock.Name]
 	if at := slices.Index(line, w); at >= 0 {
 		line = slices.Delete(line, at, at+1)

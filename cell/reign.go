@@ -60,8 +60,8 @@ func (r *Replica) epoch(ctx context.Context) {
 		r.log.Warn("elected, but could not take over", "error", err)
 		return
 	}
-	r.master.Store(m)
 	m.start()
+	r.master.Store(m)
 	r.log.Info("master", "epoch", m.epoch, "sessions", m.state().Sessions.Len(), "took", r.clock().Sub(began))
 	<-ctx.Done()
 	r.master.Store(nil)

@@ -2,8 +2,8 @@ package cell
 
 import (
 	"context"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -36,23 +36,31 @@ func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error)
 	if err != nil {
 		return openRequest{}, err
 	}
-	path, err := s.resolve(m, who, q)
+	path, directory, err := s.resolve(m, who, q)
 	if err != nil {
 		return openRequest{}, err
 	}
 	mutation, err := s.mutation(who, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
-		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral())})
+		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral()), flag(q.GetRead()), flag(q.GetWrite()), flag(q.GetChangeAcl())},
+		[]byte(q.GetAcl().GetRead()), []byte(q.GetAcl().GetWrite()), []byte(q.GetAcl().GetChange()))
 	if err != nil {
 		return openRequest{}, err
 	}
 	r := openRequest{mutation: mutation, path: path, create: raftfsm.Open{
 		Create: api.Create(q.GetCreate()), Kind: api.Kind(q.GetKind()), Ephemeral: q.GetEphemeral(), Contents: q.GetContents(),
-		ACL: api.ACL{Read: q.GetAcl().GetRead(), Write: q.GetAcl().GetWrite(), Change: q.GetAcl().GetChange()},
+		ACL: aclOf(q.GetAcl()),
 	}}
-	for mode, wanted := range map[handleMode]bool{forReading: q.GetRead(), forWriting: q.GetWrite(), forACLs: q.GetChangeAcl()} {
+	for right, wanted := range map[namespace.Rights]bool{namespace.ToRead: q.GetRead(), namespace.ToWrite: q.GetWrite(), namespace.ToChange: q.GetChangeAcl()} {
 		if wanted {
-			r.mode |= mode
+			r.handle.rights |= right
 		}
+	}
+	r.create.Rights, r.create.Guards = r.handle.rights, directory.guards()
+	for _, kind := range q.GetEvents() {
+		if !api.EventKind(kind).Subscribable() {
+			return openRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
+		}
+		r.handle.events = r.handle.events.with(api.EventKind(kind))
 	}
 	r.handle.owner = namespace.Owner{Session: who.session, Handle: api.HandleID(mutation.Number)}
 	r.handle.delay = time.Duration(q.GetLockDelayNs())
@@ -67,24 +75,37 @@ func flag(b bool) byte {
 }
 
 // resolve returns the path that an Open names, absolute or relative to a
-// directory's handle (Chubby §2.6).
-func (s *service) resolve(m *master, who caller, q *pb.OpenRequest) (api.Path, error) {
+// directory's handle (Chubby §2.6), and that handle.
+func (s *service) resolve(m *master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
 	text := q.GetPath()
+	var directory handle
 	if len(q.GetDirectory()) > 0 {
-		h, err := m.handleOf(who, q.GetDirectory())
-		if err != nil {
-			return api.Path{}, err
+		var err error
+		if directory, err = m.directory(who, q.GetDirectory()); err != nil {
+			return api.Path{}, directory, err
 		}
-		if h.mode&ofDirectory == 0 {
-			return api.Path{}, api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
-		}
-		text = m.path(h.node.Name) + "/" + text
+		text = m.path(directory.node.Name) + "/" + text
 	}
 	path, err := api.ParsePath(text)
 	if err != nil {
-		return path, err
+		return path, directory, err
 	}
-	return path, s.wrongCell(path.Cell())
+	return path, directory, s.wrongCell(path.Cell())
+}
+
+// directory reads the handle of a directory that is still there.
+func (m *master) directory(who caller, token []byte) (handle, error) {
+	h, err := m.handleOf(who, token)
+	if err == nil {
+		err = m.use(h, 0, false)
+	}
+	if err == nil {
+		_, err = m.state().Tree.Resolve(h.node)
+	}
+	if err == nil && !h.directory {
+		err = api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
+	}
+	return h, err
 }
 
 func validOpen(r openRequest) error {
@@ -100,12 +121,25 @@ func validOpen(r openRequest) error {
 		return api.Errorf(api.InvalidArgument, "a directory has no contents")
 	case r.handle.delay < 0 || r.handle.delay > api.MaxLockDelay:
 		return api.Errorf(api.InvalidArgument, "a lock-delay of %v; it must be between 0 and %v", r.handle.delay, api.MaxLockDelay)
-	case r.mode == 0:
+	case r.handle.events.ofReader() && r.handle.rights&namespace.ToRead == 0:
+		return api.Errorf(api.InvalidArgument, "events of contents and children are for handles that may read; ask for read")
+	case r.handle.rights == 0:
 		return api.Errorf(api.InvalidArgument, "the handle is to be for nothing; ask for read, write or change-ACL")
 	}
-	for _, name := range []string{c.ACL.Read, c.ACL.Write, c.ACL.Change} {
-		if len(name) > api.MaxACLName || !utf8.ValidString(name) {
-			return api.Errorf(api.InvalidArgument, "an ACL's name must be UTF-8 of at most %d bytes", api.MaxACLName)
+	return validACL(c.ACL)
+}
+
+// validACL checks that names can be those of files in the directory of ACLs.
+func validACL(acl api.ACL) error {
+	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
+		if name == "" {
+			continue
+		}
+		if len(name) > api.MaxACLName || strings.Contains(name, "/") {
+			return api.Errorf(api.InvalidArgument, "%.40q cannot be the name of an ACL: want at most %d bytes and no slash", name, api.MaxACLName)
+		}
+		if _, err := api.ParsePath("/" + api.Root + "/" + api.LocalCell + string(namespace.ACLFile(name))); err != nil {
+			return api.Errorf(api.InvalidArgument, "%.40q cannot be the name of an ACL: %v", name, err)
 		}
 	}
 	return nil
@@ -165,7 +199,7 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	node, err := m.read(ctx, h, forReading)
+	node, err := m.read(ctx, h, namespace.ToRead)
 	if err == nil && node.Kind == api.Directory {
 		err = api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
 	}
@@ -220,16 +254,16 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration))
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration), []byte(q.GetIfSequencer()))
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	c := raftfsm.SetContents{Mutation: mutation, Node: h.node, Contents: q.GetContents()}
-	if q.IfGeneration != nil {
-		g := api.Generation(q.GetIfGeneration())
-		c.IfContent = &g
+	guards, err := m.guards(h, q.GetIfSequencer())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	result, err := m.mutate(ctx, h, raftfsm.Command{SetContents: &c})
+	c := raftfsm.SetContents{Mutation: mutation, Node: h.node, Contents: q.GetContents(), IfContent: generation(q.IfGeneration), Guards: guards}
+	result, err := m.mutate(ctx, h, namespace.ToWrite, raftfsm.Command{SetContents: &c})
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
@@ -243,10 +277,55 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle())
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	guards, err := m.guards(h, q.GetIfSequencer())
 	if err == nil {
-		c := raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
-		_, err = m.mutate(ctx, h, raftfsm.Command{Delete: &c})
+		c := raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Guards: guards}
+		_, err = m.mutate(ctx, h, namespace.ToWrite, raftfsm.Command{Delete: &c})
 	}
 	return &pb.DeleteReply{}, s.fail(op, s.pathOf(h), err)
+}
+
+func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
+	const op = "set ACL"
+	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	acl := aclOf(q.GetAcl())
+	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
+		number(q.IfGeneration), []byte(q.GetIfSequencer()))
+	if err == nil {
+		err = validACL(acl)
+	}
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	guards, err := m.guards(h, q.GetIfSequencer())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	c := raftfsm.SetACL{Mutation: mutation, Node: h.node, ACL: acl, IfACLs: generation(q.IfGeneration), Guards: guards}
+	result, err := m.mutate(ctx, h, namespace.ToChange, raftfsm.Command{SetACL: &c})
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	described, err := result.Stat.In(s.r.cfg.Cell)
+	return &pb.SetACLReply{Stat: pb.NewStat(described)}, s.fail(op, s.pathOf(h), err)
+}
+
+func aclOf(a *pb.ACL) api.ACL {
+	return api.ACL{Read: a.GetRead(), Write: a.GetWrite(), Change: a.GetChange()}
+}
+
+// generation reads an optional generation.
+func generation(g *uint64) *api.Generation {
+	if g == nil {
+		return nil
+	}
+	wanted := api.Generation(*g)
+	return &wanted
 }

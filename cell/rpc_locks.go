@@ -38,9 +38,9 @@ func (s *service) claim(q lockRequest) (*master, raftfsm.Claim, handle, error) {
 	case len(q.GetReason()) > api.MaxReason || !utf8.ValidString(q.GetReason()):
 		err = api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of at most %d bytes", api.MaxReason)
 	default:
-		err = m.use(h, forWriting, true) // Chubby §2.4: write permission in either mode
+		err = m.use(h, namespace.ToWrite, true) // Chubby §2.4: write permission in either mode
 	}
-	return m, raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason()}, h, err
+	return m, raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason(), Guards: h.guards()}, h, err
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
@@ -49,7 +49,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return s.fail(op, s.pathOf(h), err)
 	}
-	t, _ := m.sign.parseTicket(q.GetTicket(), claim.Mutation.Session, claim.Mutation.Number)
+	t := m.sign.parseTicket(q.GetTicket(), claim.Mutation.Session, claim.Mutation.Number)
 	answer, err := m.acquire(stream.Context(), claim, h.node, t, func(q *pb.Queued) error {
 		return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: q}})
 	})
@@ -114,6 +114,73 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 	}
 	granted, err := m.grantOf(raftfsm.Answer{Generation: node.Lock, Lock: node.Ref(), Mode: node.Mode})
 	return &pb.GetSequencerReply{Sequencer: granted.GetSequencer()}, s.fail(op, s.pathOf(h), err)
+}
+
+// SetSequencer answers with a handle that carries the sequencer, so that every
+// later master knows it too. An invalid one is refused at once.
+func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
+	const op = "set sequencer"
+	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	parsed, err := sequencer.Parse(q.GetSequencer())
+	if err == nil {
+		err = m.use(h, 0, false)
+	}
+	if err == nil {
+		err = m.checkSequencer(ctx, parsed)
+	}
+	if err == nil {
+		h.guard, err = m.guard(parsed)
+	}
+	if err != nil {
+		return nil, s.fail(op, s.pathOf(h), err)
+	}
+	return &pb.SetSequencerReply{Handle: m.sign.handle(h)}, nil
+}
+
+func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
+	const op = "break the lock"
+	m, err := s.master()
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	who, err := m.admit(q.GetCaller())
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	mutation, err := s.mutation(who, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
+	if err == nil {
+		err = validReason(q.GetReason())
+	}
+	var node namespace.Ref
+	if err == nil {
+		node, err = s.nodeAt(ctx, m, q.GetPath())
+	}
+	if err == nil {
+		err = m.breakLock(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
+	}
+	return &pb.BreakLockReply{}, s.fail(op, q.GetPath(), err)
+}
+
+// nodeAt finds the node that an operator names.
+func (s *service) nodeAt(ctx context.Context, m *master, text string) (namespace.Ref, error) {
+	path, err := api.ParsePath(text)
+	if err == nil {
+		err = s.wrongCell(path.Cell())
+	}
+	if err == nil {
+		_, err = m.fence.prove(ctx)
+	}
+	if err != nil {
+		return namespace.Ref{}, err
+	}
+	node, ok := m.state().Tree.Get(path.Name())
+	if !ok {
+		return namespace.Ref{}, api.Errorf(api.NotFound, "there is no such node; see chubbyctl ls %s", path.Parent())
+	}
+	return node.Ref(), nil
 }
 
 func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {

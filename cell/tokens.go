@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // signer makes and checks what clients carry without understanding it:
@@ -63,43 +64,68 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 // handle is what a handle token says: enough for a new master to recreate the
 // handle (Chubby §2.3, §2.9 step 8).
 type handle struct {
-	owner namespace.Owner
-	node  namespace.Ref
-	mode  handleMode
-	delay time.Duration // lock-delay of locks taken through it
-	epoch api.Epoch     // of the master that made it
+	owner     namespace.Owner
+	node      namespace.Ref
+	rights    namespace.Rights
+	ephemeral bool
+	directory bool
+	delay     time.Duration // lock-delay of locks taken through it
+	epoch     api.Epoch     // of the master that made it
+	events    eventSet      // that it was opened for
+	guard     raftfsm.Guard // of SetSequencer; zero if there is none
 }
 
-// handleMode is what a handle was opened for (Chubby §2.6).
-type handleMode byte
+// guards returns the handle's guard, for a command.
+func (h handle) guards() []raftfsm.Guard {
+	if h.guard == (raftfsm.Guard{}) {
+		return nil
+	}
+	return []raftfsm.Guard{h.guard}
+}
 
+// eventSet is a set of kinds of events.
+type eventSet uint64
+
+func (s eventSet) with(k api.EventKind) eventSet { return s | 1<<k }
+func (s eventSet) has(k api.EventKind) bool      { return s&(1<<k) != 0 }
+
+// Flags of a handle token.
 const (
-	forReading   handleMode = 1 << 0
-	forWriting   handleMode = 1 << 1 // and locking
-	forACLs      handleMode = 1 << 2
-	ofEphemeral  handleMode = 1 << 3
-	ofDirectory  handleMode = 1 << 4
-	allModeFlags            = forReading | forWriting | forACLs | ofEphemeral | ofDirectory
+	ofEphemeral uint64 = 1 << 0
+	ofDirectory uint64 = 1 << 1
 )
 
 func (s signer) handle(h handle) []byte {
-	fields := binary.AppendUvarint(nil, uint64(h.owner.Session))
-	for _, n := range []uint64{uint64(h.owner.Handle), uint64(h.node.Instance), uint64(h.mode), uint64(h.delay), uint64(h.epoch)} {
+	var flags uint64
+	if h.ephemeral {
+		flags |= ofEphemeral
+	}
+	if h.directory {
+		flags |= ofDirectory
+	}
+	var fields []byte
+	for _, n := range []uint64{
+		uint64(h.owner.Session), uint64(h.owner.Handle), uint64(h.node.Instance), uint64(h.rights), flags, uint64(h.delay),
+		uint64(h.epoch), uint64(h.events), uint64(h.guard.Mode), uint64(h.guard.Generation), uint64(len(h.guard.Lock)),
+	} {
 		fields = binary.AppendUvarint(fields, n)
 	}
-	return s.seal(handleToken, append(fields, h.node.Name...))
+	return s.seal(handleToken, append(append(fields, h.guard.Lock...), h.node.Name...))
 }
 
 func (s signer) parseHandle(token []byte) (handle, error) {
 	fields, ok := s.unseal(handleToken, token)
-	numbers, name, whole := uvarints(fields, 6)
-	if !ok || !whole || numbers[3] > uint64(allModeFlags) {
+	n, names, whole := uvarints(fields, 11)
+	if !ok || !whole || n[10] > uint64(len(names)) {
 		return handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
 	}
+	lock, name := names[:n[10]], names[n[10]:]
 	return handle{
-		owner: namespace.Owner{Session: api.SessionID(numbers[0]), Handle: api.HandleID(numbers[1])},
-		node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(numbers[2])},
-		mode:  handleMode(numbers[3]), delay: time.Duration(numbers[4]), epoch: api.Epoch(numbers[5]),
+		owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
+		node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, rights: namespace.Rights(n[3]),
+		ephemeral: n[4]&ofEphemeral != 0, directory: n[4]&ofDirectory != 0, delay: time.Duration(n[5]),
+		epoch: api.Epoch(n[6]), events: eventSet(n[7]),
+		guard: raftfsm.Guard{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
 }
 
@@ -122,15 +148,15 @@ func (s signer) ticket(t ticket, id api.SessionID, request api.RequestNumber) []
 	return s.seal(ticketToken, fields)
 }
 
-// parseTicket reads the ticket of that request; anything else is no ticket, and
-// its bearer goes to the end of the queue.
-func (s signer) parseTicket(token []byte, id api.SessionID, request api.RequestNumber) (ticket, bool) {
+// parseTicket reads the ticket of that request; anything else is the zero
+// ticket, and its bearer goes to the end of the queue.
+func (s signer) parseTicket(token []byte, id api.SessionID, request api.RequestNumber) ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 4)
 	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) {
-		return ticket{}, false
+		return ticket{}
 	}
-	return ticket{epoch: api.Epoch(numbers[0]), number: numbers[1]}, true
+	return ticket{epoch: api.Epoch(numbers[0]), number: numbers[1]}
 }
 
 // uvarints reads n numbers and returns what follows them.

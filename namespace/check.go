@@ -17,6 +17,7 @@ func (t Tree) Check() error {
 	}
 	var counts Counts
 	owned := 0
+	usage := map[string]Usage{}
 	for n := range t.All() {
 		if fault := t.fault(n); fault != "" {
 			return api.Errorf(api.Corrupt, "the node %q %s", n.Name, fault)
@@ -26,6 +27,10 @@ func (t Tree) Check() error {
 		if n.held() {
 			counts.Locks++
 		}
+		if n.Quota != nil {
+			counts.Limited++
+		}
+		usage[n.Creator] = usage[n.Creator].plus(1, int64(len(n.Contents)))
 		owners := n.owners()
 		slices.Sort(owners)
 		owned += len(slices.Compact(owners))
@@ -33,9 +38,25 @@ func (t Tree) Check() error {
 	if counts != t.counts || owned != t.owned.Len() {
 		return api.Errorf(api.Corrupt, "the tree counts %+v, and %d that sessions own; it has %+v and %d", t.counts, t.owned.Len(), counts, owned)
 	}
+	if err := t.checkUsage(usage); err != nil {
+		return err
+	}
 	for name, d := range t.Delays() {
 		if nameFault(name) != "" || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
 			return api.Errorf(api.Corrupt, "the lock-delay on %q, in %v mode for %v, cannot be", name, d.Mode, d.For)
+		}
+	}
+	return nil
+}
+
+// checkUsage compares the index by creator with what was counted.
+func (t Tree) checkUsage(counted map[string]Usage) error {
+	if t.usage.Len() != len(counted) {
+		return api.Errorf(api.Corrupt, "the tree counts what %d principals use, and %d use something", t.usage.Len(), len(counted))
+	}
+	for creator, used := range counted {
+		if t.Usage(creator) != used {
+			return api.Errorf(api.Corrupt, "the tree counts %+v for %q, which uses %+v", t.Usage(creator), creator, used)
 		}
 	}
 	return nil
@@ -66,6 +87,8 @@ func (t Tree) faultOfPlace(n *Node) string {
 		return "is not in a directory"
 	case children != n.Children:
 		return "counts its children wrong"
+	case n.Quota != nil && n.Quota.Used != t.below(n):
+		return "counts what is below it wrong"
 	}
 	return ""
 }
@@ -82,6 +105,8 @@ func faultOfSelf(n *Node) string {
 		return "is a directory and has contents"
 	case len(n.Contents) > api.MaxContents:
 		return "has more contents than are allowed"
+	case n.Quota != nil && n.Kind != api.Directory:
+		return "has a quota and is no directory"
 	case n.Checksum != checksum(n.Contents):
 		return "has contents that do not match their checksum"
 	}
@@ -102,7 +127,7 @@ func faultOfOpeners(n *Node) string {
 
 func (t Tree) faultOfLock(n *Node) string {
 	switch {
-	case !n.held() && n.Mode != 0:
+	case !n.held() && (n.Mode != 0 || n.Revoked != ""):
 		return "has a lock that is held by nobody"
 	case !n.held():
 		return ""

@@ -76,6 +76,8 @@ func TestCheckSeesDamagedNodes(t *testing.T) {
 		"openers out of order":       {"/eph", "out of order", func(n *Node) { n.Openers = []Owner{{2, 1}, {1, 1}} }},
 		"one opener twice":           {"/eph", "out of order", func(n *Node) { n.Openers = []Owner{{1, 1}, {1, 1}} }},
 		"opener of no session":       {"/eph", "no session", func(n *Node) { n.Openers = []Owner{{0, 1}} }},
+		"revoked and free":           {"/file", "by nobody", func(n *Node) { n.Revoked = "stuck" }},
+		"quota of a file":            {"/file", "no directory", func(n *Node) { n.Quota = &Quota{} }},
 		"held by nobody":             {"/file", "by nobody", func(n *Node) { n.Mode = api.Shared }},
 		"held in no mode":            {"/held", "in no mode", func(n *Node) { n.Mode = 0 }},
 		"held in an unknown mode":    {"/held", "in no mode", func(n *Node) { n.Mode = 3 }},
@@ -108,9 +110,19 @@ func TestCheckSeesPartsThatDisagree(t *testing.T) {
 		want string // in the message
 		do   func(*Tree)
 	}{
-		"nodes":            {"counts", func(t *Tree) { t.counts.Nodes++ }},
-		"bytes":            {"counts", func(t *Tree) { t.counts.Bytes-- }},
-		"locks":            {"counts", func(t *Tree) { t.counts.Locks++ }},
+		"nodes":          {"counts", func(t *Tree) { t.counts.Nodes++ }},
+		"bytes":          {"counts", func(t *Tree) { t.counts.Bytes-- }},
+		"locks":          {"counts", func(t *Tree) { t.counts.Locks++ }},
+		"quotas":         {"counts", func(t *Tree) { t.counts.Limited++ }},
+		"usage":          {"uses", func(t *Tree) { t.usage, _, _ = t.usage.Insert(nil, Usage{Nodes: 1}) }},
+		"no usage":       {"use something", func(t *Tree) { t.usage, _, _ = t.usage.Delete(nil) }},
+		"too much usage": {"use something", func(t *Tree) { t.usage, _, _ = t.usage.Insert([]byte("x"), Usage{Nodes: 1}) }},
+		"what is below": {"below it", func(t *Tree) {
+			n := *root(t)
+			n.Quota = &Quota{Limit: Usage{Nodes: 9}, Used: Usage{Nodes: 1}}
+			insert(t, key(""), &n)
+			t.counts.Limited++
+		}},
 		"a missing child":  {"counts its children", func(t *Tree) { drop(t, key("/dir/child")) }},
 		"a missing parent": {"not in a directory", func(t *Tree) { drop(t, key("/dir")); root(t).Children-- }},
 		"a missing root":   {"no root", func(t *Tree) { drop(t, key("")) }},
@@ -192,7 +204,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 	next := func() api.Generation { return api.Generation(number("next")) }
 	text := strings.Repeat("x", rapid.IntRange(0, 300).Draw(t, "text"))
 	ephemeral := rapid.Bool().Draw(t, "ephemeral")
-	switch rapid.IntRange(0, 9).Draw(t, "operation") {
+	switch rapid.IntRange(0, 12).Draw(t, "operation") {
 	case 0, 1:
 		kind, acl := api.Kind(number("kind")), api.ACL{Write: text}
 		_, _ = tree.Create(ref.Name, Spec{Kind: kind, Ephemeral: ephemeral, Contents: []byte(text), ACL: acl, Opener: by}, next())
@@ -210,6 +222,17 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 	case 8:
 		tree.DropSession(by.Session, true, func() uint64 { return number("id") })
 	case 9:
+		_, _ = tree.Revoke(ref, text)
+		tree.Evict(ref, api.Generation(number("generation")), []Owner{by, by})
+	case 10:
+		limit := Usage{Nodes: int(number("nodes")), Bytes: int64(number("bytes"))}
+		_, _ = tree.SetQuota(ref, limit)
+		_ = tree.Room(ref.Name, limit)
+	case 11:
+		_, _ = tree.SetACL(ref, api.ACL{Read: text}, nil)
+		tree.Admits(string(ref.Name), text)
+		tree.MissingACL(api.ACL{Change: string(ref.Name)})
+	case 12:
 		tree.Remove(ref)
 		tree.EndDelay(ref.Name, number("id"))
 		for range tree.Locked(ref.Name) {

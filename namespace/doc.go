@@ -16,8 +16,9 @@
 // api.Corrupt can only come from a damaged snapshot or a counter that went
 // back.
 //
-// It does not check ACLs against principals, does not know what a session is,
-// and does not queue anybody: a lock is granted or refused at once.
+// It says whom an ACL admits and how much room a quota leaves, but leaves it to
+// the caller to ask: its operations check neither. It does not know what a
+// session is, and does not queue anybody: a lock is granted or refused at once.
 //
 // # Limitations
 //

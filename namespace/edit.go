@@ -12,15 +12,16 @@ type edit struct {
 	tree   *Tree
 	nodes  *iradix.Txn[*Node]
 	owned  *iradix.Txn[struct{}]
+	usage  *iradix.Txn[Usage]
 	counts Counts
 }
 
 func (t *Tree) edit() edit {
-	return edit{tree: t, nodes: t.nodes.Txn(), owned: t.owned.Txn(), counts: t.counts}
+	return edit{tree: t, nodes: t.nodes.Txn(), owned: t.owned.Txn(), usage: t.usage.Txn(), counts: t.counts}
 }
 
 func (e *edit) commit() {
-	e.tree.nodes, e.tree.owned, e.tree.counts = e.nodes.Commit(), e.owned.Commit(), e.counts
+	e.tree.nodes, e.tree.owned, e.tree.usage, e.tree.counts = e.nodes.Commit(), e.owned.Commit(), e.usage.Commit(), e.counts
 }
 
 // add puts a new node into the tree. Its parent's count is the caller's.
@@ -30,7 +31,7 @@ func (e *edit) add(n *Node) {
 		e.owned.Insert(ownedKey(session, n.Name), struct{}{})
 	}
 	e.count(n, 1)
-	e.counts.Nodes++
+	e.charge(n, 1, int64(len(n.Contents)))
 }
 
 // replace puts a node in the place of its previous version. Of all sessions
@@ -45,6 +46,7 @@ func (e *edit) replace(old, n *Node, session api.SessionID) {
 	}
 	e.count(old, -1)
 	e.count(n, 1)
+	e.charge(n, 0, int64(len(n.Contents)-len(old.Contents)))
 }
 
 // remove takes a node out of the tree. Its parent's count is the caller's.
@@ -54,13 +56,17 @@ func (e *edit) remove(n *Node) {
 		e.owned.Delete(ownedKey(session, n.Name))
 	}
 	e.count(n, -1)
-	e.counts.Nodes--
+	e.charge(n, -1, -int64(len(n.Contents)))
 }
 
 func (e *edit) count(n *Node, sign int) {
+	e.counts.Nodes += sign
 	e.counts.Bytes += int64(sign * len(n.Contents))
 	if n.held() {
 		e.counts.Locks += sign
+	}
+	if n.Quota != nil {
+		e.counts.Limited += sign
 	}
 }
 
@@ -74,9 +80,9 @@ func (t *Tree) replace(old, n *Node, session api.SessionID) {
 // remove is an edit that takes a node out, and out of its parent's count.
 func (t *Tree) remove(n *Node) {
 	e := t.edit()
-	e.remove(n)
 	if parent, ok := t.Get(n.Name.Parent()); ok && parent != n {
 		e.replace(parent, parent.withChildren(-1), 0)
 	}
+	e.remove(n) // after its parent, which it no longer counts against
 	e.commit()
 }

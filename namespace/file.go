@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/chubbylock/chubby/api"
@@ -13,6 +14,7 @@ type Spec struct {
 	Contents  []byte  // of a file; kept, so the caller must not change it
 	ACL       api.ACL // empty names are inherited from the parent
 	Opener    Owner   // of an ephemeral
+	Creator   string  // the principal against whose quota the node counts
 }
 
 // Create makes a node. The errors are Exists (for a dying node too, in words
@@ -39,22 +41,22 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	case parent.Dying():
 		return nil, dying("directory that the node is to be created in")
 	}
-	n := Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, Content: 1, ACLs: 1, ACL: spec.inherit(parent.ACL)}
+	n := Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, Content: 1, ACLs: 1, ACL: inherit(spec.ACL, parent.ACL), Creator: spec.Creator}
 	if spec.Ephemeral {
 		n.Openers = []Owner{spec.Opener}
 	}
 	created := n.withContents(spec.Contents)
 	e := t.edit()
-	e.add(created)
 	e.replace(parent, parent.withChildren(1), 0)
+	e.add(created) // after its parent, which it counts against
 	e.commit()
 	return created, nil
 }
 
 // check finds what is wrong with a spec by itself.
 func (s Spec) check(name api.Name, instance api.Generation) error {
-	if fault := nameFault(name); fault != "" {
-		return api.Errorf(api.InvalidArgument, "the node cannot be created: %s", fault)
+	if err := CheckName(name); err != nil {
+		return err
 	}
 	switch {
 	case !s.Kind.Valid():
@@ -73,16 +75,18 @@ func (s Spec) check(name api.Name, instance api.Generation) error {
 	return nil
 }
 
-// inherit fills in the ACL names of the parent where the spec has none (Chubby
+// inherit returns own with the names of another where it has none (Chubby
 // §2.3).
-func (s Spec) inherit(parent api.ACL) api.ACL {
-	or := func(own, inherited string) string {
-		if own == "" {
-			return inherited
-		}
-		return own
+func inherit(own, from api.ACL) api.ACL {
+	return api.ACL{Read: cmp.Or(own.Read, from.Read), Write: cmp.Or(own.Write, from.Write), Change: cmp.Or(own.Change, from.Change)}
+}
+
+// mismatch refuses a write that was to happen at another generation only.
+func mismatch(what string, is, wanted api.Generation) error {
+	return &api.Error{
+		Code: api.GenerationMismatch, Current: is,
+		Message: fmt.Sprintf("the %s are at generation %d, not at %d: they were written since; read them again", what, is, wanted),
 	}
-	return api.ACL{Read: or(s.ACL.Read, parent.Read), Write: or(s.ACL.Write, parent.Write), Change: or(s.ACL.Change, parent.Change)}
 }
 
 // SetContents replaces a file's contents, which the tree keeps; ifContent,
@@ -98,10 +102,7 @@ func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation) 
 	case len(contents) > api.MaxContents:
 		return nil, tooLarge(contents)
 	case ifContent != nil && *ifContent != n.Content:
-		return nil, &api.Error{
-			Code: api.GenerationMismatch, Current: n.Content,
-			Message: fmt.Sprintf("the contents are at generation %d, not at %d: they were written since; read them again", n.Content, *ifContent),
-		}
+		return nil, mismatch("contents", n.Content, *ifContent)
 	}
 	next := n.withContents(contents)
 	next.Content++

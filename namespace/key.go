@@ -59,3 +59,12 @@ func nameFault(name api.Name) string {
 	}
 	return ""
 }
+
+// CheckName returns InvalidArgument for what cannot be the name of a node, and
+// of which there is no sense in asking for the parent.
+func CheckName(name api.Name) error {
+	if fault := nameFault(name); fault != "" {
+		return api.Errorf(api.InvalidArgument, "there can be no such node: %s", fault)
+	}
+	return nil
+}

@@ -66,6 +66,9 @@ func (t Tree) refuse(n *Node, by Owner, mode api.LockMode) error {
 	if _, open := n.opener(by); n.Ephemeral && !open {
 		return api.Errorf(api.HandleClosed, "the handle does not have the ephemeral node open; open it anew")
 	}
+	if n.held() && n.Revoked != "" {
+		return n.lockHeld("it is being taken away from them, and free once they have heard of it or their leases are over")
+	}
 	if n.held() && n.Mode.Conflicts(mode) {
 		return n.lockHeld("wait for it, or ask its holder to release it")
 	}

@@ -18,7 +18,7 @@ import (
 
 // The names of the machine: '-' sorts before '/', so names that begin alike are
 // not neighbours in every order.
-var machineNames = []api.Name{"", "/a", "/a-", "/aa", "/a/b", "/a/b-", "/a/b/c", "/a/b/c/d", "/a/c", "/b", "/b/x"}
+var machineNames = []api.Name{"", "/a", "/a-", "/aa", "/a/b", "/a/b-", "/a/b/c", "/a/b/c/d", "/a/c", "/b", "/b/x", "/acl", "/acl/all", "/acl/some"}
 
 var rootACL = api.ACL{Read: "all", Write: "some", Change: "few"}
 
@@ -48,7 +48,9 @@ func dump(t namespace.Tree) string {
 	show := func(what string, nodes iter.Seq[*namespace.Node]) {
 		fmt.Fprintf(&b, "%s:", what)
 		for n := range nodes {
-			fmt.Fprintf(&b, " %+v", *n)
+			shown := *n
+			shown.Quota = nil // a pointer says nothing
+			fmt.Fprintf(&b, " %+v %+v", shown, n.Quota)
 		}
 		b.WriteString("\n")
 	}
@@ -60,11 +62,16 @@ func dump(t namespace.Tree) string {
 	for name, d := range t.Delays() {
 		fmt.Fprintf(&b, "%s: %+v\n", name, d)
 	}
+	for _, creator := range machineCreators {
+		fmt.Fprintf(&b, "%q uses %+v\n", creator, t.Usage(creator))
+	}
 	fmt.Fprintf(&b, "%+v", t.Counts())
 	return b.String()
 }
 
 const machineSessions = 3
+
+var machineCreators = []string{"", "ann", "bob"}
 
 // machine runs a tree and its naive twin side by side.
 type machine struct {
@@ -168,8 +175,11 @@ func (m *machine) Create(t *rapid.T) {
 		Kind:      rapid.SampledFrom([]api.Kind{api.File, api.Directory, api.Directory, api.Directory, 0}).Draw(t, "kind"),
 		Ephemeral: rapid.Bool().Draw(t, "ephemeral"),
 		ACL:       api.ACL{Write: rapid.SampledFrom([]string{"", "mine"}).Draw(t, "write")},
+		Creator:   rapid.SampledFrom(machineCreators).Draw(t, "creator"),
 	}
-	if spec.Kind == api.File || rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
+	if strings.HasPrefix(string(name), "/acl/") && rapid.IntRange(0, 9).Draw(t, "no list") > 0 {
+		spec.Kind, spec.Contents = api.File, list(t)
+	} else if spec.Kind == api.File || rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
 		spec.Contents = contents(t)
 	}
 	if spec.Ephemeral {
@@ -189,6 +199,9 @@ func (m *machine) Create(t *rapid.T) {
 
 func (m *machine) SetContents(t *rapid.T) {
 	ref, contents := m.ref(t), contents(t)
+	if strings.HasPrefix(string(ref.Name), "/acl/") {
+		contents = list(t)
+	}
 	var ifContent *api.Generation
 	if rapid.Bool().Draw(t, "conditional") {
 		g := api.Generation(rapid.IntRange(1, 3).Draw(t, "generation"))
@@ -331,6 +344,11 @@ func (m *machine) Check(t *rapid.T) {
 	if got := maps.Collect(m.tree.Delays()); !maps.Equal(got, m.twin.delays) {
 		t.Fatalf("delays\ngot  %+v\nwant %+v", got, m.twin.delays)
 	}
+	for _, creator := range machineCreators {
+		if got := m.tree.Usage(creator); got != m.twin.usage(creator) {
+			t.Fatalf("%q uses %+v, want %+v", creator, got, m.twin.usage(creator))
+		}
+	}
 	if got := m.tree.Counts(); got != m.twin.counts() {
 		t.Fatalf("counts %+v, want %+v", got, m.twin.counts())
 	}
@@ -364,6 +382,11 @@ func TestTreeAgainstNaiveTwin(t *testing.T) {
 			"Drop":     m.DropSession,
 			"Remove":   m.Remove,
 			"EndDelay": m.EndDelay,
+			"SetACL":   m.SetACL,
+			"Revoke":   m.Revoke,
+			"Evict":    m.Evict,
+			"SetQuota": m.SetQuota,
+			"Admits":   m.Admits,
 			"Snapshot": m.Snapshot,
 		})
 		m.replay(t)

@@ -12,8 +12,8 @@ import (
 )
 
 // naive does what a Tree does, with plain maps and by looking at everything
-// every time. Its nodes keep no count of children; nodes of the tree are what
-// it returns for comparison.
+// every time. Its nodes keep no count of children nor of what is below; nodes of
+// the tree are what it returns for comparison.
 type naive struct {
 	nodes  map[api.Name]*namespace.Node
 	delays map[api.Name]namespace.Delay
@@ -42,6 +42,9 @@ func (m *naive) list(names []api.Name) []namespace.Node {
 	for _, name := range names {
 		n := *m.nodes[name]
 		n.Children = len(m.children(name, ""))
+		if n.Quota != nil {
+			n.Quota = &namespace.Quota{Limit: n.Quota.Limit, Used: m.below(name)}
+		}
 		nodes = append(nodes, n)
 	}
 	return nodes
@@ -83,6 +86,9 @@ func (m *naive) counts() (c namespace.Counts) {
 		if len(n.Holders) > 0 {
 			c.Locks++
 		}
+		if n.Quota != nil {
+			c.Limited++
+		}
 	}
 	return c
 }
@@ -110,7 +116,7 @@ func (m *naive) create(name api.Name, spec namespace.Spec, instance api.Generati
 	case parent.Ephemeral && len(parent.Openers) == 0:
 		return api.Exists
 	}
-	n := &namespace.Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, ACL: spec.ACL, Content: 1, ACLs: 1}
+	n := &namespace.Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, ACL: spec.ACL, Content: 1, ACLs: 1, Creator: spec.Creator}
 	if n.ACL.Read == "" {
 		n.ACL.Read = parent.ACL.Read
 	}
@@ -209,7 +215,7 @@ func (m *naive) acquire(ref namespace.Ref, by namespace.Holder, mode api.LockMod
 	if n.Ephemeral && !slices.Contains(n.Openers, by.Owner) {
 		return 0, api.HandleClosed
 	}
-	if len(n.Holders) > 0 && (mode == api.Exclusive || n.Mode == api.Exclusive) {
+	if len(n.Holders) > 0 && (n.Revoked != "" || mode == api.Exclusive || n.Mode == api.Exclusive) {
 		return 0, api.LockHeld
 	}
 	if d, ok := m.delays[ref.Name]; ok && (mode == api.Exclusive || d.Mode == api.Exclusive) {
@@ -241,7 +247,7 @@ func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpe
 	}
 	n.Holders, n.Openers = holders, openers
 	if len(holders) == 0 {
-		n.Mode = 0
+		n.Mode, n.Revoked = 0, ""
 	}
 	return left
 }

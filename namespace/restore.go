@@ -26,6 +26,11 @@ func (t *Tree) Restore(n *Node) error {
 	case !placed:
 		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
 	}
+	if n.Quota != nil { // what is below it is counted as it comes
+		counted := *n
+		counted.Quota = &Quota{Limit: n.Quota.Limit}
+		n = &counted
+	}
 	e.add(n)
 	e.commit()
 	return nil

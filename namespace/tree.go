@@ -17,20 +17,22 @@ type Tree struct {
 	nodes  *iradix.Tree[*Node]    // by key: depth, then name, so that siblings are adjacent (Chubby §2.10)
 	owned  *iradix.Tree[struct{}] // session and name: the nodes on which a session holds a lock or has an ephemeral open
 	delays *iradix.Tree[Delay]    // by name
+	usage  *iradix.Tree[Usage]    // by creator
 	counts Counts
 }
 
 // Counts is how much a tree holds.
 type Counts struct {
-	Nodes int   // the root included
-	Bytes int64 // of contents
-	Locks int   // that are held
+	Nodes   int   // the root included
+	Bytes   int64 // of contents
+	Locks   int   // that are held
+	Limited int   // directories that have a quota
 }
 
 // New returns a tree that holds the root directory only, as instance 1, with
 // these ACL names.
 func New(acl api.ACL) Tree {
-	t := Tree{nodes: iradix.New[*Node](), owned: iradix.New[struct{}](), delays: iradix.New[Delay]()}
+	t := Tree{nodes: iradix.New[*Node](), owned: iradix.New[struct{}](), delays: iradix.New[Delay](), usage: iradix.New[Usage]()}
 	e := t.edit()
 	e.add(&Node{Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1, ACL: acl})
 	e.commit()

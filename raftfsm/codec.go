@@ -28,7 +28,7 @@ func newCodec() codec {
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
-		MaxArrayElements:  1 << 20,
+		MaxArrayElements:  1 << 24, // above what any list of a state grows to: what was written must be readable
 		MaxNestedLevels:   16,
 		UTF8:              cbor.UTF8RejectInvalid,
 	}.DecMode()

@@ -31,6 +31,11 @@ type Command struct {
 	EndDelay      *EndDelay      `cbor:"11,keyasint,omitempty"`
 	Cancel        *Cancel        `cbor:"12,keyasint,omitempty"`
 	Remove        *Remove        `cbor:"13,keyasint,omitempty"`
+	SetACL        *SetACL        `cbor:"14,keyasint,omitempty"`
+	Revoke        *Revoke        `cbor:"15,keyasint,omitempty"`
+	Evict         *Evict         `cbor:"16,keyasint,omitempty"`
+	Doom          *Doom          `cbor:"17,keyasint,omitempty"`
+	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
 }
 
 // NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
@@ -71,11 +76,12 @@ type EndSessions struct {
 type End struct {
 	Session api.SessionID `cbor:"1,keyasint"`
 	Reason  api.EndReason `cbor:"2,keyasint"`
+	Heard   bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it any more
 }
 
-// Failed reports whether a session that ended for this reason leaves its
-// lock-delays behind: only one that closed does not.
-func (e End) Failed() bool { return e.Reason != api.ByClose }
+// Failed reports whether a session that ended so leaves its lock-delays behind:
+// not one whose client knew of the end.
+func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Heard }
 
 // Succession names those who are to have a lock next, if it is free by then.
 type Succession struct {
@@ -93,6 +99,7 @@ type Claim struct {
 	Delay    time.Duration    `cbor:"4,keyasint,omitempty"`
 	Reason   string           `cbor:"5,keyasint,omitempty"`
 	Try      bool             `cbor:"6,keyasint,omitempty"` // a lock that is not to be had is an answer, not a wait
+	Guards   []Guard          `cbor:"7,keyasint,omitempty"`
 }
 
 // Open opens a node through the log: because it may have to be created, or
@@ -106,6 +113,8 @@ type Open struct {
 	Ephemeral bool             `cbor:"5,keyasint,omitempty"`
 	Contents  []byte           `cbor:"6,keyasint,omitempty"`
 	ACL       api.ACL          `cbor:"7,keyasint"`
+	Rights    namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle is to be for
+	Guards    []Guard          `cbor:"9,keyasint,omitempty"`
 }
 
 // Close gives up what a handle holds of a node.
@@ -122,6 +131,16 @@ type SetContents struct {
 	Node      namespace.Ref    `cbor:"2,keyasint"`
 	Contents  []byte           `cbor:"3,keyasint,omitempty"`
 	IfContent *api.Generation  `cbor:"4,keyasint,omitempty"`
+	Guards    []Guard          `cbor:"5,keyasint,omitempty"`
+}
+
+// SetACL replaces those of a node's ACL names that are not empty.
+type SetACL struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Node     namespace.Ref    `cbor:"2,keyasint"`
+	ACL      api.ACL          `cbor:"3,keyasint"`
+	IfACLs   *api.Generation  `cbor:"4,keyasint,omitempty"`
+	Guards   []Guard          `cbor:"5,keyasint,omitempty"`
 }
 
 // Delete removes a node.
@@ -129,6 +148,7 @@ type Delete struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Node     namespace.Ref    `cbor:"2,keyasint"`
 	Handle   api.HandleID     `cbor:"3,keyasint"`
+	Guards   []Guard          `cbor:"4,keyasint,omitempty"`
 }
 
 // Acquire grants a lock to those claims that can have it, in their order.
@@ -162,4 +182,39 @@ type Cancel struct {
 // Remove removes dying ephemeral nodes.
 type Remove struct {
 	Nodes []namespace.Ref `cbor:"1,keyasint"`
+}
+
+// Revoke begins to take a lock away from its holders at somebody's wish. It is
+// free once they have heard of it (Evict) or their sessions have ended; with Now
+// at once.
+type Revoke struct {
+	Mutation   session.Mutation `cbor:"1,keyasint"`
+	Lock       namespace.Ref    `cbor:"2,keyasint"`
+	Why        string           `cbor:"3,keyasint"`
+	Now        bool             `cbor:"4,keyasint,omitempty"`
+	Successors []Claim          `cbor:"5,keyasint,omitempty"` // with Now
+}
+
+// Evict takes a revoked lock from holders that have acknowledged the loss.
+type Evict struct {
+	Lock       namespace.Ref     `cbor:"1,keyasint"`
+	Generation api.Generation    `cbor:"2,keyasint"`
+	Holders    []namespace.Owner `cbor:"3,keyasint"`
+	Successors []Claim           `cbor:"4,keyasint,omitempty"`
+}
+
+// Doom begins to end another client's session: what it holds is not taken from
+// it yet, but nothing is done for it any more.
+type Doom struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Target   api.SessionID    `cbor:"2,keyasint"`
+	Why      string           `cbor:"3,keyasint"`
+}
+
+// SetQuota changes what a principal may use, or what may be below a directory.
+type SetQuota struct {
+	Mutation  session.Mutation `cbor:"1,keyasint"`
+	Principal string           `cbor:"2,keyasint,omitempty"`
+	Directory *namespace.Ref   `cbor:"3,keyasint,omitempty"` // its nodes and bytes; nil: the principal's
+	Quota     api.Quota        `cbor:"4,keyasint"`
 }

@@ -17,7 +17,8 @@
 // A State is a value that is copied in constant time; FSM publishes one after
 // each batch, so readers and snapshots never wait for writers nor hold them up.
 //
-// Nothing here decides who may do what when: the master does (package cell), and
-// the tree and the table (packages namespace and session) guard their own
-// rules.
+// Who may create, take away or limit something is decided here, by the ACLs as
+// they are when the command's turn has come. What a handle was opened for, and
+// when anything is to happen, is the master's to decide (package cell); the tree
+// and the table (packages namespace and session) guard their own rules.
 package raftfsm

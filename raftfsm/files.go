@@ -6,19 +6,23 @@ import (
 )
 
 func (s *State) open(c *Open) Result {
-	return s.once(c.Mutation, func() Result {
+	return s.once(c.Mutation, c.Guards, func() Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 		node, created, err := s.openOrCreate(c, by)
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{Answer: Answer{Created: created, Stat: stat(node)}}
+		r := Result{Answer: Answer{Created: created, Stat: stat(node)}}
+		if created {
+			r.Changes = s.changed(Added, node.Ref(), node.Instance)
+		}
+		return r
 	})
 }
 
 func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node, created bool, err error) {
 	if node, ok := s.Tree.Get(c.Name); ok {
-		if err := Openable(node, c.Create, c.Kind); err != nil {
+		if err := s.MayOpen(by.Session, node, c); err != nil {
 			return nil, false, err
 		}
 		node, err = s.Tree.Open(node.Ref(), by)
@@ -27,7 +31,11 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	if c.Create == api.MustExist {
 		return nil, false, api.Errorf(api.NotFound, "there is no such node")
 	}
-	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL}
+	principal := s.principal(by.Session)
+	if err := s.mayCreate(c, principal); err != nil {
+		return nil, false, err
+	}
+	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal}
 	if spec.Kind == 0 {
 		spec.Kind = api.File
 	}
@@ -40,9 +48,38 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	return node, err == nil, err
 }
 
-// Openable reports why a node that is there cannot be opened as asked; nil if
-// it can.
-func Openable(node *namespace.Node, create api.Create, kind api.Kind) error {
+// mayCreate reports why a principal cannot create a node as asked: it needs the
+// right to write the directory, lists that are there to name, and room.
+func (s *State) mayCreate(c *Open, principal string) error {
+	if err := namespace.CheckName(c.Name); err != nil {
+		return err // it has no parent to ask
+	}
+	if parent, ok := s.Tree.Get(c.Name.Parent()); ok && c.Name != "" {
+		if err := s.Tree.Permit(parent, principal, namespace.ToWrite); err != nil {
+			return err
+		}
+	}
+	if name, missing := s.Tree.MissingACL(c.ACL); missing {
+		return noSuchACL(name)
+	}
+	return s.room(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
+}
+
+// noSuchACL refuses a name that would shut everybody out.
+func noSuchACL(name string) error {
+	return api.Errorf(api.NotFound, "there is no ACL file %q: create it first (chubbyctl acl file put), or nobody would have the right", namespace.ACLFile(name))
+}
+
+// MayOpen reports why a session cannot open a node that is there as asked; nil
+// if it can.
+func (s *State) MayOpen(id api.SessionID, node *namespace.Node, c *Open) error {
+	if err := openable(node, c.Create, c.Kind); err != nil {
+		return err
+	}
+	return s.Tree.Permit(node, s.principal(id), c.Rights)
+}
+
+func openable(node *namespace.Node, create api.Create, kind api.Kind) error {
 	switch {
 	case node.Dying():
 		return api.Errorf(api.Exists, "the ephemeral node is being removed with the session that had it; try again in a moment")
@@ -57,27 +94,66 @@ func Openable(node *namespace.Node, create api.Create, kind api.Kind) error {
 }
 
 func (s *State) setContents(c *SetContents) Result {
-	return s.once(c.Mutation, func() Result {
-		node, err := s.Tree.SetContents(c.Node, c.Contents, c.IfContent)
+	return s.once(c.Mutation, c.Guards, func() Result {
+		node, err := s.Tree.Resolve(c.Node)
+		if err == nil {
+			err = s.room(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
+		}
+		if err == nil {
+			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent)
+		}
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{Answer: Answer{Stat: stat(node)}}
+		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(Written, c.Node, node.Content)}
 	})
 }
 
+func (s *State) setACL(c *SetACL) Result {
+	return s.once(c.Mutation, c.Guards, func() Result {
+		if name, missing := s.Tree.MissingACL(c.ACL); missing {
+			return Result{Answer: refusal(noSuchACL(name))}
+		}
+		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs)
+		if err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(Described, c.Node, node.ACLs)}
+	})
+}
+
+// changed describes one change of a node, which may be gone, in its directory.
+func (s *State) changed(what What, node namespace.Ref, generation api.Generation) []Change {
+	c := Change{What: what, Node: node, Generation: generation}
+	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && node.Name != "" {
+		c.Parent = parent.Ref()
+	}
+	return []Change{c}
+}
+
+// removed describes the removal of a node. A dying directory goes with the last
+// of its children.
+func (s *State) removed(r *Result, node namespace.Ref) {
+	r.Changes = append(r.Changes, s.changed(Removed, node, node.Instance)...)
+	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && parent.Dying() && parent.Children == 0 {
+		r.Dying = append(r.Dying, parent.Ref())
+	}
+}
+
 func (s *State) delete(c *Delete) Result {
-	return s.once(c.Mutation, func() Result {
+	return s.once(c.Mutation, c.Guards, func() Result {
 		if err := s.Tree.Delete(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}); err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{Removed: []namespace.Ref{c.Node}}
+		var r Result
+		s.removed(&r, c.Node)
+		return r
 	})
 }
 
 // close never fails: what is gone is closed (Chubby §2.6).
 func (s *State) close(c *Close, wall int64) Result {
-	return s.once(c.Mutation, func() Result {
+	return s.once(c.Mutation, nil, func() Result {
 		dropped, err := s.Tree.Close(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle})
 		if err != nil {
 			return Result{}
@@ -95,7 +171,7 @@ func (s *State) remove(c *Remove) Result {
 	var r Result
 	for _, ref := range c.Nodes {
 		if s.Tree.Remove(ref) {
-			r.Removed = append(r.Removed, ref)
+			s.removed(&r, ref)
 		}
 	}
 	return r

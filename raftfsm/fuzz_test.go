@@ -2,26 +2,31 @@ package raftfsm_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
+// populated returns a State after so many random commands, beside its model.
+func populated(tb testing.TB, seed uint64, commands int) *pair {
+	tb.Helper()
+	p := newPair()
+	if err := p.run(randomSteps(seed, 0, commands)); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
 // Whatever is read as an entry is applied without a panic, leaves the state
-// whole, and reads back as it was written.
+// whole, and the same on every replica, and reads back as it was written.
 func FuzzApply(f *testing.F) {
-	r := rand.New(rand.NewPCG(1, 2))
-	c := newCell(f)
-	for range 60 {
-		command := random(r, c)
-		c.apply(command)
-		data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 2, Commands: []raftfsm.Command{command}})
-		if err != nil {
-			f.Fatal(err)
-		}
+	p := populated(f, 1, 1500)
+	for _, data := range p.log[len(p.log)-200:] {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -32,18 +37,96 @@ func FuzzApply(f *testing.F) {
 			}
 			return
 		}
+		entry.Epoch = api.Epoch(p.term)
 		again, err := raftfsm.EncodeEntry(entry)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := raftfsm.DecodeEntry(again); err != nil {
+		other, err := raftfsm.DecodeEntry(again)
+		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		state := c.state
-		entry.Epoch = 2
-		results := state.Apply(c.index+1, 2, entry)
+		state, replica := p.state, p.replica
+		results := state.Apply(p.index+1, p.term, entry)
 		if len(results) != len(entry.Commands) {
 			t.Fatalf("%d results of %d commands", len(results), len(entry.Commands))
+		}
+		if err := state.Check(); err != nil {
+			t.Fatal(err)
+		}
+		replica.Apply(p.index+1, p.term, other)
+		if hash(t, state) != hash(t, replica) {
+			t.Fatal("two replicas differ")
+		}
+		var snapshot bytes.Buffer
+		if _, err := state.WriteTo(&snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := raftfsm.ReadState(&snapshot); err != nil {
+			t.Fatalf("the snapshot cannot be read: %v", err)
+		}
+	})
+}
+
+// FuzzModel looks for commands whose results are not those of the model. What it
+// finds is a choice of commands, as in TestMillion.
+func FuzzModel(f *testing.F) {
+	for seed := range uint64(4) {
+		var data []byte
+		for _, s := range randomSteps(seed, 1, 12) {
+			data = append(data, s[:]...)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var steps []step
+		for ; len(data) > 0 && len(steps) < 200; data = data[min(len(data), len(step{})):] {
+			var s step
+			copy(s[:], data)
+			steps = append(steps, s)
+		}
+		if err := runSteps(steps); err != nil {
+			t.Fatalf("%v%s", err, trace(steps))
+		}
+	})
+}
+
+// Whatever is read as a snapshot under a sum that fits is sound: it goes through
+// a snapshot unchanged, and entries can be applied to it.
+func FuzzRestore(f *testing.F) {
+	for seed := range uint64(3) {
+		p := populated(f, seed, 30+200*int(seed))
+		var b bytes.Buffer
+		if _, err := p.state.WriteTo(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes()[:b.Len()-sha256.Size])
+	}
+	log := populated(f, 4, 100).log
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sum := sha256.Sum256(data)
+		state, err := raftfsm.ReadState(bytes.NewReader(slices.Concat(data, sum[:])))
+		if err != nil {
+			if !errors.Is(err, api.Corrupt) {
+				t.Fatalf("%v is not Corrupt", err)
+			}
+			return
+		}
+		var b bytes.Buffer
+		if _, err := state.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := raftfsm.ReadState(&b)
+		if err != nil || hash(t, again) != hash(t, state) {
+			t.Fatalf("a snapshot reads back as another (%v)", err)
+		}
+		for i, data := range log {
+			entry, err := raftfsm.DecodeEntry(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry.Epoch = state.Epoch
+			state.Apply(state.Applied+uint64(i), uint64(state.Epoch), entry)
 		}
 		if err := state.Check(); err != nil {
 			t.Fatal(err)
@@ -53,17 +136,12 @@ func FuzzApply(f *testing.F) {
 
 // Whatever is read as a snapshot is whole, and is written as it was read.
 func FuzzReadState(f *testing.F) {
-	r := rand.New(rand.NewPCG(3, 4))
-	c := newCell(f)
-	for i := range 200 {
-		c.apply(random(r, c))
-		if i%50 == 0 {
-			var b bytes.Buffer
-			if _, err := c.state.WriteTo(&b); err != nil {
-				f.Fatal(err)
-			}
-			f.Add(b.Bytes())
+	for seed := range uint64(4) {
+		var b bytes.Buffer
+		if _, err := populated(f, seed, 50*int(seed)).state.WriteTo(&b); err != nil {
+			f.Fatal(err)
 		}
+		f.Add(b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := raftfsm.ReadState(bytes.NewReader(data))
@@ -83,12 +161,8 @@ func FuzzReadState(f *testing.F) {
 // Every damaged byte of a snapshot is noticed.
 func TestDamagedSnapshots(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	c := newCell(t)
-	for range 100 {
-		c.apply(random(r, c))
-	}
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
+	if _, err := populated(t, 5, 100).state.WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
 	whole := b.Bytes()

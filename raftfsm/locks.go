@@ -31,6 +31,11 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 		r.Answer = s.replay(by.Session, answer)
 		return r
 	}
+	if err := s.stand(c.Guards); err != nil {
+		r.Answer = refusal(err)
+		s.Sessions.Finish(c.Mutation, r.Answer)
+		return r
+	}
 	holder := namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall}
 	generation, err := s.Tree.Acquire(lock, holder, c.Mode, s.drawGeneration)
 	if err != nil && !c.Try && s.worthWaiting(lock, by, err) {
@@ -57,7 +62,7 @@ func (s *State) worthWaiting(lock namespace.Ref, by namespace.Owner, err error) 
 }
 
 func (s *State) release(c *Release, wall int64) Result {
-	return s.once(c.Mutation, func() Result {
+	return s.once(c.Mutation, nil, func() Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
 		dropped, err := s.Tree.Release(c.Lock, by, c.Generation)
 		if err != nil {

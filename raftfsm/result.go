@@ -11,7 +11,7 @@ import (
 type Answer struct {
 	Code    api.Code        `cbor:"1,keyasint,omitempty"`
 	Message string          `cbor:"2,keyasint,omitempty"`
-	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld
+	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld; mostHolders at most
 	Current api.Generation  `cbor:"4,keyasint,omitempty"` // of GenerationMismatch
 
 	Created    bool           `cbor:"5,keyasint,omitempty"` // of Open
@@ -48,7 +48,37 @@ type Result struct {
 	Free    []api.Name      // locks that somebody who waits might now have
 	Delayed []api.Name      // locks on which a lock-delay began or was renewed
 	Dying   []namespace.Ref // ephemeral nodes that nobody has open any more
-	Removed []namespace.Ref // nodes that are gone
+	Changes []Change        // of what clients see of nodes, in their order
+	Revoked []Revocation    // locks that are being taken away
+	Doomed  []api.SessionID // sessions that are being ended by another than their client
+}
+
+// Change is one change of what clients see of a node.
+type Change struct {
+	What       What
+	Node       namespace.Ref
+	Parent     namespace.Ref
+	Generation api.Generation // of the contents or ACL names that were written, or the instance
+}
+
+// What is a way in which a node can change.
+type What uint8
+
+// The ways.
+const (
+	Added     What = 1
+	Removed   What = 2
+	Written   What = 3 // its contents
+	Described What = 4 // its ACL names
+)
+
+// Revocation is a lock that is being taken from its holders.
+type Revocation struct {
+	Lock       namespace.Ref
+	Generation api.Generation
+	Holders    []namespace.Owner
+	Reason     api.EndReason
+	Why        string
 }
 
 // ClaimResult is what became of one claim. While it is Pending the claim has no
@@ -77,12 +107,17 @@ func refusal(err error) Answer {
 	a := Answer{Code: api.CodeOf(err), Message: err.Error()}
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		a.Message, a.Current = e.Message, e.Current
-		for _, h := range e.Holders {
+		for _, h := range e.Holders[:min(len(e.Holders), mostHolders)] {
 			a.Holders = append(a.Holders, h.Session)
 		}
 	}
 	return a
 }
+
+// mostHolders bounds the holders that an answer names: a lock may have many
+// thousands, and each session has up to api.MaxOutstanding answers kept. The
+// tree has them all.
+const mostHolders = 100
 
 // stat describes a node as it is now.
 func stat(n *namespace.Node) *Stat {

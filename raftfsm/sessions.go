@@ -14,6 +14,9 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
 		return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", c.Lease, api.MinLease, api.MaxLease))}
 	}
+	if allowed := s.Quota(c.Principal).Sessions; s.Sessions.Of(c.Principal) >= allowed {
+		return Result{Answer: refusal(api.Errorf(api.QuotaExceeded, "sessions of principal %q: %d used, %d allowed; close some, or have the quota raised", c.Principal, s.Sessions.Of(c.Principal), allowed))}
+	}
 	id := api.SessionID(s.draw())
 	s.Sessions.Put(&session.Session[Answer]{
 		ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache,
@@ -55,7 +58,7 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 func (s *State) cancel(c *Cancel) Result {
 	m := c.Mutation
 	m.Hash = 0 // whatever was asked
-	return s.once(m, func() Result {
+	return s.once(m, nil, func() Result {
 		return Result{Answer: refusal(api.Errorf(api.Cancelled, "the caller withdrew the request"))}
 	})
 }

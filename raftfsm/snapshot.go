@@ -17,16 +17,18 @@ import (
 
 // A snapshot is
 //
-//	magic | record(header) | record(session)… | record(node)… | record(delay)… | SHA-256
+//	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | SHA-256
 //
 // where a record is a uvarint length and that many bytes of CBOR, the header
 // counts what follows, nodes come parents first, and the sum covers everything
 // before it. Equal states have equal snapshots.
 const snapshotMagic = "chubby snapshot 1\n"
 
-// maxRecord bounds what a damaged length can make a reader allocate. The
-// largest record is a session with all its answers kept.
-const maxRecord = 8 << 20
+// maxRecord bounds the length of a record that is believed at all. It is far
+// above that of any that is written, such as a lock with a hundred thousand
+// holders who all say why: a snapshot that could not be read again would be the
+// end of the replica. What is said and not there is not allocated.
+const maxRecord = 1 << 30
 
 type header struct {
 	Cell     string     `cbor:"1,keyasint"`
@@ -38,6 +40,12 @@ type header struct {
 	Sessions int        `cbor:"7,keyasint"`
 	Nodes    int        `cbor:"8,keyasint"`
 	Delays   int        `cbor:"9,keyasint"`
+	Quotas   int        `cbor:"10,keyasint"`
+}
+
+type quotaRecord struct {
+	Principal string    `cbor:"1,keyasint"`
+	Quota     api.Quota `cbor:"2,keyasint"`
 }
 
 type delayRecord struct {
@@ -49,14 +57,7 @@ type delayRecord struct {
 func (s State) WriteTo(w io.Writer) (int64, error) {
 	out := &recordWriter{w: w, sum: sha256.New()}
 	out.bytes([]byte(snapshotMagic))
-	delays := 0
-	for range s.Tree.Delays() {
-		delays++
-	}
-	out.record(header{
-		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter,
-		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays,
-	})
+	out.record(s.header())
 	for one := range s.Sessions.All() {
 		out.record(one)
 	}
@@ -66,12 +67,27 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	for name, d := range s.Tree.Delays() {
 		out.record(delayRecord{Name: name, Delay: d})
 	}
+	for principal, q := range s.Quotas() {
+		out.record(quotaRecord{Principal: principal, Quota: q})
+	}
 	sum := out.sum.Sum(nil)
 	out.bytes(sum)
 	if out.err != nil {
 		return out.n, fmt.Errorf("write a snapshot: %w", out.err)
 	}
 	return out.n, nil
+}
+
+// header returns what a snapshot of the state begins with.
+func (s State) header() header {
+	delays := 0
+	for range s.Tree.Delays() {
+		delays++
+	}
+	return header{
+		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter,
+		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(),
+	}
 }
 
 // Hash returns the SHA-256 of the state's snapshot, in hexadecimal: replicas
@@ -113,7 +129,7 @@ func (o *recordWriter) record(v any) {
 
 // ReadState reads a snapshot, and checks its sum and every invariant of the
 // state. Anything that is not a whole snapshot is Corrupt; nothing it says can
-// make the reader allocate more than it reads, by more than a record.
+// make the reader allocate more than a small multiple of what it reads.
 func ReadState(r io.Reader) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New()}
 	s, err := in.state()
@@ -148,6 +164,10 @@ func (in *recordReader) state() (State, error) {
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter
 	if err := in.records(&s, h); err != nil {
 		return s, err
+	}
+	if is := s.header(); is.Sessions != h.Sessions || is.Nodes != h.Nodes || is.Delays != h.Delays || is.Quotas != h.Quotas {
+		return s, fmt.Errorf("something is in it twice: of %d sessions, %d nodes, %d delays and %d quotas there are %d, %d, %d and %d",
+			h.Sessions, h.Nodes, h.Delays, h.Quotas, is.Sessions, is.Nodes, is.Delays, is.Quotas)
 	}
 	want := in.sum.Sum(nil)
 	sum := make([]byte, len(want))
@@ -187,6 +207,13 @@ func (in *recordReader) records(s *State, h header) error {
 		}
 		s.Tree.RestoreDelay(d.Name, d.Delay)
 	}
+	for i := range h.Quotas {
+		var q quotaRecord
+		if err := in.record(&q); err != nil {
+			return fmt.Errorf("quota %d of %d: %w", i+1, h.Quotas, err)
+		}
+		s.restoreQuota(q.Principal, q.Quota)
+	}
 	return nil
 }
 
@@ -205,9 +232,11 @@ func (in *recordReader) record(v any) error {
 		return fmt.Errorf("a record of %d bytes; at most %d are written", size, maxRecord)
 	}
 	in.sum.Write(binary.AppendUvarint(nil, size))
-	data := make([]byte, size)
-	if err := in.full(data); err != nil {
+	var data bytes.Buffer
+	data.Grow(int(min(size, 64<<10)) + bytes.MinRead)
+	if _, err := io.CopyN(&data, in.r, int64(size)); err != nil {
 		return err
 	}
-	return entryCodec.dec.Unmarshal(data, v)
+	in.sum.Write(data.Bytes())
+	return entryCodec.dec.Unmarshal(data.Bytes(), v)
 }

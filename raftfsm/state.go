@@ -4,6 +4,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
 // State is everything that is replicated. It is a value: a copy is a snapshot,
@@ -18,6 +19,8 @@ type State struct {
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: instances, lock generations, sessions and delays are drawn from it
+
+	quotas *iradix.Tree[api.Quota] // that were set, by principal
 }
 
 // NewState returns the state of a cell that nobody has founded yet.
@@ -26,11 +29,13 @@ func NewState() State {
 		Tree:     namespace.New(api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}),
 		Sessions: session.NewTable[Answer](),
 		Counter:  1, // the root directory is instance 1
+		quotas:   iradix.New[api.Quota](),
 	}
 }
 
 // RootACL is the name of the ACL that the root directory starts with, and
-// everything below inherits.
+// everything below inherits. The founding of a cell makes its file, which admits
+// everybody.
 const RootACL = "everyone"
 
 // draw returns the next number of the fencing counter. One counter serves for
@@ -91,6 +96,16 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.cancel(c.Cancel)
 	case c.Remove != nil:
 		return s.remove(c.Remove)
+	case c.SetACL != nil:
+		return s.setACL(c.SetACL)
+	case c.Revoke != nil:
+		return s.revoke(c.Revoke, wall)
+	case c.Evict != nil:
+		return s.evict(c.Evict, wall)
+	case c.Doom != nil:
+		return s.doom(c.Doom)
+	case c.SetQuota != nil:
+		return s.setQuota(c.SetQuota)
 	}
 	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
 }
@@ -98,14 +113,29 @@ func (s *State) apply(c Command, wall int64) Result {
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) {
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
+		s.found()
 	}
 	s.Epoch = epoch
 }
 
+// found makes what every cell begins with: the directory of ACLs, and the one
+// that admits everybody.
+func (s *State) found() {
+	for _, spec := range []struct {
+		name api.Name
+		namespace.Spec
+	}{
+		{namespace.ACLs, namespace.Spec{Kind: api.Directory}},
+		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte("*\n")}},
+	} {
+		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
+	}
+}
+
 // once makes a mutation happen exactly once: do is called for the first arrival
-// of a request, and its answer kept; a retry gets that answer and no effects
-// (design §4.13).
-func (s *State) once(m session.Mutation, do func() Result) Result {
+// of a request, unless one of its guards does not stand, and its answer kept; a
+// retry gets that answer and no effects (design §4.13).
+func (s *State) once(m session.Mutation, guards []Guard, do func() Result) Result {
 	answer, done, err := s.Sessions.Begin(m)
 	switch {
 	case err != nil:
@@ -113,19 +143,26 @@ func (s *State) once(m session.Mutation, do func() Result) Result {
 	case done:
 		return Result{Answer: s.replay(m.Session, answer)}
 	}
-	r := do()
+	var r Result
+	if err := s.stand(guards); err != nil {
+		r = Result{Answer: refusal(err)}
+	} else {
+		r = do()
+	}
 	s.Sessions.Finish(m, r.Answer)
 	return r
 }
 
 // replay returns the answer to a retry. A grant is repeated only while it
-// stands: a lock that was lost since must not be believed in again.
+// stands: a lock that was lost since, or is being taken away, must not be
+// believed in again. Its client may have acknowledged that loss already, and
+// would not hear of it a second time.
 func (s *State) replay(id api.SessionID, a Answer) Answer {
 	if a.Code != api.OK || a.Generation == 0 {
 		return a
 	}
 	node, err := s.Tree.Resolve(a.Lock)
-	if err == nil && node.Lock == a.Generation && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
+	if err == nil && node.Lock == a.Generation && node.Revoked == "" && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
 		return a
 	}
 	return refusal(api.Errorf(api.LockLost, "the lock was granted with token %d and has been given up or lost since; acquire it anew", a.Generation))
@@ -139,6 +176,11 @@ func (s State) Check() error {
 	}
 	if err := s.Sessions.Check(); err != nil {
 		return err
+	}
+	for principal, q := range s.Quotas() {
+		if err := q.Validate(); err != nil || q == (api.Quota{}) {
+			return api.Errorf(api.Corrupt, "the quota of %q, %+v, cannot be", principal, q)
+		}
 	}
 	for n := range s.Tree.All() {
 		if uint64(max(n.Instance, n.Lock)) > s.Counter {

@@ -299,7 +299,7 @@ func TestEphemeralsDie(t *testing.T) {
 	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.Exists {
 		t.Errorf("opening a dying node: %+v", r.Answer)
 	}
-	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Removed) != 1 {
+	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].What != raftfsm.Removed {
 		t.Errorf("%+v", r)
 	}
 	open.Mutation = c.mutation(b)

@@ -148,7 +148,8 @@
 // on. Until the client has acknowledged the loss, the master grants the session
 // nothing more, and keeps the lock from others until its clock reads the end of the
 // lease + lockDelay; then (2) follows as (1) does in case 1. A takeover before that
-// undoes the breaking, as the table has the lock still held.
+// takes nothing back and gives nothing away: the tree still has the lock held, and
+// marked as revoked.
 //
 // # Rounding and absurd values
 //

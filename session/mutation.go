@@ -78,6 +78,9 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	if !ok {
 		return answer, false, unknown(m.Session)
 	}
+	if s.Doomed != "" {
+		return answer, false, doomed(s.ID, s.Doomed)
+	}
 	next := s.declare(m)
 	i, ok := find(next.Open, m.Number)
 	if !ok {

@@ -16,6 +16,7 @@ import (
 type Table[R any] struct {
 	sessions *iradix.Tree[*Session[R]] // by key
 	nonces   *iradix.Tree[api.SessionID]
+	numbers  *iradix.Tree[int] // of sessions, by principal
 }
 
 // Session is one session's replicated record. One that is in a table is never
@@ -32,15 +33,23 @@ type Session[R any] struct {
 
 	Upto api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number heard of
 	Open []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to Upto that are not finished, ascending; at most api.MaxOutstanding
+
+	Doomed string `cbor:"11,keyasint,omitempty"` // why the session is being ended by another; empty while it is not
 }
 
 // NewTable returns an empty table.
 func NewTable[R any]() Table[R] {
-	return Table[R]{sessions: iradix.New[*Session[R]](), nonces: iradix.New[api.SessionID]()}
+	return Table[R]{sessions: iradix.New[*Session[R]](), nonces: iradix.New[api.SessionID](), numbers: iradix.New[int]()}
 }
 
 // Len returns the number of sessions.
 func (t Table[R]) Len() int { return t.sessions.Len() }
+
+// Of returns the number of sessions of a principal.
+func (t Table[R]) Of(principal string) int {
+	n, _ := t.numbers.Get([]byte(principal))
+	return n
+}
 
 // Get returns the session.
 func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) { return t.sessions.Get(key(id)) }
@@ -72,6 +81,7 @@ func (t Table[R]) All() iter.Seq[*Session[R]] {
 func (t *Table[R]) Put(s *Session[R]) {
 	t.End(s.ID) // its nonce may be another
 	t.replace(s)
+	t.count(s.Principal, 1)
 	if len(s.Nonce) > 0 {
 		t.nonces, _, _ = t.nonces.Insert(s.Nonce, s.ID)
 	}
@@ -96,6 +106,26 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	return nil
 }
 
+// Doom notes that a session is being ended by another than its client, and why:
+// from here on none of its requests is done. It fails with SessionExpired for a
+// session that is not there; one that is doomed already stays so for the first
+// reason.
+func (t *Table[R]) Doom(id api.SessionID, why string) error {
+	s, ok := t.Get(id)
+	switch {
+	case !ok:
+		return unknown(id)
+	case why == "":
+		return api.Errorf(api.InvalidArgument, "session %v is to be ended for no reason: say one", id)
+	case s.Doomed != "":
+		return nil
+	}
+	next := *s
+	next.Doomed = why
+	t.replace(&next)
+	return nil
+}
+
 // End removes a session and reports whether it was there.
 func (t *Table[R]) End(id api.SessionID) bool {
 	sessions, s, ok := t.sessions.Delete(key(id))
@@ -103,10 +133,20 @@ func (t *Table[R]) End(id api.SessionID) bool {
 		return false
 	}
 	t.sessions = sessions
+	t.count(s.Principal, -1)
 	if owner, indexed := t.nonces.Get(s.Nonce); indexed && owner == id {
 		t.nonces, _, _ = t.nonces.Delete(s.Nonce)
 	}
 	return true
+}
+
+func (t *Table[R]) count(principal string, more int) {
+	n := t.Of(principal) + more
+	if n == 0 {
+		t.numbers, _, _ = t.numbers.Delete([]byte(principal))
+		return
+	}
+	t.numbers, _, _ = t.numbers.Insert([]byte(principal), n)
 }
 
 // replace puts a record in the place of one with the same id and nonce.
@@ -116,7 +156,9 @@ func (t *Table[R]) replace(s *Session[R]) { t.sessions, _, _ = t.sessions.Insert
 // were just read. It reports the first fault as Corrupt.
 func (t Table[R]) Check() error {
 	nonces := 0
+	principals := map[string]int{}
 	for s := range t.All() {
+		principals[s.Principal]++
 		if err := s.check(); err != nil {
 			return err
 		}
@@ -130,6 +172,16 @@ func (t Table[R]) Check() error {
 	}
 	if nonces != t.nonces.Len() {
 		return api.Errorf(api.Corrupt, "%d nonces are indexed and %d sessions have one", t.nonces.Len(), nonces)
+	}
+	i := t.numbers.Root().Iterator()
+	for principal, n, ok := i.Next(); ok; principal, n, ok = i.Next() {
+		if principals[string(principal)] != n {
+			return api.Errorf(api.Corrupt, "%q is counted with %d sessions and has %d", principal, n, principals[string(principal)])
+		}
+		delete(principals, string(principal))
+	}
+	if len(principals) > 0 {
+		return api.Errorf(api.Corrupt, "the sessions of %d principals are not counted", len(principals))
 	}
 	return nil
 }
@@ -169,4 +221,8 @@ func key(id api.SessionID) []byte {
 
 func unknown(id api.SessionID) error {
 	return api.Errorf(api.SessionExpired, "there is no session %v: it has ended, or never was; what it held is gone, so begin a new one", id)
+}
+
+func doomed(id api.SessionID, why string) error {
+	return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, why)
 }

@@ -191,6 +191,7 @@ const (
 	EventKind_EVENT_KIND_CONFLICTING_LOCK   EventKind = 9
 	EventKind_EVENT_KIND_LOST               EventKind = 10
 	EventKind_EVENT_KIND_CACHE_INVALIDATION EventKind = 11
+	EventKind_EVENT_KIND_SESSION_ENDED      EventKind = 12
 )
 
 // Enum value maps for EventKind.
@@ -208,6 +209,7 @@ var (
 		9:  "EVENT_KIND_CONFLICTING_LOCK",
 		10: "EVENT_KIND_LOST",
 		11: "EVENT_KIND_CACHE_INVALIDATION",
+		12: "EVENT_KIND_SESSION_ENDED",
 	}
 	EventKind_value = map[string]int32{
 		"EVENT_KIND_UNSPECIFIED":        0,
@@ -222,6 +224,7 @@ var (
 		"EVENT_KIND_CONFLICTING_LOCK":   9,
 		"EVENT_KIND_LOST":               10,
 		"EVENT_KIND_CACHE_INVALIDATION": 11,
+		"EVENT_KIND_SESSION_ENDED":      12,
 	}
 )
 
@@ -1276,8 +1279,9 @@ func (x *Event) GetExplanation() string {
 type EndSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Target        uint64                 `protobuf:"varint,2,opt,name=target,proto3" json:"target,omitempty"` // 0: the caller's own
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Target        uint64                 `protobuf:"varint,2,opt,name=target,proto3" json:"target,omitempty"`    // 0: the caller's own
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`     // of another's
+	Mutation      *Mutation              `protobuf:"bytes,4,opt,name=mutation,proto3" json:"mutation,omitempty"` // of another's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1331,6 +1335,13 @@ func (x *EndSessionRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *EndSessionRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
 }
 
 type EndSessionReply struct {
@@ -2000,6 +2011,7 @@ type SetContentsRequest struct {
 	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Contents      []byte                 `protobuf:"bytes,4,opt,name=contents,proto3" json:"contents,omitempty"`
 	IfGeneration  *uint64                `protobuf:"varint,5,opt,name=if_generation,json=ifGeneration,proto3,oneof" json:"if_generation,omitempty"` // compare and swap
+	IfSequencer   string                 `protobuf:"bytes,6,opt,name=if_sequencer,json=ifSequencer,proto3" json:"if_sequencer,omitempty"`           // nothing is written unless this one is valid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2069,6 +2081,13 @@ func (x *SetContentsRequest) GetIfGeneration() uint64 {
 	return 0
 }
 
+func (x *SetContentsRequest) GetIfSequencer() string {
+	if x != nil {
+		return x.IfSequencer
+	}
+	return ""
+}
+
 type SetContentsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stat          *Stat                  `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
@@ -2118,8 +2137,9 @@ type SetACLRequest struct {
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
 	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Acl           *ACL                   `protobuf:"bytes,4,opt,name=acl,proto3" json:"acl,omitempty"`
+	Acl           *ACL                   `protobuf:"bytes,4,opt,name=acl,proto3" json:"acl,omitempty"` // empty names stay as they are
 	IfGeneration  *uint64                `protobuf:"varint,5,opt,name=if_generation,json=ifGeneration,proto3,oneof" json:"if_generation,omitempty"`
+	IfSequencer   string                 `protobuf:"bytes,6,opt,name=if_sequencer,json=ifSequencer,proto3" json:"if_sequencer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2189,6 +2209,13 @@ func (x *SetACLRequest) GetIfGeneration() uint64 {
 	return 0
 }
 
+func (x *SetACLRequest) GetIfSequencer() string {
+	if x != nil {
+		return x.IfSequencer
+	}
+	return ""
+}
+
 type SetACLReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stat          *Stat                  `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
@@ -2238,6 +2265,7 @@ type DeleteRequest struct {
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
 	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	IfSequencer   string                 `protobuf:"bytes,4,opt,name=if_sequencer,json=ifSequencer,proto3" json:"if_sequencer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2291,6 +2319,13 @@ func (x *DeleteRequest) GetHandle() []byte {
 		return x.Handle
 	}
 	return nil
+}
+
+func (x *DeleteRequest) GetIfSequencer() string {
+	if x != nil {
+		return x.IfSequencer
+	}
+	return ""
 }
 
 type DeleteReply struct {
@@ -3003,8 +3038,11 @@ func (x *SetSequencerRequest) GetSequencer() string {
 	return ""
 }
 
+// SetSequencerReply carries the handle as it is to be used from now on: one that
+// fails once the sequencer is not valid, at this master and every later one.
 type SetSequencerReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handle        []byte                 `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3037,6 +3075,13 @@ func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetSequencerReply.ProtoReflect.Descriptor instead.
 func (*SetSequencerReply) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SetSequencerReply) GetHandle() []byte {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
 }
 
 type CheckSequencerRequest struct {
@@ -3795,6 +3840,354 @@ func (x *SessionInfo) GetMayCache() bool {
 	return false
 }
 
+type ListQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_chubby_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListQuotasRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+type ListQuotasReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*QuotaInfo           `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasReply) Reset() {
+	*x = ListQuotasReply{}
+	mi := &file_chubby_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasReply) ProtoMessage() {}
+
+func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
+func (*ListQuotasReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+// QuotaInfo is of one principal, or of one directory, which has nodes and bytes
+// only. A limit of 0 is none.
+type QuotaInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // of a directory
+	Used          *QuotaAmounts          `protobuf:"bytes,3,opt,name=used,proto3" json:"used,omitempty"`
+	Allowed       *QuotaAmounts          `protobuf:"bytes,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaInfo) Reset() {
+	*x = QuotaInfo{}
+	mi := &file_chubby_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaInfo) ProtoMessage() {}
+
+func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
+func (*QuotaInfo) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *QuotaInfo) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *QuotaInfo) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *QuotaInfo) GetUsed() *QuotaAmounts {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *QuotaInfo) GetAllowed() *QuotaAmounts {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+type QuotaAmounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         int64                  `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of contents
+	Sessions      int64                  `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Handles       int64                  `protobuf:"varint,4,opt,name=handles,proto3" json:"handles,omitempty"`
+	Waiters       int64                  `protobuf:"varint,5,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaAmounts) Reset() {
+	*x = QuotaAmounts{}
+	mi := &file_chubby_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaAmounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaAmounts) ProtoMessage() {}
+
+func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
+func (*QuotaAmounts) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *QuotaAmounts) GetNodes() int64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *QuotaAmounts) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *QuotaAmounts) GetSessions() int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *QuotaAmounts) GetHandles() int64 {
+	if x != nil {
+		return x.Handles
+	}
+	return 0
+}
+
+func (x *QuotaAmounts) GetWaiters() int64 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
+// SetQuotaRequest names a principal or a directory. An amount of 0 is the
+// default of a principal, and no limit of a directory.
+type SetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Allowed       *QuotaAmounts          `protobuf:"bytes,5,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_chubby_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *SetQuotaRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *SetQuotaRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
+}
+
+func (x *SetQuotaRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetAllowed() *QuotaAmounts {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+type SetQuotaReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaReply) Reset() {
+	*x = SetQuotaReply{}
+	mi := &file_chubby_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaReply) ProtoMessage() {}
+
+func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
+func (*SetQuotaReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{60}
+}
+
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -3805,7 +4198,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4210,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4223,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{55}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -3857,7 +4250,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4262,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4275,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{56}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -3908,7 +4301,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4313,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4326,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{57}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -3957,7 +4350,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4362,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4375,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{58}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -4035,7 +4428,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4440,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4453,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 type StatusReply struct {
@@ -4079,7 +4472,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4484,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4497,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -4182,7 +4575,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4587,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4600,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -4295,7 +4688,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4700,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4713,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 type MembersReply struct {
@@ -4332,7 +4725,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4737,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4750,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -4380,7 +4773,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4785,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4798,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Member) GetId() string {
@@ -4528,11 +4921,12 @@ const file_chubby_proto_rawDesc = "" +
 	"generation\x18\x06 \x01(\x04R\n" +
 	"generation\x12,\n" +
 	"\x06reason\x18\a \x01(\x0e2\x14.chubby.v1.EndReasonR\x06reason\x12 \n" +
-	"\vexplanation\x18\b \x01(\tR\vexplanation\"n\n" +
+	"\vexplanation\x18\b \x01(\tR\vexplanation\"\x9f\x01\n" +
 	"\x11EndSessionRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\x04R\x06target\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x11\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
+	"\bmutation\x18\x04 \x01(\v2\x13.chubby.v1.MutationR\bmutation\"\x11\n" +
 	"\x0fEndSessionReply\"\xe2\x03\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
@@ -4579,29 +4973,32 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05after\x18\x03 \x01(\tR\x05after\"O\n" +
 	"\fReadDirReply\x12+\n" +
 	"\bchildren\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\bchildren\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xe0\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x83\x02\n" +
 	"\x12SetContentsRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12\x1a\n" +
 	"\bcontents\x18\x04 \x01(\fR\bcontents\x12(\n" +
-	"\rif_generation\x18\x05 \x01(\x04H\x00R\fifGeneration\x88\x01\x01B\x10\n" +
+	"\rif_generation\x18\x05 \x01(\x04H\x00R\fifGeneration\x88\x01\x01\x12!\n" +
+	"\fif_sequencer\x18\x06 \x01(\tR\vifSequencerB\x10\n" +
 	"\x0e_if_generation\"7\n" +
 	"\x10SetContentsReply\x12#\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"\xe1\x01\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"\x84\x02\n" +
 	"\rSetACLRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12 \n" +
 	"\x03acl\x18\x04 \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12(\n" +
-	"\rif_generation\x18\x05 \x01(\x04H\x00R\fifGeneration\x88\x01\x01B\x10\n" +
+	"\rif_generation\x18\x05 \x01(\x04H\x00R\fifGeneration\x88\x01\x01\x12!\n" +
+	"\fif_sequencer\x18\x06 \x01(\tR\vifSequencerB\x10\n" +
 	"\x0e_if_generation\"2\n" +
 	"\vSetACLReply\x12#\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"\x83\x01\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"\xa6\x01\n" +
 	"\rDeleteRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
-	"\x06handle\x18\x03 \x01(\fR\x06handle\"\r\n" +
+	"\x06handle\x18\x03 \x01(\fR\x06handle\x12!\n" +
+	"\fif_sequencer\x18\x04 \x01(\tR\vifSequencer\"\r\n" +
 	"\vDeleteReply\"\xdd\x01\n" +
 	"\x0eAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
@@ -4650,8 +5047,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13SetSequencerRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x1c\n" +
-	"\tsequencer\x18\x03 \x01(\tR\tsequencer\"\x13\n" +
-	"\x11SetSequencerReply\"I\n" +
+	"\tsequencer\x18\x03 \x01(\tR\tsequencer\"+\n" +
+	"\x11SetSequencerReply\x12\x16\n" +
+	"\x06handle\x18\x01 \x01(\fR\x06handle\"I\n" +
 	"\x15CheckSequencerRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x1c\n" +
 	"\tsequencer\x18\x02 \x01(\tR\tsequencer\"M\n" +
@@ -4705,7 +5103,29 @@ const file_chubby_proto_rawDesc = "" +
 	"leftMostNs\x12\x18\n" +
 	"\ahandles\x18\x05 \x01(\rR\ahandles\x12\x14\n" +
 	"\x05locks\x18\x06 \x01(\rR\x05locks\x12\x1b\n" +
-	"\tmay_cache\x18\a \x01(\bR\bmayCache\"8\n" +
+	"\tmay_cache\x18\a \x01(\bR\bmayCache\"'\n" +
+	"\x11ListQuotasRequest\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\"?\n" +
+	"\x0fListQuotasReply\x12,\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x14.chubby.v1.QuotaInfoR\x06quotas\"\x9d\x01\n" +
+	"\tQuotaInfo\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12+\n" +
+	"\x04used\x18\x03 \x01(\v2\x17.chubby.v1.QuotaAmountsR\x04used\x121\n" +
+	"\aallowed\x18\x04 \x01(\v2\x17.chubby.v1.QuotaAmountsR\aallowed\"\x8a\x01\n" +
+	"\fQuotaAmounts\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\x03R\x05nodes\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x03R\bsessions\x12\x18\n" +
+	"\ahandles\x18\x04 \x01(\x03R\ahandles\x12\x18\n" +
+	"\awaiters\x18\x05 \x01(\x03R\awaiters\"\xd2\x01\n" +
+	"\x0fSetQuotaRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x121\n" +
+	"\aallowed\x18\x05 \x01(\v2\x17.chubby.v1.QuotaAmountsR\aallowed\"\x0f\n" +
+	"\rSetQuotaReply\"8\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"Y\n" +
@@ -4766,7 +5186,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x11CREATE_MUST_EXIST\x10\x00\x12\x0e\n" +
 	"\n" +
 	"CREATE_MAY\x10\x01\x12\x0f\n" +
-	"\vCREATE_MUST\x10\x02*\xf5\x02\n" +
+	"\vCREATE_MUST\x10\x02*\x93\x03\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_KIND_CONTENTS_MODIFIED\x10\x01\x12\x1a\n" +
@@ -4780,7 +5200,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x1bEVENT_KIND_CONFLICTING_LOCK\x10\t\x12\x13\n" +
 	"\x0fEVENT_KIND_LOST\x10\n" +
 	"\x12!\n" +
-	"\x1dEVENT_KIND_CACHE_INVALIDATION\x10\v*\xb4\x01\n" +
+	"\x1dEVENT_KIND_CACHE_INVALIDATION\x10\v\x12\x1c\n" +
+	"\x18EVENT_KIND_SESSION_ENDED\x10\f*\xb4\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10END_REASON_CLOSE\x10\x01\x12\x15\n" +
@@ -4788,7 +5209,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\x81\f\n" +
+	"\x12END_REASON_RESTORE\x10\x062\x8b\r\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -4812,7 +5233,10 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06Cancel\x12\x18.chubby.v1.CancelRequest\x1a\x16.chubby.v1.CancelReply\x12C\n" +
 	"\tBreakLock\x12\x1b.chubby.v1.BreakLockRequest\x1a\x19.chubby.v1.BreakLockReply\x12C\n" +
 	"\tListLocks\x12\x1b.chubby.v1.ListLocksRequest\x1a\x19.chubby.v1.ListLocksReply\x12L\n" +
-	"\fListSessions\x12\x1e.chubby.v1.ListSessionsRequest\x1a\x1c.chubby.v1.ListSessionsReply\x12=\n" +
+	"\fListSessions\x12\x1e.chubby.v1.ListSessionsRequest\x1a\x1c.chubby.v1.ListSessionsReply\x12F\n" +
+	"\n" +
+	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
+	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply2\xbd\x01\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
@@ -4832,7 +5256,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -4894,16 +5318,22 @@ var file_chubby_proto_goTypes = []any{
 	(*ListSessionsRequest)(nil),       // 57: chubby.v1.ListSessionsRequest
 	(*ListSessionsReply)(nil),         // 58: chubby.v1.ListSessionsReply
 	(*SessionInfo)(nil),               // 59: chubby.v1.SessionInfo
-	(*ExplainRequest)(nil),            // 60: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 61: chubby.v1.ExplainReply
-	(*LocateRequest)(nil),             // 62: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 63: chubby.v1.LocateReply
-	(*StatusRequest)(nil),             // 64: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 65: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 66: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 67: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 68: chubby.v1.MembersReply
-	(*Member)(nil),                    // 69: chubby.v1.Member
+	(*ListQuotasRequest)(nil),         // 60: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 61: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 62: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 63: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 64: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 65: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 66: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 67: chubby.v1.ExplainReply
+	(*LocateRequest)(nil),             // 68: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 69: chubby.v1.LocateReply
+	(*StatusRequest)(nil),             // 70: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 71: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 72: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 73: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 74: chubby.v1.MembersReply
+	(*Member)(nil),                    // 75: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,  // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -4916,115 +5346,126 @@ var file_chubby_proto_depIdxs = []int32{
 	3,  // 7: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
 	4,  // 8: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
 	5,  // 9: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	5,  // 10: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 11: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
-	3,  // 12: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
-	2,  // 13: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
-	1,  // 14: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	7,  // 15: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	8,  // 16: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	5,  // 17: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 18: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 19: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 20: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	5,  // 21: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 22: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	5,  // 23: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 24: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	5,  // 25: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 26: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	8,  // 27: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	5,  // 28: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 29: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	7,  // 30: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	8,  // 31: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	5,  // 32: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 33: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 34: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 35: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,  // 36: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	37, // 37: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	38, // 38: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	9,  // 39: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	5,  // 40: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 41: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,  // 42: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	38, // 43: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	5,  // 44: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 45: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 46: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,  // 47: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,  // 48: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 49: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	38, // 50: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	5,  // 51: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 52: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	55, // 53: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
-	0,  // 54: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	9,  // 55: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	56, // 56: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	9,  // 57: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
-	0,  // 58: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	59, // 59: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	9,  // 60: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	55, // 61: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	66, // 62: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	69, // 63: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11, // 64: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14, // 65: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17, // 66: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	19, // 67: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	21, // 68: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	23, // 69: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	25, // 70: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	27, // 71: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	29, // 72: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	31, // 73: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	33, // 74: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	35, // 75: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	39, // 76: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	41, // 77: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	43, // 78: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	45, // 79: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	47, // 80: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	49, // 81: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	51, // 82: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	53, // 83: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	57, // 84: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	60, // 85: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	62, // 86: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	64, // 87: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	67, // 88: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12, // 89: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15, // 90: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18, // 91: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	20, // 92: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	22, // 93: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	24, // 94: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	26, // 95: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	28, // 96: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	30, // 97: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	32, // 98: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	34, // 99: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	36, // 100: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	40, // 101: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	42, // 102: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	44, // 103: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	46, // 104: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	48, // 105: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	50, // 106: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	52, // 107: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	54, // 108: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	58, // 109: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	61, // 110: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	63, // 111: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	65, // 112: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	68, // 113: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	89, // [89:114] is the sub-list for method output_type
-	64, // [64:89] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	6,  // 10: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	5,  // 11: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 12: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	3,  // 13: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
+	2,  // 14: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
+	1,  // 15: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
+	7,  // 16: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	8,  // 17: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	5,  // 18: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 19: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,  // 20: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	8,  // 21: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	5,  // 22: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	8,  // 23: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	5,  // 24: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	8,  // 25: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	5,  // 26: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 27: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	8,  // 28: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	5,  // 29: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 30: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	7,  // 31: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	8,  // 32: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	5,  // 33: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 34: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	5,  // 35: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 36: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,  // 37: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
+	37, // 38: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	38, // 39: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	9,  // 40: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	5,  // 41: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 42: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,  // 43: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
+	38, // 44: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	5,  // 45: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 46: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,  // 47: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,  // 48: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,  // 49: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 50: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	38, // 51: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	5,  // 52: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 53: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	55, // 54: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	0,  // 55: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
+	9,  // 56: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	56, // 57: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	9,  // 58: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	0,  // 59: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
+	59, // 60: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	9,  // 61: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	62, // 62: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	63, // 63: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	63, // 64: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	5,  // 65: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	6,  // 66: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	63, // 67: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	55, // 68: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	72, // 69: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	75, // 70: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11, // 71: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14, // 72: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	17, // 73: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	19, // 74: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	21, // 75: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	23, // 76: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	25, // 77: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	27, // 78: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	29, // 79: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	31, // 80: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	33, // 81: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	35, // 82: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	39, // 83: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	41, // 84: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	43, // 85: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	45, // 86: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	47, // 87: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	49, // 88: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	51, // 89: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	53, // 90: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	57, // 91: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	60, // 92: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	64, // 93: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	66, // 94: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	68, // 95: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	70, // 96: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	73, // 97: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	12, // 98: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15, // 99: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18, // 100: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	20, // 101: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	22, // 102: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	24, // 103: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	26, // 104: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	28, // 105: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	30, // 106: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	32, // 107: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	34, // 108: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	36, // 109: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	40, // 110: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	42, // 111: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	44, // 112: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	46, // 113: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	48, // 114: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	50, // 115: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	52, // 116: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	54, // 117: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	58, // 118: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	61, // 119: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	65, // 120: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	67, // 121: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	69, // 122: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	71, // 123: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	74, // 124: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	98, // [98:125] is the sub-list for method output_type
+	71, // [71:98] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -5044,7 +5485,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   65,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

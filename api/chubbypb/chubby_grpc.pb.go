@@ -48,6 +48,8 @@ const (
 	Chubby_BreakLock_FullMethodName          = "/chubby.v1.Chubby/BreakLock"
 	Chubby_ListLocks_FullMethodName          = "/chubby.v1.Chubby/ListLocks"
 	Chubby_ListSessions_FullMethodName       = "/chubby.v1.Chubby/ListSessions"
+	Chubby_ListQuotas_FullMethodName         = "/chubby.v1.Chubby/ListQuotas"
+	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
 )
 
@@ -90,11 +92,16 @@ type ChubbyClient interface {
 	// Cancel withdraws a request of this session (Chubby §4.4). If the request
 	// was done already, its answer stands and is returned.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelReply, error)
-	// BreakLock takes a lock away from its holders.
+	// BreakLock takes a lock away from its holders. Their sequencers die at once;
+	// the lock is free once they have heard of it, or their sessions have ended.
 	BreakLock(ctx context.Context, in *BreakLockRequest, opts ...grpc.CallOption) (*BreakLockReply, error)
 	// ListLocks lists locks that are held, waited for or delayed.
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksReply, error)
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsReply, error)
+	// ListQuotas lists what principals use and may use, and directories that have
+	// a quota.
+	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error)
+	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainReply, error)
 }
@@ -326,6 +333,26 @@ func (c *chubbyClient) ListSessions(ctx context.Context, in *ListSessionsRequest
 	return out, nil
 }
 
+func (c *chubbyClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQuotasReply)
+	err := c.cc.Invoke(ctx, Chubby_ListQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *chubbyClient) SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*SetQuotaReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetQuotaReply)
+	err := c.cc.Invoke(ctx, Chubby_SetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *chubbyClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainReply)
@@ -375,11 +402,16 @@ type ChubbyServer interface {
 	// Cancel withdraws a request of this session (Chubby §4.4). If the request
 	// was done already, its answer stands and is returned.
 	Cancel(context.Context, *CancelRequest) (*CancelReply, error)
-	// BreakLock takes a lock away from its holders.
+	// BreakLock takes a lock away from its holders. Their sequencers die at once;
+	// the lock is free once they have heard of it, or their sessions have ended.
 	BreakLock(context.Context, *BreakLockRequest) (*BreakLockReply, error)
 	// ListLocks lists locks that are held, waited for or delayed.
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksReply, error)
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsReply, error)
+	// ListQuotas lists what principals use and may use, and directories that have
+	// a quota.
+	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error)
+	SetQuota(context.Context, *SetQuotaRequest) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(context.Context, *ExplainRequest) (*ExplainReply, error)
 	mustEmbedUnimplementedChubbyServer()
@@ -454,6 +486,12 @@ func (UnimplementedChubbyServer) ListLocks(context.Context, *ListLocksRequest) (
 }
 func (UnimplementedChubbyServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedChubbyServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
+}
+func (UnimplementedChubbyServer) SetQuota(context.Context, *SetQuotaRequest) (*SetQuotaReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQuota not implemented")
 }
 func (UnimplementedChubbyServer) Explain(context.Context, *ExplainRequest) (*ExplainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
@@ -850,6 +888,42 @@ func _Chubby_ListSessions_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).ListQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_ListQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).ListQuotas(ctx, req.(*ListQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Chubby_SetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).SetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_SetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).SetQuota(ctx, req.(*SetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Chubby_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainRequest)
 	if err := dec(in); err != nil {
@@ -954,6 +1028,14 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSessions",
 			Handler:    _Chubby_ListSessions_Handler,
+		},
+		{
+			MethodName: "ListQuotas",
+			Handler:    _Chubby_ListQuotas_Handler,
+		},
+		{
+			MethodName: "SetQuota",
+			Handler:    _Chubby_SetQuota_Handler,
 		},
 		{
 			MethodName: "Explain",

@@ -1,0 +1,25 @@
+package api
+
+// Quota bounds what the sessions of one principal may use of a cell together. A
+// field that is 0 stands for that of DefaultQuota.
+type Quota struct {
+	Nodes    int   `cbor:"1,keyasint,omitempty"` // created by it, and there
+	Bytes    int64 `cbor:"2,keyasint,omitempty"` // of contents of those
+	Sessions int   `cbor:"3,keyasint,omitempty"`
+	Handles  int   `cbor:"4,keyasint,omitempty"` // open
+	Waiters  int   `cbor:"5,keyasint,omitempty"` // Acquires that wait
+}
+
+// DefaultQuota is generous, for a principal may be a whole fleet: it keeps one
+// from taking a cell down by mistake.
+func DefaultQuota() Quota {
+	return Quota{Nodes: 500_000, Bytes: 1 << 30, Sessions: 200_000, Handles: 1_000_000, Waiters: 200_000}
+}
+
+// Validate returns InvalidArgument if a field is negative.
+func (q Quota) Validate() error {
+	if min(int64(q.Nodes), q.Bytes, int64(q.Sessions), int64(q.Handles), int64(q.Waiters)) < 0 {
+		return Errorf(InvalidArgument, "a quota is negative: %+v; 0 stands for the default", q)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// wire is calls as they are on the wire: no client library hides an error.
+type wire struct {
+	t      *testing.T
+	ctx    context.Context //nolint:containedctx // of the test
+	c      *celltest.Cell
+	master string
+	conns  map[string]pb.ChubbyClient
+	number uint64
+}
+
+func (w *wire) at(replica string) pb.ChubbyClient {
+	if chubby, ok := w.conns[replica]; ok {
+		return chubby
+	}
+	conn, err := grpc.NewClient("passthrough:///"+replica+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.c.Dial))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	w.conns[replica] = pb.NewChubbyClient(conn)
+	return w.conns[replica]
+}
+
+func (w *wire) session(nonce byte) *pb.Caller {
+	w.t.Helper()
+	s, err := w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: []byte(strings.Repeat(string(rune(nonce)), 16)), LeaseNs: int64(api.MaxLease)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+}
+
+// mutation numbers a change; its answer is wanted for ever.
+func (w *wire) mutation() *pb.Mutation {
+	w.number++
+	m := &pb.Mutation{Number: w.number, Upto: w.number}
+	for n := range w.number {
+		m.Outstanding = append(m.Outstanding, n+1)
+	}
+	return m
+}
+
+func (w *wire) open(c *pb.Caller, path string, edit func(*pb.OpenRequest)) ([]byte, error) {
+	q := &pb.OpenRequest{Caller: c, Mutation: w.mutation(), Path: path, Read: true, Write: true, ChangeAcl: true, Create: pb.Create_CREATE_MAY}
+	if edit != nil {
+		edit(q)
+	}
+	reply, err := w.at(w.master).Open(w.ctx, q)
+	return reply.GetHandle(), err
+}
+
+func (w *wire) file(c *pb.Caller, path string) []byte {
+	w.t.Helper()
+	h, err := w.open(c, path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+// Every code of the closed list reaches a client over the wire, and says what
+// was tried, who answered, and what to do (design §7). Those that cannot be
+// provoked from outside are named with the reason.
+func TestEveryCodeOverTheWire(t *testing.T) {
+	reached := map[api.Code]error{
+		api.Deadlock: errors.New("see design §4.9: nothing waits for itself; kept for recipes that take several locks"),
+		api.Corrupt:  errors.New("it comes from a damaged log or snapshot, and a replica that has one does not serve"),
+	}
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
+		for _, provoke := range []func(*wire) map[api.Code]error{codesOfPlace, codesOfNames, codesOfHandles, codesOfLocks, codesOfWaiting, codesOfTrouble} {
+			maps.Copy(reached, provoke(w))
+		}
+	})
+	maps.Copy(reached, codeOfIdentity(t))
+	for _, code := range api.Codes() {
+		err, provoked := reached[code]
+		if !provoked {
+			t.Errorf("%v is not reached", code)
+			continue
+		}
+		if code == api.Deadlock || code == api.Corrupt {
+			continue
+		}
+		var e *api.Error
+		if !errors.As(pb.Error(err), &e) || e.Code != code {
+			t.Errorf("want %v, got %v", code, err)
+			continue
+		}
+		if code == api.DeadlineExceeded {
+			continue // it is the caller's own clock that says so, before any answer
+		}
+		if e.Op == "" || e.Replica == "" || e.Message == "" {
+			t.Errorf("%v says too little: %+v", code, e)
+		}
+	}
+}
+
+// codesOfPlace are of calls that came to the wrong replica, cell or epoch.
+func codesOfPlace(w *wire) map[api.Code]error {
+	me := w.session('p')
+	other := "r1"
+	if w.master == other {
+		other = "r2"
+	}
+	_, notMaster := w.at(other).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
+	_, wrongCell := w.open(me, "/ls/elsewhere/f", nil)
+	_, stale := w.open(&pb.Caller{Session: me.GetSession(), Epoch: me.GetEpoch() - 1}, "/ls/local/f", nil)
+	_, expired := w.open(&pb.Caller{Session: []byte("forged"), Epoch: me.GetEpoch()}, "/ls/local/f", nil)
+	return map[api.Code]error{api.NotMaster: notMaster, api.WrongCell: wrongCell, api.StaleEpoch: stale, api.SessionExpired: expired}
+}
+
+// codesOfNames are of Open and what it names.
+func codesOfNames(w *wire) map[api.Code]error {
+	me := w.session('n')
+	w.file(me, "/ls/local/n")
+	got := map[api.Code]error{}
+	for code, q := range map[api.Code]func(*pb.OpenRequest){
+		api.NotFound:    func(q *pb.OpenRequest) { q.Path, q.Create = "/ls/local/absent", pb.Create_CREATE_MUST_EXIST },
+		api.Exists:      func(q *pb.OpenRequest) { q.Create = pb.Create_CREATE_MUST },
+		api.IsDirectory: func(q *pb.OpenRequest) { q.Path, q.Kind = "/ls/local/acl", pb.Kind_KIND_FILE },
+		api.NotDirectory: func(q *pb.OpenRequest) {
+			q.Kind = pb.Kind_KIND_DIRECTORY
+		},
+		api.InvalidPath:     func(q *pb.OpenRequest) { q.Path = "/ls/local/../x" },
+		api.InvalidArgument: func(q *pb.OpenRequest) { q.LockDelayNs = -1 },
+		api.TooLarge:        func(q *pb.OpenRequest) { q.Contents = make([]byte, api.MaxContents+1) },
+	} {
+		_, got[code] = w.open(me, "/ls/local/n", q)
+	}
+	d, err := w.open(me, "/ls/local/d", func(q *pb.OpenRequest) { q.Kind = pb.Kind_KIND_DIRECTORY })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.file(me, "/ls/local/d/child")
+	_, got[api.NotEmpty] = w.at(w.master).Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: d})
+	if _, err := w.at(w.master).SetQuota(w.ctx, &pb.SetQuotaRequest{Caller: me, Mutation: w.mutation(), Path: "/ls/local/d", Allowed: &pb.QuotaAmounts{Nodes: 1}}); err != nil {
+		w.t.Fatal(err)
+	}
+	_, got[api.QuotaExceeded] = w.open(me, "/ls/local/d/second", nil)
+	return got
+}
+
+// codesOfHandles are of calls on handles.
+func codesOfHandles(w *wire) map[api.Code]error {
+	me := w.session('h')
+	h := w.file(me, "/ls/local/h")
+	reader, err := w.open(me, "/ls/local/h", func(q *pb.OpenRequest) { q.Write, q.ChangeAcl = false, false })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	old := uint64(7)
+	at := w.at(w.master)
+	got := map[api.Code]error{}
+	_, got[api.PermissionDenied] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: reader})
+	_, got[api.GenerationMismatch] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfGeneration: &old})
+	_, got[api.BadSequencer] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfSequencer: "nonsense"})
+	_, got[api.BadHandle] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: []byte("forged")})
+	if _, err := at.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: h}); err != nil {
+		w.t.Fatal(err)
+	}
+	_, got[api.HandleClosed] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: h})
+	return got
+}
+
+// codesOfLocks are of locks.
+func codesOfLocks(w *wire) map[api.Code]error {
+	me, other := w.session('l'), w.session('o')
+	at := w.at(w.master)
+	mine := w.file(me, "/ls/local/l")
+	acquire := &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}
+	granted, err := at.TryAcquire(w.ctx, acquire)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got := map[api.Code]error{}
+	w.number = 0
+	theirs := w.file(other, "/ls/local/l")
+	_, got[api.LockHeld] = at.TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: other, Mutation: w.mutation(), Handle: theirs, Mode: pb.LockMode_LOCK_MODE_SHARED})
+	w.number = acquire.GetMutation().GetNumber()
+	if _, err := at.Release(w.ctx, &pb.ReleaseRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Generation: granted.GetGranted().GetGeneration()}); err != nil {
+		w.t.Fatal(err)
+	}
+	_, got[api.LockLost] = at.TryAcquire(w.ctx, acquire)
+	_, got[api.NotHeld] = at.Release(w.ctx, &pb.ReleaseRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Generation: granted.GetGranted().GetGeneration()})
+	return got
+}
+
+// codesOfWaiting are of what takes time: a lock-delay, a withdrawn request.
+func codesOfWaiting(w *wire) map[api.Code]error {
+	got := map[api.Code]error{}
+	short, err := client.New(w.ctx, client.Config{Servers: w.c.Servers(), Dialer: w.c.DialFrom("short"), Clock: celltest.Clock, Lease: api.MinLease})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	acquire(w.t, w.ctx, open(w.t, w.ctx, short, "/ls/local/delayed", api.MaxLockDelay))
+	w.c.Cut("short")
+	<-time.After(3 * time.Second)
+	me := w.session('w')
+	h := w.file(me, "/ls/local/delayed")
+	_, got[api.LockDelayed] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+	withdrawn := w.mutation()
+	if _, err := w.at(w.master).Cancel(w.ctx, &pb.CancelRequest{Caller: me, Mutation: withdrawn}); err != nil {
+		w.t.Fatal(err)
+	}
+	_, got[api.Cancelled] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: withdrawn, Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+	w.c.Heal("short")
+	_ = short.Close(w.ctx) // its session is over
+	return got
+}
+
+// codesOfTrouble are of a master that has lost the others.
+func codesOfTrouble(w *wire) map[api.Code]error {
+	me := w.session('t')
+	h := w.file(me, "/ls/local/t")
+	w.c.Isolate(w.master)
+	got := map[api.Code]error{}
+	ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
+	defer cancel()
+	_, got[api.DeadlineExceeded] = w.at(w.master).GetStat(ctx, &pb.GetStatRequest{Caller: me, Handle: h})
+	_, got[api.Uncertain] = w.at(w.master).SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h})
+	<-time.After(3 * time.Second)
+	_, got[api.Unavailable] = w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
+	w.c.Rejoin(w.master)
+	return got
+}
+
+// codeOfIdentity is of a cell that does not take a client's word.
+func codeOfIdentity(t *testing.T) map[api.Code]error {
+	got := map[api.Code]error{}
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = false })
+		w := &wire{t: t, ctx: t.Context(), c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
+		_, got[api.Unauthenticated] = w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), As: "root"})
+	})
+	return got
+}
+
+// The list is closed: it is as long as design §7 has it, and ordered.
+func TestCodesAreClosed(t *testing.T) {
+	codes := api.Codes()
+	if !slices.IsSorted(codes) || len(codes) != 29 {
+		t.Errorf("%d codes: %v", len(codes), fmt.Sprint(codes))
+	}
+}

@@ -1,0 +1,124 @@
+package cell
+
+import (
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Events are published while the log's results are observed: in commit order,
+// after what they tell of can be read, and before its author is answered. They
+// wait in the mailboxes of the sessions, which nobody ever waits for (Chubby
+// §2.5).
+
+// publish tells of a change whoever has the node, or its directory, open for
+// events of it. m.mu is held.
+func (m *master) publish(c raftfsm.Change) {
+	child := func(kind api.EventKind) {
+		m.tell(c.Parent, kind, &pb.Event{Child: c.Node.Name.Base(), Generation: uint64(c.Generation)})
+	}
+	switch c.What {
+	case raftfsm.Added:
+		child(api.EventChildAdded)
+	case raftfsm.Removed:
+		m.nodeRemoved(c.Node)
+		child(api.EventChildRemoved)
+	case raftfsm.Written:
+		m.tell(c.Node, api.EventContentsModified, &pb.Event{Generation: uint64(c.Generation)})
+		child(api.EventChildModified)
+	case raftfsm.Described:
+		child(api.EventChildModified)
+	}
+}
+
+// tell posts an event to every handle on a node that was opened for its kind.
+// Names and contents are for those only who may read the node now, whatever they
+// were allowed when they opened it. m.mu is held.
+func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
+	watching := m.handles.watching(ref, kind)
+	if len(watching) == 0 {
+		return
+	}
+	tree := m.state().Tree
+	node, err := tree.Resolve(ref)
+	for _, h := range watching {
+		if ofReader(kind) && (err != nil || tree.Permit(node, h.principal, namespace.ToRead) != nil) {
+			continue
+		}
+		m.post(h.owner, ref, kind, e)
+	}
+}
+
+// ofReader reports whether some of the events show what only a reader may see.
+func (s eventSet) ofReader() bool {
+	for kind := api.EventContentsModified; kind <= api.EventSessionEnded; kind++ {
+		if s.has(kind) && ofReader(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofReader reports whether events of a kind show what only a reader may see.
+func ofReader(kind api.EventKind) bool {
+	switch kind {
+	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified:
+		return true
+	}
+	return false
+}
+
+// post puts an event about a handle into its session's mailbox and returns its
+// number there, 0 if the session has none. The event is copied. m.mu is held.
+func (m *master) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *pb.Event) uint64 {
+	box := m.boxes[to.Session]
+	if box == nil {
+		return 0
+	}
+	return box.post(&pb.Event{
+		Kind: pb.EventKind(kind), Handle: uint64(to.Handle), Path: m.path(ref.Name), Child: e.GetChild(),
+		Generation: e.GetGeneration(), Reason: e.GetReason(), Explanation: e.GetExplanation(),
+	})
+}
+
+// nodeRemoved tells everybody who has the node open, and those who wait for its
+// lock. m.mu is held.
+func (m *master) nodeRemoved(node namespace.Ref) {
+	for _, h := range m.handles.on(node) {
+		m.post(h.owner, node, api.EventHandleInvalid, &pb.Event{
+			Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
+		})
+	}
+	for _, w := range m.queues.on(node) {
+		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
+	}
+}
+
+// lockAcquired tells those who watch a lock that somebody has it. m.mu is held.
+func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
+	m.tell(claim.Answer.Lock, api.EventLockAcquired, &pb.Event{Generation: uint64(claim.Answer.Generation)})
+}
+
+// conflicting tells the holders of a lock, as far as they asked for it, that
+// another wants it. m.mu is held.
+func (m *master) conflicting(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
+	node, err := m.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(mode) {
+		return
+	}
+	for _, h := range m.handles.watching(lock, api.EventConflictingLock) {
+		if h.owner != by && node.Holds(h.owner) {
+			m.post(h.owner, lock, api.EventConflictingLock, &pb.Event{Generation: uint64(node.Lock)})
+		}
+	}
+}
+
+// failedOver tells every session that outlived the master before this one:
+// events may have been lost with that, so clients look again (Chubby §2.5, §2.9
+// step 5). m.mu is held.
+func (m *master) failedOver() {
+	for _, box := range m.boxes {
+		box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER, Explanation: "a new master has taken over: events may have been lost, look again"})
+	}
+}

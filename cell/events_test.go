@@ -1,0 +1,252 @@
+package cell_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// watchFile opens a file for events of its contents.
+func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string) *client.Handle {
+	t.Helper()
+	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Create: client.File, Events: []api.EventKind{api.EventContentsModified}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Events have no gap, no duplicate and no disorder, whatever happens to the
+// network and to masters; none comes before what it tells of can be read; and
+// what may have been lost is announced, by a fail-over or a LOST (Chubby §2.5).
+func TestEventsThroughTrouble(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path, writes = "/ls/local/f", 400
+		c.Slow("watcher", 2*time.Millisecond)
+		h := watchFile(t, ctx, dial(t, ctx, c, "watcher", client.Config{}), path)
+		author := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
+		var busy sync.WaitGroup
+		stop := make(chan struct{})
+		busy.Go(func() { killMasters(c, 7*time.Second, stop) })
+		busy.Go(func() { flap(c, "watcher", stop) })
+		busy.Go(func() {
+			defer close(stop)
+			for i := range writes {
+				<-time.After(time.Duration(rand.N(100)) * time.Millisecond)
+				if _, err := author.SetContents(ctx, []byte(fmt.Sprint(i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		announced := follow(t, ctx, h, 1, 1+writes)
+		busy.Wait()
+		t.Logf("%d times something may have been lost", announced)
+	})
+}
+
+// flap cuts a host off for a moment again and again, until stop is closed.
+func flap(c *celltest.Cell, host string, stop <-chan struct{}) {
+	for {
+		for _, change := range []func(...string){c.Cut, c.Heal} {
+			select {
+			case <-stop:
+				c.Heal(host)
+				return
+			case <-time.After(time.Duration(rand.N(300)) * time.Millisecond):
+			}
+			change(host)
+		}
+	}
+}
+
+// follow reads events of contents until it has seen the last write, and checks
+// them. It returns how often something may have been lost.
+func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.Generation) (announced int) {
+	t.Helper()
+	for seen < last {
+		e, err := h.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := h.Stat(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Kind {
+		case api.EventMasterFailedOver, api.EventLost:
+			announced++
+			seen = max(seen, stat.Content) // it has looked again
+		case api.EventContentsModified:
+			if stat.Content < e.Generation {
+				t.Fatalf("the event of write %d came before the write: the file is at %d", e.Generation, stat.Content)
+			}
+			if e.Generation > seen+1 {
+				t.Fatalf("the event of write %d came after that of write %d", e.Generation, seen)
+			}
+			seen = max(seen, e.Generation) // a lower one was seen already when looking again
+		default:
+			t.Fatalf("unexpected %v", e.Kind)
+		}
+	}
+	return announced
+}
+
+// In one epoch, each event comes once.
+func TestEventsOnce(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/f"
+		c.Slow("watcher", time.Millisecond)
+		h := watchFile(t, ctx, dial(t, ctx, c, "watcher", client.Config{}), path)
+		author := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
+		stop := make(chan struct{})
+		var busy sync.WaitGroup
+		busy.Go(func() { flap(c, "watcher", stop) })
+		for i := range 300 {
+			stat, err := author.SetContents(ctx, []byte(fmt.Sprint(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := h.Next(ctx)
+			if err != nil || e.Kind != api.EventContentsModified || e.Generation != stat.Content {
+				t.Fatalf("after write %d: %v of %d, %v", stat.Content, e.Kind, e.Generation, err)
+			}
+		}
+		close(stop)
+		busy.Wait()
+	})
+}
+
+// A client that hears nothing for a while holds nobody up: its events wait, up
+// to a bound, and then it is told that some were lost, in their place.
+func TestEventsOfSlowClient(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/f"
+		slow := dial(t, ctx, c, "slow", client.Config{Lease: api.MaxLease})
+		h := watchFile(t, ctx, slow, path)
+		author := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
+		c.Cut("slow")
+		const writes = api.MaxEventQueue + 200
+		began := time.Now()
+		for range writes {
+			if _, err := author.SetContents(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%d writes took %v beside a slow client", writes, took)
+		}
+		c.Heal("slow")
+		lost := follow(t, ctx, h, 1, 1+writes)
+		if lost == 0 {
+			t.Error("events were lost, and nobody said so")
+		}
+		if slow.Err() != nil {
+			t.Errorf("the slow client's session: %v", slow.Err())
+		}
+	})
+}
+
+// An application that does not read its events is told how far it got, and its
+// session does not suffer.
+func TestEventsNobodyReads(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/f"
+		cl := dial(t, ctx, c, "lazy", client.Config{Lease: api.MinLease})
+		h := watchFile(t, ctx, cl, path)
+		author := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
+		const writes = api.MaxEventQueue + 100
+		for range writes {
+			if _, err := author.SetContents(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(time.Minute)
+		if cl.Err() != nil {
+			t.Fatalf("the session: %v", cl.Err())
+		}
+		if lost := follow(t, ctx, h, 1, 1+writes); lost != 1 {
+			t.Errorf("told %d times that events were lost, want once", lost)
+		}
+	})
+}
+
+// Ten thousand children come and go, and their directory's watcher hears of each
+// or is told to look again.
+func TestEventsOfManyChildren(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const children, removed, workers = 10_000, 1000, 20
+		watcher := dial(t, ctx, c, "watcher", client.Config{})
+		d, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{
+			Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded, api.EventChildRemoved},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		author := dial(t, ctx, c, "author", client.Config{})
+		var creating sync.WaitGroup
+		for w := range workers {
+			creating.Go(func() {
+				for i := w; i < children; i += workers {
+					h, err := author.Open(ctx, fmt.Sprintf("/ls/local/d/f%d", i), client.OpenOptions{Write: true, Create: client.NewFile})
+					if err == nil && i < removed {
+						err = h.Delete(ctx)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		known := map[string]bool{}
+		heard := 0
+		for done := false; !done; {
+			e, err := d.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch e.Kind {
+			case api.EventChildAdded, api.EventChildRemoved:
+				if heard++; known[e.Child] == (e.Kind == api.EventChildAdded) {
+					t.Fatalf("%v of %s, which is known: %v", e.Kind, e.Child, known[e.Child])
+				}
+				if known[e.Child] = true; e.Kind == api.EventChildRemoved {
+					delete(known, e.Child)
+				}
+			default:
+				t.Fatalf("unexpected %v: the watcher kept up", e.Kind)
+			}
+			done = heard == children+removed
+		}
+		creating.Wait()
+		list, err := d.ReadDir(ctx)
+		if err != nil || len(list) != children-removed || len(known) != len(list) {
+			t.Errorf("%d children are listed and %d known, want %d (%v)", len(list), len(known), children-removed, err)
+		}
+	})
+}
+
+// A new master begins by telling every session of the fail-over (Chubby §2.5,
+// §2.9), whatever the client library makes of it.
+func TestFailOverIsTold(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
+		me := w.session('f')
+		c.Kill(w.master)
+		reply, err := w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events := reply.GetEvents(); len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER || reply.GetGrant() == nil {
+			t.Errorf("the new master answers %v", reply)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package cell
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// losses is what is being taken from clients that have not let go yet. A lock
+// leaves an unwilling holder only through its lease (design §4.10): its
+// sequencer is dead from the start, but nobody else gets the lock before the
+// holder has acknowledged the event that tells it, or let go by itself, or its
+// session has ended. Until it acknowledges, no lease of it is extended.
+// master.mu guards it.
+type losses struct {
+	locks map[namespace.Owner]lostLock
+	ends  map[api.SessionID]*ending
+}
+
+// lostLock is a revoked lock that one handle still holds.
+type lostLock struct {
+	lock       namespace.Ref
+	generation api.Generation
+	sequence   uint64 // of the event that tells the holder
+}
+
+// ending is a session that somebody else is ending.
+type ending struct {
+	sequence uint64          // of the event that tells the client
+	over     session.Instant // when the last lease it was promised ends
+	proposed bool
+}
+
+func newLosses() *losses {
+	return &losses{locks: map[namespace.Owner]lostLock{}, ends: map[api.SessionID]*ending{}}
+}
+
+// forget drops what is known of a session that has ended.
+func (l *losses) forget(id api.SessionID) {
+	delete(l.ends, id)
+	for owner := range l.locks {
+		if owner.Session == id {
+			delete(l.locks, owner)
+		}
+	}
+}
+
+// next returns when the earliest of the ending sessions is over.
+func (l *losses) next() (at session.Instant, ok bool) {
+	for _, e := range l.ends {
+		if !e.proposed && (!ok || e.over < at) {
+			at, ok = e.over, true
+		}
+	}
+	return at, ok
+}
+
+// due returns the ending sessions whose last lease is over.
+func (l *losses) due(now session.Instant) []raftfsm.End {
+	var ends []raftfsm.End
+	for id, e := range l.ends {
+		if !e.proposed && e.over <= now {
+			e.proposed = true
+			ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
+		}
+	}
+	return ends
+}
+
+// breakLock takes a lock away from its holders, at somebody's wish.
+func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
+	if c.Now {
+		m.mu.Lock()
+		c.Successors = offer(m.queues.leading(c.Lock.Name, 0))
+		m.mu.Unlock()
+	}
+	_, err := m.propose(ctx, raftfsm.Command{Revoke: &c})
+	return err
+}
+
+// endOther ends another client's session. What it holds is free when its client
+// has acknowledged the end, or its lease and the lock-delays are over.
+func (m *master) endOther(ctx context.Context, c raftfsm.Doom) error {
+	_, err := m.propose(ctx, raftfsm.Command{Doom: &c})
+	return err
+}
+
+// revoked tells the holders of a revoked lock of their loss. m.mu is held.
+func (m *master) revoked(r raftfsm.Revocation) {
+	m.log.Info("lock revoked", "lock", r.Lock.Name, "token", r.Generation, "why", r.Why)
+	for _, owner := range r.Holders {
+		sequence := m.post(owner, r.Lock, api.EventLockLost, &pb.Event{
+			Generation: uint64(r.Generation), Reason: pb.EndReason(r.Reason), Explanation: r.Why,
+		})
+		m.losses.locks[owner] = lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence}
+	}
+}
+
+// doomed stops the lease of a session and tells its client. m.mu is held.
+func (m *master) doomed(id api.SessionID) {
+	s, ok := m.state().Sessions.Get(id)
+	if !ok || m.losses.ends[id] != nil {
+		return
+	}
+	over, known := m.leases.Stop(id)
+	box := m.boxes[id]
+	if !known || box == nil {
+		return
+	}
+	sequence := box.post(&pb.Event{
+		Kind: pb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: pb.EndReason_END_REASON_OPERATOR, Explanation: s.Doomed,
+	})
+	m.losses.ends[id] = &ending{sequence: sequence, over: over}
+	for _, w := range m.queues.of(id) {
+		m.queues.finish(w.key(), raftfsm.Answer{Code: api.SessionExpired, Message: "the session is being ended: " + s.Doomed})
+		m.queues.retry(w.lock.Name)
+	}
+	m.log.Info("session is being ended", "session", id, "why", s.Doomed)
+}
+
+// acknowledged acts upon what a session has heard by now: it has let go of what
+// those events took from it. m.mu is held.
+func (m *master) acknowledged(id api.SessionID) {
+	acked := m.boxes[id].acked
+	if e := m.losses.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
+		e.proposed = true
+		m.submit(m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}}))
+	}
+	for owner, lost := range m.losses.locks {
+		if owner.Session != id || acked < lost.sequence {
+			continue
+		}
+		delete(m.losses.locks, owner)
+		m.submit(raftfsm.Command{Evict: &raftfsm.Evict{
+			Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner},
+			Successors: offer(m.queues.leading(lost.lock.Name, 0)),
+		}})
+	}
+}
+
+// resume takes up what an earlier master had begun to take away: it tells again,
+// and waits again. m.mu is held.
+func (m *master) resume(state *raftfsm.State) {
+	for node := range state.Tree.Locked("") {
+		if node.Revoked == "" {
+			continue
+		}
+		r := raftfsm.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, Why: node.Revoked}
+		for _, h := range node.Holders {
+			r.Holders = append(r.Holders, h.Owner)
+		}
+		m.revoked(r)
+	}
+	for s := range state.Sessions.All() {
+		if s.Doomed != "" {
+			m.doomed(s.ID)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/session"
+)
+
+// losses is how many rounds TestForcedLoss goes; make acceptance asks for more
+// than the ordinary run.
+var losses = flag.Int("losses", 60, "how many rounds TestForcedLoss goes")
+
+// A lock leaves an unwilling holder only through its lease (design §4.10). In
+// random rounds somebody breaks a lock, ends its holder's session or tries to
+// delete the node, while the holder is alive, paused or cut off, prompt or slow
+// to let go, and sometimes while the master dies: nobody has the lock before the
+// holder has let go or could be sure that its time was over, its sequencer is
+// dead at once, and its token is refused by a server that has seen the next.
+func TestForcedLoss(t *testing.T) {
+	inCell(t, func(t *testing.T, _ context.Context, c *celltest.Cell) {
+		ctx := t.Context() // a thousand rounds take hours of virtual time
+		rng := rand.New(rand.NewPCG(7, 11))
+		operator := dial(t, ctx, c, "operator", client.Config{As: "operator"})
+		next := dial(t, ctx, c, "next", client.Config{As: "next"})
+		outcomes := map[string]int{}
+		for n := range *losses {
+			round := lossRound{
+				t: t, c: c, name: fmt.Sprintf("/ls/local/l%d", n), operator: operator, next: next,
+				how: pick(rng, "break", "end", "delete"), state: pick(rng, "alive", "alive", "paused", "cut-off"),
+				slow: time.Duration(rng.Int64N(int64(4 * time.Second))), failOver: rng.IntN(10) == 0, host: fmt.Sprintf("holder%d", n),
+			}
+			round.run(ctx)
+			outcomes[round.how+" "+round.state]++
+			if t.Failed() {
+				t.Fatalf("round %d: %s of a lock whose holder was %s, letting go after %v, fail-over %v", n, round.how, round.state, round.slow, round.failOver)
+			}
+		}
+		t.Log(outcomes)
+	})
+}
+
+func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from))] }
+
+// lossRound is one lock, its holder, and somebody who takes it away.
+type lossRound struct {
+	t              *testing.T
+	c              *celltest.Cell
+	operator, next *client.Client
+	name, host     string
+	how, state     string
+	slow           time.Duration // until the holder lets go
+	failOver       bool
+
+	program sync.WaitGroup // the holder's
+	paused  atomic.Int64   // the instant at which the holder's clock stands still; 0 while it runs
+	letGo   atomic.Bool
+	dead    session.Instant // when the holder could be sure at the latest, by the test's clock
+	granted time.Time
+}
+
+// clock is the holder's: it stands still while the holder is paused.
+func (r *lossRound) clock() session.Instant {
+	if at := r.paused.Load(); at != 0 {
+		return session.Instant(at)
+	}
+	return celltest.Clock()
+}
+
+func (r *lossRound) run(ctx context.Context) {
+	const lease, delay = 2 * time.Second, time.Second
+	holder, err := client.New(ctx, client.Config{As: "holder", Servers: r.c.Servers(), Dialer: r.c.DialFrom(r.host), Clock: r.clock, Lease: lease})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	defer func() {
+		r.program.Wait()
+		r.paused.Store(0)
+		r.c.Heal(r.host)
+		_ = holder.Close(ctx) // its session may be gone
+	}()
+	h := open(r.t, ctx, holder, r.name, delay)
+	held := acquire(r.t, ctx, h)
+	waiting := make(chan *client.Lock, 1)
+	r.program.Go(func() {
+		l, err := open(r.t, ctx, r.next, r.name, 0).Acquire(ctx, api.Exclusive)
+		if err != nil {
+			r.t.Error(err)
+		}
+		r.granted = time.Now()
+		waiting <- l
+	})
+	r.dead = celltest.Clock().Add(held.ExclusiveUntil())
+	switch r.state {
+	case "paused":
+		r.paused.Store(int64(celltest.Clock()))
+		r.c.Cut(r.host)
+	case "cut-off":
+		r.c.Cut(r.host)
+	}
+	if !r.takeAway(ctx, holder, held) {
+		<-waiting
+		return
+	}
+	if r.failOver {
+		master := r.c.Master()
+		r.c.Kill(master)
+		r.c.Restart(master)
+	}
+	r.program.Go(func() { r.holderLetsGo(ctx, held) })
+	l := <-waiting
+	r.witness(held, l)
+	if l != nil {
+		_ = l.Release(ctx) // the round is over
+	}
+}
+
+// takeAway does what is to be done to the lock; it reports whether that takes it
+// away. Deleting the node is refused, and then the holder lets go by itself.
+func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *client.Lock) bool {
+	var err error
+	switch r.how {
+	case "break":
+		err = r.operator.BreakLock(ctx, r.name, "a test", false)
+	case "end":
+		err = r.operator.EndSession(ctx, holder.Session(), "a test")
+	case "delete":
+		h := open(r.t, ctx, r.operator, r.name, 0)
+		if err := h.Delete(ctx); !errors.Is(err, api.LockHeld) {
+			r.t.Errorf("delete of a node whose lock another holds: %v", err)
+		}
+		return true
+	}
+	if err != nil && r.state == "alive" {
+		r.t.Error(err)
+		return false
+	}
+	if err := r.operator.CheckSequencer(ctx, held.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
+		r.t.Errorf("the sequencer afterwards: %v", err)
+	}
+	return true
+}
+
+// holderLetsGo is what the holder's program does: it works on for a while after
+// it was told, or lost touch, and then gives the lock back.
+func (r *lossRound) holderLetsGo(ctx context.Context, held *client.Lock) {
+	<-time.After(r.slow)
+	if r.state == "alive" && r.letGo.CompareAndSwap(false, true) {
+		_ = held.Release(ctx) // it may be lost
+	}
+}
+
+// witness looks at the moment at which the next has the lock.
+func (r *lossRound) witness(held, next *client.Lock) {
+	if next == nil {
+		return
+	}
+	at := session.Instant(r.granted.UnixNano())
+	sure := r.letGo.Load() || r.state == "alive" && held.ExclusiveUntil() <= 0 || at >= r.dead
+	if !sure {
+		r.t.Errorf("the next has the lock %v before its holder could be sure of having lost it", r.dead.Sub(at))
+	}
+	if r.state != "paused" && !r.letGo.Load() && held.Err() == nil {
+		r.t.Error("the holder and the next believe that they hold the lock")
+	}
+	if next.Token() <= held.Token() {
+		r.t.Errorf("token %d after %d", next.Token(), held.Token())
+	}
+}

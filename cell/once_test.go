@@ -1,0 +1,154 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// mutations is how many changes TestLostReplies makes; make acceptance asks for
+// more than the ordinary run.
+var mutations = flag.Int("mutations", 1000, "how many changes TestLostReplies makes")
+
+// Every change happens exactly once, though three replies in ten are lost after
+// the master has acted, and the master dies now and then, so that retries reach
+// its successor (design §4.13). What a change leaves behind counts: a content or
+// ACL generation for each write, an instance for each creation, a lock
+// generation for each grant.
+func TestLostReplies(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const workers = 4
+		var lost, kills atomic.Int64
+		random := &chance{rng: rand.New(rand.NewPCG(1, 2))}
+		lossy := func(method string) bool {
+			if strings.HasSuffix(method, "/KeepAlive") || strings.HasSuffix(method, "/Locate") || random.below(10) >= 3 {
+				return false
+			}
+			lost.Add(1)
+			return true
+		}
+		began := time.Now()
+		var working sync.WaitGroup
+		for w := range workers {
+			cl := dial(t, ctx, c, fmt.Sprintf("host%d", w), client.Config{
+				Dialer: c.Lossy(fmt.Sprintf("host%d", w), lossy), CallTimeout: 2 * time.Second,
+			})
+			working.Go(func() {
+				(&onceWorker{t: t, client: cl, name: fmt.Sprintf("/ls/local/w%d", w)}).run(ctx, *mutations/workers)
+			})
+		}
+		stop := make(chan struct{})
+		var killing sync.WaitGroup
+		killing.Go(func() { kills.Store(killMasters(c, 2*time.Second, stop)) })
+		working.Wait()
+		close(stop)
+		killing.Wait()
+		t.Logf("%d changes in %v of virtual time: %d replies lost, %d masters killed", *mutations, time.Since(began), lost.Load(), kills.Load())
+		if lost.Load() < int64(*mutations/4) {
+			t.Errorf("only %d replies were lost", lost.Load())
+		}
+	})
+}
+
+// chance is a random source for several goroutines.
+type chance struct {
+	mu  sync.Mutex // guards rng
+	rng *rand.Rand
+}
+
+func (c *chance) below(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.IntN(n)
+}
+
+// killMasters kills the master again and again, and starts it again, until stop
+// is closed. It returns how often.
+func killMasters(c *celltest.Cell, every time.Duration, stop <-chan struct{}) (kills int64) {
+	for ; ; kills++ {
+		select {
+		case <-stop:
+			return kills
+		case <-time.After(every):
+		}
+		master := c.Master()
+		c.Kill(master)
+		<-time.After(time.Second)
+		c.Restart(master)
+	}
+}
+
+// onceWorker makes changes of every kind and counts what they must have left.
+type onceWorker struct {
+	t      *testing.T
+	client *client.Client
+	name   string
+}
+
+// run makes n changes in rounds of eight kinds.
+func (w *onceWorker) run(ctx context.Context, n int) {
+	h, err := w.client.Open(ctx, w.name, client.OpenOptions{Read: true, Write: true, ChangeACL: true, Create: client.NewFile})
+	if err != nil {
+		w.t.Error("create:", err)
+		return
+	}
+	var token api.Generation
+	for round := range n / 8 {
+		if err := w.round(ctx, h, &token); err != nil {
+			w.t.Errorf("%s, round %d: %v", w.name, round, err)
+			return
+		}
+		stat, err := h.Stat(ctx)
+		if err != nil {
+			w.t.Error("stat:", err)
+			return
+		}
+		if want := api.Generation(round + 2); stat.Content != want || stat.ACLs != want || stat.Lock != token {
+			w.t.Errorf("%s, round %d: contents, ACL and lock are at %d, %d, %d; want %d, %d, %d", w.name, round, stat.Content, stat.ACLs, stat.Lock, want, want, token)
+			return
+		}
+	}
+}
+
+func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Generation) error {
+	if _, err := h.SetContents(ctx, []byte(w.name)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if _, err := h.SetACL(ctx, api.ACL{Read: "everyone"}); err != nil {
+		return fmt.Errorf("set ACL: %w", err)
+	}
+	lock, err := h.Acquire(ctx, api.Exclusive)
+	if err != nil {
+		return fmt.Errorf("acquire: %w", err)
+	}
+	if got := lock.Sequencer().Generation; got <= *token {
+		return fmt.Errorf("the lock was granted with token %d after %d", got, *token)
+	}
+	*token = lock.Sequencer().Generation
+	if _, err := h.TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
+		return fmt.Errorf("try to acquire what is held: %w", err)
+	}
+	if err := lock.Release(ctx); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	// A second creation or deletion would fail: the first was there, or gone.
+	child, err := w.client.Open(ctx, w.name+"-child", client.OpenOptions{Write: true, Create: client.NewFile})
+	if err != nil || !child.Created() {
+		return fmt.Errorf("create: %w", err)
+	}
+	if err := child.Delete(ctx); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	return child.Close(ctx)
+}

@@ -1,0 +1,70 @@
+package cell
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+func someHandle() handle {
+	return handle{
+		owner: namespace.Owner{Session: 7, Handle: 300}, node: namespace.Ref{Name: "/a/b", Instance: 41},
+		rights: namespace.ToRead | namespace.ToWrite, ephemeral: true, delay: 3 * time.Second, epoch: 12,
+		events: eventSet(0).with(api.EventContentsModified), guard: raftfsm.Guard{Lock: "/lock", Mode: api.Shared, Generation: 9},
+	}
+}
+
+// A handle carries all that a later master needs to recreate it: its mode, and
+// the master that made it (Chubby §2.3).
+func TestHandleTokenSaysItAll(t *testing.T) {
+	s := signer{secret: []byte("secret")}
+	for _, want := range []handle{someHandle(), {}, {directory: true, node: namespace.Ref{Instance: 1}}} {
+		if got, err := s.parseHandle(s.handle(want)); err != nil || got != want {
+			t.Errorf("got  %+v (%v)\nwant %+v", got, err, want)
+		}
+	}
+}
+
+// Check digits: a client cannot forge a handle, nor change one (Chubby §2.3).
+func TestHandleTokenCannotBeForged(t *testing.T) {
+	s := signer{secret: []byte("secret")}
+	token := s.handle(someHandle())
+	for i := range token {
+		forged := bytes.Clone(token)
+		forged[i] ^= 1
+		if _, err := s.parseHandle(forged); !errors.Is(err, api.BadHandle) {
+			t.Errorf("with byte %d changed: %v", i, err)
+		}
+	}
+	if _, err := (signer{secret: []byte("another cell")}).parseHandle(token); !errors.Is(err, api.BadHandle) {
+		t.Errorf("of another cell: %v", err)
+	}
+	if _, err := s.parseHandle(s.session(7)); !errors.Is(err, api.BadHandle) {
+		t.Errorf("a session in place of a handle: %v", err)
+	}
+}
+
+// FuzzTokens: whatever a client sends, reading it does not panic, and what was
+// not sealed is not believed; nor does a sealed one with odd fields do harm.
+func FuzzTokens(f *testing.F) {
+	s := signer{secret: []byte("secret")}
+	f.Add(s.handle(someHandle()))
+	f.Add(s.session(7))
+	f.Add(s.ticket(ticket{epoch: 3, number: 4}, 7, 300))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, token := range [][]byte{data, s.seal(handleToken, data), s.seal(sessionToken, data), s.seal(ticketToken, data)} {
+			if h, err := s.parseHandle(token); err == nil {
+				if again, err := s.parseHandle(s.handle(h)); err != nil || again != h {
+					t.Errorf("%+v reads back as %+v (%v)", h, again, err)
+				}
+			}
+			_, _ = s.parseSession(token)     // must not panic
+			_ = s.parseTicket(token, 7, 300) // must not panic
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package namespace
+
+import (
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// ACLs is the directory in which the access control lists of a cell are files
+// (Chubby §2.3).
+const ACLs api.Name = "/acl"
+
+// maxACLFiles bounds the lists that are read to answer one question; what is
+// beyond it admits nobody.
+const maxACLFiles = 64
+
+// ACLFile returns the name of the file that holds an access control list.
+func ACLFile(acl string) api.Name { return ACLs + "/" + api.Name(acl) }
+
+// Admits reports whether an access control list names the principal. The list
+// is a file in the directory ACLs. Each line of it is one of
+//
+//	alice     a principal, to the letter
+//	*         anybody, also those without an identity
+//	@ops      everybody whom the list ops admits
+//	# text    a comment, as is an empty line
+//
+// A list that is missing, is no file, or includes itself, directly or not,
+// admits nobody by that.
+func (t Tree) Admits(acl, principal string) bool {
+	look := aclLook{tree: t, principal: principal, seen: map[string]bool{}}
+	return look.admits(acl)
+}
+
+// aclLook is one look into a list and those it includes. A list is read once at
+// most: what it did not grant the first time it would not grant the second.
+type aclLook struct {
+	tree      Tree
+	principal string
+	seen      map[string]bool
+}
+
+func (l aclLook) admits(acl string) bool {
+	if acl == "" || l.seen[acl] || len(l.seen) >= maxACLFiles {
+		return false
+	}
+	l.seen[acl] = true
+	file, ok := l.tree.Get(ACLFile(acl))
+	if !ok || file.Kind != api.File {
+		return false
+	}
+	for line := range strings.Lines(string(file.Contents)) {
+		line = strings.TrimSpace(line)
+		included, isList := strings.CutPrefix(line, "@")
+		switch {
+		case line == "" || line[0] == '#':
+		case isList && l.admits(included), line == "*", !isList && line == l.principal:
+			return true
+		}
+	}
+	return false
+}
+
+// SetACL replaces those of a node's ACL names that are not empty; ifACLs, unless
+// nil, is the ACL generation it must have, else GenerationMismatch (Chubby
+// §2.6). The other errors are HandleClosed and InvalidArgument.
+func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation) (*Node, error) {
+	n, err := t.Resolve(ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case max(len(acl.Read), len(acl.Write), len(acl.Change)) > api.MaxACLName:
+		return nil, api.Errorf(api.InvalidArgument, "the name of an ACL is longer than %d bytes", api.MaxACLName)
+	case ifACLs != nil && *ifACLs != n.ACLs:
+		return nil, mismatch("ACL names", n.ACLs, *ifACLs)
+	}
+	next := *n
+	next.ACL = inherit(acl, n.ACL)
+	next.ACLs++
+	t.replace(n, &next, 0)
+	return &next, nil
+}

@@ -1,0 +1,267 @@
+package namespace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// lists returns a tree with these access control lists.
+func lists(t testing.TB, files map[string]string) *cell {
+	t.Helper()
+	w := newWorld()
+	for name, spec := range map[api.Name]namespace.Spec{"/acl": {Kind: api.Directory}, "/file": {Kind: api.File}, "/dir": {Kind: api.Directory}} {
+		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, contents := range files {
+		if _, err := w.tree.Create(namespace.ACLFile(name), namespace.Spec{Kind: api.File, Contents: []byte(contents)}, w.drawGeneration()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	only, _ := t.(*testing.T)
+	return &cell{T: only, world: *w}
+}
+
+// Chubby §2.3: if a file's write ACL name is foo and the ACL directory has a
+// file foo with an entry bar, bar may write.
+func TestPaperACLsAreFiles(t *testing.T) {
+	c := lists(t, map[string]string{"foo": "bar\n"})
+	n := c.create("/f", namespace.Spec{ACL: api.ACL{Read: "none", Write: "foo", Change: "none"}})
+	c.want(c.tree.Permit(n, "bar", namespace.ToWrite), api.OK)
+	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.PermissionDenied)
+	c.want(c.tree.Permit(n, "bar", namespace.ToRead|namespace.ToWrite), api.PermissionDenied)
+	file, _ := c.tree.Get("/acl/foo")
+	if _, err := c.tree.SetContents(file.Ref(), []byte("baz"), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.want(c.tree.Permit(n, "bar", namespace.ToWrite), api.PermissionDenied)
+	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.OK)
+}
+
+// The lines of a list, one rule each (the comment of Admits).
+func TestAdmits(t *testing.T) {
+	long := strings.Repeat("p", api.MaxPrincipal)
+	c := lists(t, map[string]string{
+		"plain": "alice\nbob", "crlf": "alice\r\n@far\r\n", "spaced": "  alice\t\n\t# bob\n", "any": "# first\n\n*\n", "empty": "",
+		"comment": "#alice\n# bob\n", "far": "dave\n@near\n", "near": "@far\nerin\n", "self": "@self\n",
+		"missing": "@nowhere\nalice\n", "folder": "@sub\n@../file\n@/file\nalice\n", "nothing": "@\n@ \n", "odd": "@ops\n#x\n*x\n", "ops": "carol",
+		"case": "Alice", "long": long, "late": "zoe\n@plain\n@any", "bytes": "\xff\n\x00\nalice",
+	})
+	c.create("/acl/sub", namespace.Spec{Kind: api.Directory})
+	c.create("/acl/sub/inner", namespace.Spec{Contents: []byte("alice")})
+	for _, want := range []struct {
+		acl, principal string
+		admitted       bool
+		why            string
+	}{
+		{"plain", "alice", true, "a principal, to the letter"},
+		{"plain", "bob", true, "the last line needs no end"},
+		{"plain", "carol", false, "not named"},
+		{"plain", "ali", false, "a name is a whole line"},
+		{"plain", "alice\nbob", false, "a name is one line"},
+		{"case", "alice", false, "to the letter"},
+		{"long", long, true, "the longest principal"},
+		{"crlf", "alice", true, "CRLF"},
+		{"crlf", "erin", true, "CRLF after an included list"},
+		{"spaced", "alice", true, "space around a name"},
+		{"spaced", "# bob", false, "space before a comment"},
+		{"comment", "alice", false, "a comment"},
+		{"comment", "#alice", false, "a principal that looks like a comment is not named by one"},
+		{"odd", "#x", false, "a principal that looks like a comment is not named by one"},
+		{"odd", "@ops", false, "a principal that looks like a list is not named by its inclusion"},
+		{"odd", "carol", true, "an included list"},
+		{"odd", "*", false, "a principal called * is not anybody"},
+		{"odd", "*x", true, "only a * alone is anybody"},
+		{"any", "zoe", true, "anybody"},
+		{"any", "", true, "anybody, also those without an identity"},
+		{"any", "#x", true, "anybody"},
+		{"plain", "", false, "who has no identity is not named by an empty line"},
+		{"comment", "", false, "who has no identity is not named by an empty line"},
+		{"empty", "", false, "who has no identity is not named by an empty file"},
+		{"empty", "alice", false, "an empty list"},
+		{"far", "erin", true, "a list that includes another"},
+		{"near", "dave", true, "a cycle, from its other side"},
+		{"far", "alice", false, "a cycle ends"},
+		{"self", "alice", false, "a list that includes itself admits nobody by that"},
+		{"missing", "alice", true, "a list that is not there does no harm to the rest"},
+		{"missing", "bob", false, "a list that is not there admits nobody"},
+		{"folder", "alice", true, "a directory in the place of a list does no harm to the rest"},
+		{"folder", "bob", false, "a directory in the place of a list admits nobody"},
+		{"sub", "alice", false, "a directory is no list"},
+		{"nothing", "", false, "the empty name is of no list"},
+		{"late", "alice", true, "all lines count"},
+		{"late", "dave", true, "all lines count"},
+		{"bytes", "alice", true, "what is no text does no harm to the rest"},
+		{"bytes", "\x00", true, "to the letter"},
+		{"", "alice", false, "no name is no list"},
+		{"nowhere", "alice", false, "no list"},
+		{"../file", "alice", false, "no list"},
+	} {
+		if got := c.tree.Admits(want.acl, want.principal); got != want.admitted {
+			t.Errorf("does %q admit %q? %v; %s", want.acl, want.principal, got, want.why)
+		}
+	}
+}
+
+// What one question reads is bounded, so that nobody can make the log stand
+// still; that what is beyond admits nobody is the safe side.
+func TestAdmitsReadsSoManyFilesOnly(t *testing.T) {
+	chain := map[string]string{}
+	for i := range 70 {
+		chain[fmt.Sprint("l", i)] = fmt.Sprintf("p%d\n@l%d\n", i, i+1)
+	}
+	chain["wide"] = ""
+	for i := range 70 {
+		chain["wide"] += fmt.Sprintf("@w%d\n", i)
+		chain[fmt.Sprint("w", i)] = fmt.Sprintf("q%d\n@w%d", i, (i+69)%70) // each list is read once, however often it is included
+	}
+	c := lists(t, chain)
+	for i := range 70 {
+		if got := c.tree.Admits("l0", fmt.Sprint("p", i)); got != (i < 64) {
+			t.Errorf("does the chain admit the principal of list %d? %v", i+1, got)
+		}
+	}
+	admitted := 0
+	for i := range 70 {
+		if c.tree.Admits("wide", fmt.Sprint("q", i)) {
+			admitted++
+		}
+	}
+	if admitted != 63 { // and the list itself
+		t.Errorf("a list of 70 lists admits the principals of %d, want 63", admitted)
+	}
+}
+
+// Chubby §2.3: three lists a node, for reading, writing and changing the ACL
+// names; none stands for another.
+func TestPermit(t *testing.T) {
+	c := lists(t, map[string]string{"r": "ann", "w": "ann\nbob", "c": "cid"})
+	n := c.create("/f", namespace.Spec{ACL: api.ACL{Read: "r", Write: "w", Change: "c"}})
+	has := map[string]namespace.Rights{"ann": namespace.ToRead | namespace.ToWrite, "bob": namespace.ToWrite, "cid": namespace.ToChange, "": 0}
+	for principal, rights := range has {
+		for wanted := range namespace.Rights(8) {
+			err := c.tree.Permit(n, principal, wanted)
+			if ok := wanted&^rights == 0; ok != (err == nil) {
+				t.Errorf("%q has %03b and wants %03b: %v", principal, rights, wanted, err)
+			} else if !ok {
+				c.want(err, api.PermissionDenied)
+			}
+		}
+	}
+	if err := c.tree.Permit(n, "bob", namespace.ToChange|namespace.ToWrite); !strings.Contains(err.Error(), "/acl/c") {
+		t.Errorf("%v does not say which list would have to name bob", err)
+	}
+	if err := c.tree.Permit(n, "ann", 1<<7); err != nil {
+		t.Errorf("a right that there is not was refused: %v", err)
+	}
+}
+
+// Chubby §2.3, §2.6: SetACL changes the names and the ACL generation, which it
+// may name as a condition; names that are left out stay.
+func TestSetACL(t *testing.T) {
+	c := lists(t, nil)
+	ref := c.create("/f", namespace.Spec{Contents: []byte("x")}).Ref()
+	one, two := api.Generation(1), api.Generation(2)
+	before := *c.node("/f")
+	n, err := c.tree.SetACL(ref, api.ACL{Write: "w"}, &one)
+	c.want(err, api.OK)
+	want := before
+	want.ACL, want.ACLs = api.ACL{Read: "all", Write: "w", Change: "few"}, 2
+	if fmt.Sprint(*n) != fmt.Sprint(want) {
+		t.Errorf("got  %+v\nwant %+v", *n, want)
+	}
+	_, err = c.tree.SetACL(ref, api.ACL{Write: "other"}, &one)
+	if e := c.want(err, api.GenerationMismatch); e.Current != 2 {
+		t.Errorf("the error speaks of generation %d", e.Current)
+	}
+	_, err = c.tree.SetACL(ref, api.ACL{Change: strings.Repeat("x", api.MaxACLName+1)}, nil)
+	c.want(err, api.InvalidArgument)
+	_, err = c.tree.SetACL(namespace.Ref{Name: "/f", Instance: ref.Instance + 1}, api.ACL{Read: "r"}, nil)
+	c.want(err, api.HandleClosed)
+	if c.node("/f") != n {
+		t.Error("what was refused has changed the node")
+	}
+	n, err = c.tree.SetACL(ref, api.ACL{Read: "r", Write: "w", Change: strings.Repeat("x", api.MaxACLName)}, &two)
+	c.want(err, api.OK)
+	if n.ACLs != 3 || n.ACL.Read != "r" {
+		t.Errorf("%+v", n)
+	}
+	root := c.node("").Ref()
+	if n, err = c.tree.SetACL(root, api.ACL{Read: "mine"}, nil); err != nil || n.ACL.Read != "mine" {
+		t.Errorf("the root: %+v, %v", n, err)
+	}
+	c.want(c.tree.Check(), api.OK)
+}
+
+// A name of which there is no list would shut everybody out.
+func TestMissingACL(t *testing.T) {
+	c := lists(t, map[string]string{"a": "", "b": ""})
+	c.create("/acl/dir", namespace.Spec{Kind: api.Directory})
+	for _, want := range []struct {
+		acl     api.ACL
+		missing string
+	}{
+		{api.ACL{}, ""}, {api.ACL{Read: "a", Write: "b", Change: "a"}, ""}, {api.ACL{Read: "x", Write: "y"}, "x"}, {api.ACL{Write: "y", Change: "x"}, "y"},
+		{api.ACL{Read: "a", Change: "x"}, "x"}, {api.ACL{Write: "dir"}, "dir"}, {api.ACL{Write: "../file"}, "../file"},
+	} {
+		if name, missing := c.tree.MissingACL(want.acl); name != want.missing || missing != (want.missing != "") {
+			t.Errorf("%+v lacks %q, %v; want %q", want.acl, name, missing, want.missing)
+		}
+	}
+}
+
+// twinAdmits is Admits by following every inclusion that there is, as often as
+// there are lists.
+func twinAdmits(files map[string]string, acl, principal string) bool {
+	reached := map[string]bool{acl: true}
+	for range len(files) + 1 {
+		for name := range reached {
+			for line := range strings.SplitSeq(files[name], "\n") {
+				if line = strings.TrimSpace(line); strings.HasPrefix(line, "@") {
+					reached[line[1:]] = true
+				}
+			}
+		}
+	}
+	for name := range reached {
+		if name == "" {
+			continue
+		}
+		for line := range strings.SplitSeq(files[name], "\n") {
+			line = strings.TrimSpace(line)
+			if line == "*" || line == principal && line != "" && line[0] != '#' && line[0] != '@' {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// FuzzAdmits: whatever is in the lists, and whoever asks, the answer is that of
+// the twin, and it comes.
+func FuzzAdmits(f *testing.F) {
+	f.Add("alice\n@b\n", "@c\r\n@a", "*", "zoe")
+	f.Add("#alice\n\n", "@b", "@a\n@b\n@c\n@d\n@", "#alice")
+	f.Add("@b", "@c", "bob", "bob")
+	f.Add("\xff\r\r\n@\x00", "", "@", "@")
+	f.Add("", "\u00a0alice\u2028", " * ", "")
+	f.Fuzz(func(t *testing.T, a, b, c, principal string) {
+		files := map[string]string{"a": a, "b": b, "c": c}
+		for _, contents := range files {
+			if len(contents) > api.MaxContents || strings.Count(contents, "@") > 15 {
+				return // too many to be read
+			}
+		}
+		tree := lists(t, files).tree
+		for name := range files {
+			if got, want := tree.Admits(name, principal), twinAdmits(files, name, principal); got != want {
+				t.Errorf("does %s of %q admit %q? %v; the twin says %v", name, files, principal, got, want)
+			}
+		}
+	})
+}

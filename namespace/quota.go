@@ -1,0 +1,126 @@
+package namespace
+
+import (
+	"github.com/chubbylock/chubby/api"
+)
+
+// Usage is what a part of the tree holds.
+type Usage struct {
+	Nodes int   `cbor:"1,keyasint,omitempty"`
+	Bytes int64 `cbor:"2,keyasint,omitempty"` // of contents
+}
+
+func (u Usage) plus(nodes int, bytes int64) Usage {
+	return Usage{Nodes: u.Nodes + nodes, Bytes: u.Bytes + bytes}
+}
+
+// Quota bounds what may be below a directory, and counts it. One that is in a
+// tree is never changed.
+type Quota struct {
+	Limit Usage `cbor:"1,keyasint"` // a field that is 0 is no limit
+	Used  Usage `cbor:"2,keyasint"`
+}
+
+// Usage returns the nodes that a principal created and that are still there.
+func (t Tree) Usage(creator string) Usage {
+	u, _ := t.usage.Get([]byte(creator))
+	return u
+}
+
+// SetQuota bounds what may be below a directory; a Usage of zeros ends that.
+// What is there already stays, even if it is more. The errors are HandleClosed,
+// NotDirectory and InvalidArgument. It looks at everything below the directory.
+func (t *Tree) SetQuota(ref Ref, limit Usage) (*Node, error) {
+	n, err := t.Resolve(ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.Kind != api.Directory:
+		return nil, api.Errorf(api.NotDirectory, "only directories have quotas")
+	case limit.Nodes < 0 || limit.Bytes < 0:
+		return nil, api.Errorf(api.InvalidArgument, "a quota of %d nodes and %d bytes cannot be", limit.Nodes, limit.Bytes)
+	}
+	next := *n
+	next.Quota = nil
+	if limit != (Usage{}) {
+		next.Quota = &Quota{Limit: limit, Used: t.below(n)}
+	}
+	t.replace(n, &next, 0)
+	return &next, nil
+}
+
+// below counts everything below a directory.
+func (t Tree) below(dir *Node) Usage {
+	var u Usage
+	for child := range t.Children(dir.Name, "") {
+		u = u.plus(1, int64(len(child.Contents)))
+		if child.Children > 0 {
+			deeper := t.below(child)
+			u = u.plus(deeper.Nodes, deeper.Bytes)
+		}
+	}
+	return u
+}
+
+// Room returns QuotaExceeded if a directory above the name may not hold so much
+// more, and InvalidArgument for what is no name.
+func (t Tree) Room(name api.Name, more Usage) error {
+	if err := CheckName(name); err != nil || t.counts.Limited == 0 {
+		return err
+	}
+	for at := name; at != ""; {
+		at = at.Parent()
+		dir, ok := t.Get(at)
+		if !ok || dir.Quota == nil {
+			continue
+		}
+		if err := dir.Quota.Limit.Exceeded("below directory "+quoted(at), dir.Quota.Used, more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quoted(name api.Name) string {
+	if name == "" {
+		return "/"
+	}
+	return string(name)
+}
+
+// Exceeded returns QuotaExceeded if used and more are together above the limit:
+// it says where, what, how much is used and how much is allowed.
+func (u Usage) Exceeded(where string, used, more Usage) error {
+	switch {
+	case more.Nodes > 0 && u.Nodes > 0 && used.Nodes+more.Nodes > u.Nodes:
+		return api.Errorf(api.QuotaExceeded, "nodes %s: %d used, %d allowed; delete some, or have the quota raised", where, used.Nodes, u.Nodes)
+	case more.Bytes > 0 && u.Bytes > 0 && used.Bytes+more.Bytes > u.Bytes:
+		return api.Errorf(api.QuotaExceeded, "bytes of contents %s: %d used, %d allowed, %d more asked for; delete some, or have the quota raised", where, used.Bytes, u.Bytes, more.Bytes)
+	}
+	return nil
+}
+
+// charge counts a change of what a node holds: for its creator, and for every
+// directory above it that has a quota.
+func (e *edit) charge(n *Node, nodes int, bytes int64) {
+	if nodes == 0 && bytes == 0 {
+		return
+	}
+	creator := []byte(n.Creator)
+	used, _ := e.usage.Get(creator)
+	if used = used.plus(nodes, bytes); used == (Usage{}) {
+		e.usage.Delete(creator)
+	} else {
+		e.usage.Insert(creator, used)
+	}
+	for at := n.Name; at != "" && e.counts.Limited > 0; {
+		at = at.Parent()
+		dir, ok := e.nodes.Get(key(at))
+		if !ok || dir.Quota == nil {
+			continue
+		}
+		next := *dir
+		next.Quota = &Quota{Limit: dir.Quota.Limit, Used: dir.Quota.Used.plus(nodes, bytes)}
+		e.nodes.Insert(key(at), &next)
+	}
+}

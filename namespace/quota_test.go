@@ -1,0 +1,155 @@
+package namespace_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+type use = namespace.Usage
+
+// limited returns a tree with a quota on the root, on /d and on /d/e.
+func limited(t *testing.T) *cell {
+	t.Helper()
+	c := newCell(t)
+	c.create("/d", namespace.Spec{Kind: api.Directory, Creator: "dan"})
+	c.create("/d/e", namespace.Spec{Kind: api.Directory, Creator: "dan"})
+	for name, limit := range map[api.Name]use{"": {Nodes: 100, Bytes: 1000}, "/d": {Nodes: 4, Bytes: 40}, "/d/e": {Nodes: 2}} {
+		if _, err := c.tree.SetQuota(c.node(name).Ref(), limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.wantUsed(use{Nodes: 2}, use{Nodes: 1}, use{})
+	return c
+}
+
+// wantUsed compares what is counted below the root, /d and /d/e.
+func (c *cell) wantUsed(want ...use) {
+	c.Helper()
+	for i, name := range []api.Name{"", "/d", "/d/e"}[:len(want)] {
+		if n := c.node(name); n.Quota == nil || n.Quota.Used != want[i] {
+			c.Errorf("below %q: %+v, want %+v used", name, n.Quota, want[i])
+		}
+	}
+	c.want(c.tree.Check(), api.OK)
+}
+
+// What is below a directory counts against every quota above it, from its
+// creation to its end, however that comes.
+func TestQuotasCountEverythingBelow(t *testing.T) {
+	c := limited(t)
+	f := c.create("/d/e/f", namespace.Spec{Contents: []byte("12345"), Creator: "fay"}).Ref()
+	c.wantUsed(use{Nodes: 3, Bytes: 5}, use{Nodes: 2, Bytes: 5}, use{Nodes: 1, Bytes: 5})
+	if _, err := c.tree.SetContents(f, []byte("12"), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.wantUsed(use{Nodes: 3, Bytes: 2}, use{Nodes: 2, Bytes: 2}, use{Nodes: 1, Bytes: 2})
+	eph := c.create("/d/eph", namespace.Spec{Contents: []byte("1"), Ephemeral: true, Opener: alice}).Ref()
+	c.create("/top", namespace.Spec{Contents: []byte("1")})
+	c.create("/d-", namespace.Spec{Contents: []byte("1")}) // beside /d, not below
+	c.wantUsed(use{Nodes: 6, Bytes: 5}, use{Nodes: 3, Bytes: 3}, use{Nodes: 1, Bytes: 2})
+	c.tree.DropSession(alice.Session, true, c.draw)
+	c.wantUsed(use{Nodes: 6, Bytes: 5}, use{Nodes: 3, Bytes: 3}, use{Nodes: 1, Bytes: 2}) // dying, and there
+	if !c.tree.Remove(eph) {
+		t.Fatal("it stays")
+	}
+	c.wantUsed(use{Nodes: 5, Bytes: 4}, use{Nodes: 2, Bytes: 2}, use{Nodes: 1, Bytes: 2})
+	if got := c.tree.Usage("fay"); got != (use{Nodes: 1, Bytes: 2}) {
+		t.Errorf("fay uses %+v", got)
+	}
+	c.want(c.tree.Delete(f, alice), api.OK)
+	c.wantUsed(use{Nodes: 4, Bytes: 2}, use{Nodes: 1}, use{})
+	c.want(c.tree.Delete(c.node("/d/e").Ref(), alice), api.OK) // with its quota
+	c.wantUsed(use{Nodes: 3, Bytes: 2}, use{})
+	for creator, want := range map[string]use{"fay": {}, "dan": {Nodes: 1}, "": {Nodes: 3, Bytes: 2}} {
+		if got := c.tree.Usage(creator); got != want {
+			t.Errorf("%q uses %+v, want %+v", creator, got, want)
+		}
+	}
+	if got := c.tree.Counts().Limited; got != 2 {
+		t.Errorf("%d directories have a quota, want 2", got)
+	}
+}
+
+// Room asks every directory above; no quota is in the way of what does not
+// grow.
+func TestRoom(t *testing.T) {
+	c := limited(t)
+	c.create("/d/e/f", namespace.Spec{Contents: make([]byte, 30)})
+	for _, want := range []struct {
+		name api.Name
+		more use
+		code api.Code
+	}{
+		{"/d/e/g", use{Nodes: 1, Bytes: 10}, api.OK},
+		{"/d/e/g", use{Nodes: 2}, api.QuotaExceeded},            // of /d/e
+		{"/d/e/g", use{Nodes: 1, Bytes: 11}, api.QuotaExceeded}, // of /d
+		{"/d/g", use{Nodes: 2}, api.OK},
+		{"/d/g", use{Nodes: 3}, api.QuotaExceeded},
+		{"/g", use{Nodes: 97, Bytes: 970}, api.OK},
+		{"/g", use{Nodes: 98}, api.QuotaExceeded}, // of the root
+		{"/g", use{Bytes: 971}, api.QuotaExceeded},
+		{"/d/e/g", use{}, api.OK},
+		{"/none/such/g", use{Nodes: 98}, api.QuotaExceeded},
+		{"", use{Nodes: 1000}, api.OK}, // nothing is above it
+		{"x", use{Nodes: 1}, api.InvalidArgument},
+		{"/", use{Nodes: 1}, api.InvalidArgument},
+		{"/d//x", use{Nodes: 1}, api.InvalidArgument},
+	} {
+		if err := c.tree.Room(want.name, want.more); api.CodeOf(err) != want.code {
+			t.Errorf("%+v at %q: %v, want %v", want.more, want.name, err, want.code)
+		}
+	}
+	if _, err := c.tree.SetQuota(c.node("/d").Ref(), use{Nodes: 1, Bytes: 1}); err != nil { // less than is there
+		t.Fatal(err)
+	}
+	for _, more := range []use{{}, {Bytes: -1}, {Nodes: -1}, {Nodes: -1, Bytes: -30}} {
+		if err := c.tree.Room("/d/e/f", more); err != nil {
+			t.Errorf("%+v: %v", more, err)
+		}
+	}
+	if err := c.tree.Room("/d/e/f", use{Bytes: 1}); !strings.Contains(err.Error(), "/d: 30 used, 1 allowed") {
+		t.Errorf("%v does not say where, how much is used and how much is allowed", err)
+	}
+	if err := newCell(t).tree.Room("x", use{Nodes: 1}); api.CodeOf(err) != api.InvalidArgument {
+		t.Errorf("what is no name, without any quota: %v", err)
+	}
+}
+
+// A quota is for a directory; it can be changed, lowered below what is there,
+// and ended.
+func TestSetQuota(t *testing.T) {
+	c := limited(t)
+	f := c.create("/d/f", namespace.Spec{Contents: make([]byte, 9)}).Ref()
+	_, err := c.tree.SetQuota(f, use{Nodes: 1})
+	c.want(err, api.NotDirectory)
+	d := c.node("/d")
+	for _, limit := range []use{{Nodes: -1}, {Bytes: -1}, {Nodes: 1, Bytes: -1}} {
+		_, err = c.tree.SetQuota(d.Ref(), limit)
+		c.want(err, api.InvalidArgument)
+	}
+	_, err = c.tree.SetQuota(namespace.Ref{Name: "/d", Instance: 99}, use{Nodes: 1})
+	c.want(err, api.HandleClosed)
+	if c.node("/d") != d {
+		t.Error("what was refused has changed the directory")
+	}
+	n, err := c.tree.SetQuota(d.Ref(), use{Nodes: 1})
+	c.want(err, api.OK)
+	if want := (namespace.Quota{Limit: use{Nodes: 1}, Used: use{Nodes: 2, Bytes: 9}}); *n.Quota != want {
+		t.Errorf("%+v, want %+v", *n.Quota, want)
+	}
+	c.want(c.tree.Delete(f, alice), api.OK) // what goes needs no room
+	c.wantUsed(use{Nodes: 2}, use{Nodes: 1}, use{})
+	for _, name := range []api.Name{"/d", "/d/e", ""} {
+		if n, err = c.tree.SetQuota(c.node(name).Ref(), use{}); err != nil || n.Quota != nil {
+			t.Errorf("the end of the quota on %q: %+v, %v", name, n.Quota, err)
+		}
+	}
+	if got := c.tree.Counts().Limited; got != 0 {
+		t.Errorf("%d directories have a quota, want none", got)
+	}
+	c.want(c.tree.Room("/d/e/x", use{Nodes: 1000}), api.OK)
+	c.want(c.tree.Check(), api.OK)
+}

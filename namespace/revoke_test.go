@@ -1,0 +1,145 @@
+package namespace_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// revoked returns a lock that is being taken from alice and bob, who share it.
+func revoked(t *testing.T) (c *cell, ref namespace.Ref, token api.Generation) {
+	t.Helper()
+	c = newCell(t)
+	ref = c.create("/f", namespace.Spec{}).Ref()
+	token = c.mustAcquire(ref, alice, api.Shared, time.Second)
+	c.mustAcquire(ref, bob, api.Shared, time.Second)
+	n, err := c.tree.Revoke(ref, "stuck")
+	c.want(err, api.OK)
+	if n.Revoked != "stuck" || len(n.Holders) != 2 || n.Lock != token {
+		t.Fatalf("%+v", n)
+	}
+	return c, ref, token
+}
+
+// design §4.10: a revoked lock stays in everybody's way, of those too who would
+// share it, until its last holder has let go.
+func TestNobodyJoinsARevokedLock(t *testing.T) {
+	c, ref, token := revoked(t)
+	for _, mode := range []api.LockMode{api.Shared, api.Exclusive} {
+		_, err := c.acquire(ref, carol, mode, 0)
+		if e := c.want(err, api.LockHeld); len(e.Holders) != 2 || !strings.Contains(e.Message, "taken away") {
+			t.Errorf("%v, %+v", err, e.Holders)
+		}
+	}
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice}), namespace.Dropped{Free: []api.Name{"/f"}})
+	_, err := c.acquire(ref, alice, api.Shared, 0) // nor does one come back who had to go
+	c.want(err, api.LockHeld)
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{bob}), namespace.Dropped{Free: []api.Name{"/f"}})
+	if n := c.node("/f"); n.Revoked != "" || n.Mode != 0 || len(n.Holders) > 0 {
+		t.Errorf("free, and not as it was before: %+v", n)
+	}
+	if next := c.mustAcquire(ref, carol, api.Exclusive, 0); next <= token {
+		t.Errorf("token %d after %d", next, token)
+	}
+	c.want(c.tree.Check(), api.OK)
+}
+
+// A holder may let go by itself, as of any lock, and so may its session; only a
+// session that fails leaves a lock-delay (Chubby §2.4).
+func TestHoldersLetGoOfARevokedLock(t *testing.T) {
+	free := namespace.Dropped{Free: []api.Name{"/f"}}
+	c, ref, token := revoked(t)
+	d, err := c.tree.Release(ref, alice, token)
+	c.want(err, api.OK)
+	c.wantDropped(d, free)
+	if n := c.node("/f"); n.Revoked != "stuck" {
+		t.Errorf("bob holds the lock as before: %+v", n)
+	}
+	d, err = c.tree.Close(ref, bob)
+	c.want(err, api.OK)
+	c.wantDropped(d, free)
+	if n := c.node("/f"); n.Revoked != "" {
+		t.Errorf("free and revoked: %+v", n)
+	}
+
+	c, ref, token = revoked(t)
+	c.wantDropped(c.tree.DropSession(alice.Session, false, c.draw), free)
+	c.wantDropped(c.tree.DropSession(bob.Session, true, c.draw), namespace.Dropped{Delayed: []api.Name{"/f"}})
+	_, err = c.acquire(ref, carol, api.Exclusive, 0)
+	c.want(err, api.LockDelayed)
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice, bob}), namespace.Dropped{}) // too late, and no harm
+	c.want(c.tree.Check(), api.OK)
+}
+
+// An Evict is for holders of that loss: not for others, for another grant, or
+// for a lock that nobody takes away.
+func TestEvictIsExact(t *testing.T) {
+	c, ref, token := revoked(t)
+	nothing := namespace.Dropped{}
+	before := c.node("/f")
+	c.wantDropped(c.tree.Evict(ref, token+1, []namespace.Owner{alice}), nothing)
+	c.wantDropped(c.tree.Evict(ref, token, nil), nothing)
+	c.wantDropped(c.tree.Evict(namespace.Ref{Name: "/f", Instance: 99}, token, []namespace.Owner{alice}), nothing)
+	c.wantDropped(c.tree.Evict(namespace.Ref{Name: "x"}, token, []namespace.Owner{alice}), nothing)
+	if c.node("/f") != before {
+		t.Errorf("%+v has become %+v", before, c.node("/f"))
+	}
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{carol, {}, {Session: alice.Session, Handle: 9}}), nothing)
+	if n := c.node("/f"); len(n.Holders) != 2 {
+		t.Errorf("%+v", n)
+	}
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice, alice, carol, bob}), namespace.Dropped{Free: []api.Name{"/f"}})
+	c.want(c.tree.Check(), api.OK)
+
+	held := c.mustAcquire(ref, carol, api.Exclusive, 0)
+	c.wantDropped(c.tree.Evict(ref, held, []namespace.Owner{carol}), nothing)
+	if n := c.node("/f"); len(n.Holders) != 1 {
+		t.Errorf("evicted from a lock that nobody takes away: %+v", n)
+	}
+}
+
+// An evicted holder of an ephemeral node has it open as before.
+func TestEvictLeavesOpeners(t *testing.T) {
+	c := newCell(t)
+	ref := c.create("/e", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
+	token := c.mustAcquire(ref, alice, api.Exclusive, time.Second)
+	if _, err := c.tree.Revoke(ref, "stuck"); err != nil {
+		t.Fatal(err)
+	}
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice}), namespace.Dropped{Free: []api.Name{"/e"}})
+	if n := c.node("/e"); n.Dying() || len(n.Openers) != 1 {
+		t.Errorf("%+v", n)
+	}
+	c.want(c.tree.Check(), api.OK)
+	c.wantDropped(c.tree.DropSession(alice.Session, true, c.draw), namespace.Dropped{Dying: []namespace.Ref{ref}}) // and no delay
+}
+
+func TestRevokeRefuses(t *testing.T) {
+	c := newCell(t)
+	ref := c.create("/f", namespace.Spec{}).Ref()
+	_, err := c.tree.Revoke(ref, "stuck")
+	c.want(err, api.NotHeld)
+	c.mustAcquire(ref, alice, api.Exclusive, 0)
+	for _, why := range []string{"", strings.Repeat("x", namespace.MaxWhy+1)} {
+		_, err = c.tree.Revoke(ref, why)
+		c.want(err, api.InvalidArgument)
+	}
+	_, err = c.tree.Revoke(namespace.Ref{Name: "/f", Instance: 99}, "stuck")
+	c.want(err, api.HandleClosed)
+	if n := c.node("/f"); n.Revoked != "" {
+		t.Errorf("%+v", n)
+	}
+	first, err := c.tree.Revoke(ref, strings.Repeat("x", namespace.MaxWhy))
+	c.want(err, api.OK)
+	again, err := c.tree.Revoke(ref, "another reason")
+	c.want(err, api.OK)
+	if again != first {
+		t.Errorf("revoked again: %+v", again)
+	}
+	c.want(c.tree.Delete(ref, bob), api.LockHeld)
+	c.want(c.tree.Delete(ref, alice), api.OK) // its holder may
+	c.want(c.tree.Check(), api.OK)
+}

@@ -1,0 +1,329 @@
+package raftfsm_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"pgregory.net/rapid"
+)
+
+var (
+	operations = flag.Int("ops", 20_000, "how many commands TestMillion compares with the model")
+	seed       = flag.Uint64("seed", 0, "the seed of TestMillion's commands; 0 chooses one")
+)
+
+// pair is a State and its model, under the same log.
+type pair struct {
+	model   *model
+	driver  *driver
+	state   raftfsm.State
+	replica raftfsm.State // a second one, which is read from a snapshot now and then
+	index   uint64
+	term    uint64
+	steps   int // that were done
+	log     [][]byte
+	seen    map[string]int // how often each kind of command had each code
+}
+
+func newPair() *pair {
+	p := &pair{model: newModel(), state: raftfsm.NewState(), replica: raftfsm.NewState(), term: 1, seen: map[string]int{}}
+	p.driver = newDriver(p.model)
+	return p
+}
+
+// founding is what every run begins with: a master, and somebody to serve.
+func founding() []raftfsm.Command {
+	c := choices{}
+	d := driver{choices: c, m: newModel()}
+	return []raftfsm.Command{
+		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret")}}, d.create(),
+	}
+}
+
+// run compares a State with the model over all the steps, and says where they
+// first differ. A panic is a difference.
+func (p *pair) run(steps []step) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	for _, c := range founding() {
+		if err := p.do(c, false); err != nil {
+			return err
+		}
+	}
+	for i, s := range steps {
+		p.steps = i + 1
+		c := p.driver.command(s)
+		if err := p.do(c, s[len(s)-1] == 255); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+		if i%64 == 63 || i == len(steps)-1 {
+			if err := p.compare(); err != nil {
+				return fmt.Errorf("after step %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// do applies a command to all three; a late one was proposed in the epoch
+// before.
+func (p *pair) do(c raftfsm.Command, late bool) error {
+	p.index++
+	if c.NewEpoch != nil {
+		p.term++
+	}
+	entry := raftfsm.Entry{Epoch: api.Epoch(p.term), Wall: int64(p.index), Commands: []raftfsm.Command{c}}
+	if late {
+		entry.Epoch--
+	}
+	data, err := raftfsm.EncodeEntry(entry)
+	if err != nil {
+		return err
+	}
+	p.log = append(p.log, data)
+	want := p.model.apply(p.term, entry.Epoch, entry.Wall, c)
+	got, err := apply(&p.state, p.index, p.term, data)
+	if err != nil {
+		return err
+	}
+	if again, err := apply(&p.replica, p.index, p.term, data); err != nil || !reflect.DeepEqual(again, got) {
+		return fmt.Errorf("%s: another replica answers\n  %s\nand this one\n  %s (%w)", show(c), showResult(again), showResult(got), err)
+	}
+	p.driver.observe(c, want)
+	p.seen[kindOf(c)+" "+want.Code.String()]++
+	for _, one := range want.Claims {
+		p.seen["claim "+one.Answer.Code.String()]++
+	}
+	if !reflect.DeepEqual(bare(got), bare(want)) {
+		return fmt.Errorf("%s\n  got  %s\n  want %s", show(c), showResult(bare(got)), showResult(bare(want)))
+	}
+	return nil
+}
+
+func apply(s *raftfsm.State, index, term uint64, data []byte) (raftfsm.Result, error) {
+	entry, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		return raftfsm.Result{}, err
+	}
+	return s.Apply(index, term, entry)[0], nil
+}
+
+// bare is a result without messages, in which nothing is nil.
+func bare(r raftfsm.Result) raftfsm.Result {
+	r.Answer = silent(r.Answer)
+	r.Claims = slices.Clone(r.Claims)
+	for i := range r.Claims {
+		r.Claims[i].Answer = silent(r.Claims[i].Answer)
+	}
+	r.Claims, r.Ended, r.Free, r.Delayed, r.Dying = full(r.Claims), full(r.Ended), full(r.Free), full(r.Delayed), full(r.Dying)
+	r.Changes, r.Revoked, r.Doomed = full(r.Changes), full(r.Revoked), full(r.Doomed)
+	return r
+}
+
+func full[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// compare looks at everything: what is in the state, whether it is sound, and
+// whether it is the same on the other replica and after a snapshot, from which
+// the other replica goes on.
+func (p *pair) compare() error {
+	if err := p.state.Check(); err != nil {
+		return err
+	}
+	got, want := view(&p.state), p.model.view()
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			return fmt.Errorf("the state is\n  %s\nand should be\n  %s", strings.Join(got[min(i, len(got)):], "\n  "), strings.Join(want[min(i, len(want)):], "\n  "))
+		}
+	}
+	var snapshot bytes.Buffer
+	if _, err := p.state.WriteTo(&snapshot); err != nil {
+		return err
+	}
+	var other bytes.Buffer
+	if _, err := p.replica.WriteTo(&other); err != nil || !bytes.Equal(snapshot.Bytes(), other.Bytes()) {
+		return fmt.Errorf("the same log gives another state on another replica (%w)", err)
+	}
+	read, err := raftfsm.ReadState(&snapshot)
+	if err != nil {
+		return err
+	}
+	if _, err := read.WriteTo(&snapshot); err != nil || !bytes.Equal(snapshot.Bytes(), other.Bytes()) {
+		return fmt.Errorf("a snapshot reads back as another (%w)", err)
+	}
+	p.replica = read
+	return nil
+}
+
+// replay applies the whole log again, from nothing.
+func (p *pair) replay() error {
+	s, term := raftfsm.NewState(), uint64(1)
+	for i, data := range p.log {
+		entry, err := raftfsm.DecodeEntry(data)
+		if err != nil {
+			return err
+		}
+		if entry.Commands[0].NewEpoch != nil {
+			term++
+		}
+		s.Apply(uint64(i+1), term, entry)
+	}
+	got, err := s.Hash()
+	if err != nil {
+		return err
+	}
+	if want, err := p.state.Hash(); err != nil || got != want {
+		return fmt.Errorf("the same log again gives %s, not %s (%w)", got, want, err)
+	}
+	return nil
+}
+
+func runSteps(steps []step) error {
+	p := newPair()
+	if err := p.run(steps); err != nil {
+		return err
+	}
+	return p.replay()
+}
+
+// Whatever the log says, the state does what its model does, on every replica
+// and after every snapshot.
+func TestStateAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one := rapid.Custom(func(t *rapid.T) (s step) {
+			copy(s[:], rapid.SliceOfN(rapid.Byte(), 0, len(s)).Draw(t, "choices"))
+			return s
+		})
+		if err := runSteps(rapid.SliceOfN(one, 0, 400).Draw(t, "steps")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// episode is how many commands come before a new beginning: after more, most of
+// what can be used up is.
+const episode = 2_500
+
+// TestMillion compares a long run, in episodes, with the model; what fails is
+// cut down to the steps that it needs. The whole million, which takes under a
+// minute, is go test -run TestMillion ./raftfsm -ops 1000000.
+func TestMillion(t *testing.T) {
+	begin := *seed
+	if begin == 0 {
+		begin = rand.Uint64()
+	}
+	t.Logf("go test -run TestMillion ./raftfsm -ops %d -seed %d", *operations, begin)
+	seen := map[string]int{}
+	for done := 0; done < *operations; done += episode {
+		steps := randomSteps(begin, uint64(done), min(episode, *operations-done))
+		p := newPair()
+		err := p.run(steps)
+		if err == nil {
+			err = p.replay()
+		}
+		if err != nil {
+			t.Logf("the episode at %d: %v", done, err)
+			steps = shrink(steps[:p.steps], 3_000, func(steps []step) bool { return runSteps(steps) != nil })
+			t.Fatalf("cut down to %d steps: %v%s", len(steps), runSteps(steps), trace(steps))
+		}
+		for what, n := range p.seen {
+			seen[what] += n
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		t.Logf("%8d %s", seen[what], what)
+	}
+}
+
+func randomSteps(seed, more uint64, n int) []step {
+	r := rand.New(rand.NewPCG(seed, more))
+	steps := make([]step, n)
+	for i := range steps {
+		for j := range steps[i] {
+			steps[i][j] = byte(r.Uint32())
+		}
+	}
+	return steps
+}
+
+// shrink leaves out what it can of the steps, in ever smaller pieces, and makes
+// 0 what it can of the rest, as long as they fail (delta debugging) and have not
+// been tried more than so often.
+func shrink(steps []step, most int, try func([]step) bool) []step {
+	fails := func(steps []step) bool {
+		most--
+		return most >= 0 && try(steps)
+	}
+	for size := max(len(steps)/2, 1); ; {
+		before := len(steps)
+		for at := 0; at < len(steps); {
+			if fewer := slices.Concat(steps[:at], steps[min(at+size, len(steps)):]); fails(fewer) {
+				steps = fewer
+			} else {
+				at += size
+			}
+		}
+		if size > 1 {
+			size /= 2
+		} else if len(steps) == before {
+			break
+		}
+	}
+	for i := range steps {
+		for j := range steps[i] {
+			if was := steps[i][j]; was != 0 {
+				if steps[i][j] = 0; !fails(steps) {
+					steps[i][j] = was
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// trace shows the commands of the steps.
+func trace(steps []step) string {
+	var b strings.Builder
+	p := newPair()
+	_ = p.run(steps)
+	for _, data := range p.log {
+		entry, err := raftfsm.DecodeEntry(data)
+		if err == nil {
+			fmt.Fprintf(&b, "\n  %s", show(entry.Commands[0]))
+		}
+	}
+	return b.String()
+}
+
+// The cutting down finds what matters, and nothing else.
+func TestShrink(t *testing.T) {
+	steps := make([]step, 1000)
+	for i := range steps {
+		steps[i] = step{0: byte(i), 5: 9}
+	}
+	steps[400][7], steps[801][3] = 1, 2
+	left := shrink(steps, 5_000, func(steps []step) bool {
+		first := slices.IndexFunc(steps, func(s step) bool { return s[7] == 1 })
+		return first >= 0 && slices.ContainsFunc(steps[first:], func(s step) bool { return s[3] == 2 })
+	})
+	if want := []step{{7: 1}, {3: 2}}; !slices.Equal(left, want) {
+		t.Errorf("cut down to %v, want %v", left, want)
+	}
+}

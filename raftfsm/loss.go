@@ -1,0 +1,79 @@
+package raftfsm
+
+import (
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// revoke begins to take a lock away (design §4.10). Who may change the ACL of a
+// node may do that.
+func (s *State) revoke(c *Revoke, wall int64) Result {
+	return s.once(c.Mutation, nil, func() Result {
+		by := s.principal(c.Mutation.Session)
+		node, err := s.Tree.Resolve(c.Lock)
+		if err == nil {
+			err = s.Tree.Permit(node, by, namespace.ToChange)
+		}
+		if err == nil {
+			node, err = s.Tree.Revoke(c.Lock, fmt.Sprintf("broken by %s: %s", by, c.Why))
+		}
+		if err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		r := Result{Revoked: []Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), Why: node.Revoked, Reason: api.ByBreak}}}
+		if c.Now {
+			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Lock, c.Successors, wall)
+		}
+		return r
+	})
+}
+
+// evict takes a revoked lock from holders that have heard of it.
+func (s *State) evict(c *Evict, wall int64) Result {
+	var r Result
+	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Lock, c.Successors, wall)
+	return r
+}
+
+// evicted hands on what an eviction left free.
+func (s *State) evicted(r *Result, d namespace.Dropped, lock namespace.Ref, successors []Claim, wall int64) {
+	r.Free, r.Dying = append(r.Free, d.Free...), append(r.Dying, d.Dying...)
+	if len(d.Free) > 0 {
+		r.Claims = append(r.Claims, s.grant(lock, successors, wall)...)
+	}
+}
+
+// doom begins to end another's session: its locks' sequencers are not valid any
+// more, and none of its requests is done. One may do that to one's own
+// principal's sessions, and who may change the ACL of the root to all.
+func (s *State) doom(c *Doom) Result {
+	return s.once(c.Mutation, nil, func() Result {
+		by := s.principal(c.Mutation.Session)
+		target, ok := s.Sessions.Get(c.Target)
+		if !ok {
+			return Result{Answer: refusal(api.Errorf(api.NotFound, "there is no session %v: it has ended, or never was", c.Target))}
+		}
+		root, _ := s.Tree.Get("")
+		if err := s.Tree.Permit(root, by, namespace.ToChange); err != nil && by != target.Principal {
+			return Result{Answer: refusal(err)}
+		}
+		why := fmt.Sprintf("ended by %s: %s", by, c.Why)
+		if len(why) > namespace.MaxWhy {
+			return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "why the session is ended is to be said in at most %d bytes", api.MaxReason))}
+		}
+		if err := s.Sessions.Doom(c.Target, why); err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		return Result{Doomed: []api.SessionID{c.Target}}
+	})
+}
+
+// principal returns whom a session belongs to.
+func (s *State) principal(id api.SessionID) string {
+	if one, ok := s.Sessions.Get(id); ok {
+		return one.Principal
+	}
+	return ""
+}

@@ -1,0 +1,263 @@
+package raftfsm_test
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+func (m *model) applyToLocks(c raftfsm.Command, wall int64) (r raftfsm.Result) {
+	switch {
+	case c.Acquire != nil:
+		m.grant(&r, c.Acquire.Lock, c.Acquire.Claims, wall)
+		return r
+	case c.Close != nil:
+		return m.once(c.Close.Mutation, nil, func() raftfsm.Result { return m.close(c.Close, wall) })
+	case c.Release != nil:
+		return m.once(c.Release.Mutation, nil, func() raftfsm.Result { return m.release(c.Release, wall) })
+	case c.Revoke != nil:
+		return m.once(c.Revoke.Mutation, nil, func() raftfsm.Result { return m.revoke(c.Revoke, wall) })
+	case c.Evict != nil:
+		m.evict(&r, c.Evict.Lock, c.Evict.Generation, c.Evict.Holders, c.Evict.Successors, wall)
+		return r
+	case c.EndDelay != nil:
+		return m.endDelay(c.EndDelay, wall)
+	}
+	return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+}
+
+func (n *modelNode) holds(by namespace.Owner) bool {
+	return slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return h.Owner == by })
+}
+
+func (n *modelNode) lockHeld() raftfsm.Answer {
+	a := refused(api.LockHeld)
+	for _, h := range n.holders {
+		a.Holders = append(a.Holders, h.Session)
+	}
+	return a
+}
+
+// stand: each sequencer is of a lock that is held so, by somebody whom nobody
+// is taking it from (Chubby §2.4).
+func (m *model) stand(guards []raftfsm.Guard) bool {
+	for _, g := range guards {
+		n := m.nodes[g.Lock]
+		if n == nil || len(n.holders) == 0 || n.lock != g.Generation || n.mode != g.Mode || n.revoked != "" {
+			return false
+		}
+		if !slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return m.clients[h.Session].record.Doomed == "" }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *model) grant(r *raftfsm.Result, lock namespace.Ref, claims []raftfsm.Claim, wall int64) {
+	for _, c := range claims {
+		one := raftfsm.ClaimResult{Owner: namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}, Number: c.Mutation.Number}
+		answer, ok := m.begin(c.Mutation)
+		if ok {
+			answer = refused(api.BadSequencer)
+			if m.stand(c.Guards) {
+				answer, one.Pending = m.acquire(lock, one.Owner, c, wall)
+			}
+			if !one.Pending {
+				m.finish(c.Mutation, answer)
+			}
+		}
+		one.Answer = answer
+		r.Claims = append(r.Claims, one)
+	}
+}
+
+// acquire grants a lock or says why not, and whether it is worth waiting.
+func (m *model) acquire(lock namespace.Ref, by namespace.Owner, c raftfsm.Claim, wall int64) (a raftfsm.Answer, wait bool) {
+	n := m.resolve(lock)
+	if !c.Mode.Valid() || c.Delay < 0 || c.Delay > api.MaxLockDelay || len(c.Reason) > api.MaxReason {
+		return refused(api.InvalidArgument), false
+	}
+	delay, delayed := m.delays[lock.Name]
+	switch {
+	case n == nil:
+		return refused(api.HandleClosed), false
+	case n.dying():
+		return refused(api.Exists), false
+	case n.holds(by):
+		return n.lockHeld(), false
+	case n.ephemeral && !n.openers[by]:
+		return refused(api.HandleClosed), false
+	case len(n.holders) > 0 && (n.revoked != "" || n.mode == api.Exclusive || c.Mode == api.Exclusive):
+		return n.lockHeld(), !c.Try
+	case delayed && (delay.Mode == api.Exclusive || c.Mode == api.Exclusive):
+		return refused(api.LockDelayed), !c.Try
+	}
+	if len(n.holders) == 0 {
+		n.lock, n.mode = api.Generation(m.draw()), c.Mode
+	}
+	n.holders = append(n.holders, namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall})
+	return raftfsm.Answer{Generation: n.lock, Lock: lock, Mode: c.Mode, Handle: c.Handle}, false
+}
+
+// letGo takes a lock from those of its holders that go, and returns them.
+func (n *modelNode) letGo(goes func(namespace.Owner) bool) (left []namespace.Holder) {
+	var stay []namespace.Holder
+	for _, h := range n.holders {
+		if goes(h.Owner) {
+			left = append(left, h)
+		} else {
+			stay = append(stay, h)
+		}
+	}
+	if n.holders = stay; len(stay) == 0 {
+		n.mode, n.revoked = 0, ""
+	}
+	return left
+}
+
+// tell says what was let go of a node.
+func (m *model) tell(r *raftfsm.Result, name api.Name, left []namespace.Holder) {
+	if _, delayed := m.delays[name]; !delayed && len(left) > 0 {
+		r.Free = append(r.Free, name)
+	}
+	if n := m.nodes[name]; n.dying() {
+		r.Dying = append(r.Dying, namespace.Ref{Name: name, Instance: n.instance})
+	}
+}
+
+// close never fails.
+func (m *model) close(c *raftfsm.Close, wall int64) (r raftfsm.Result) {
+	n, by := m.resolve(c.Node), namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
+	if n == nil {
+		return r
+	}
+	left := n.letGo(func(o namespace.Owner) bool { return o == by })
+	delete(n.openers, by)
+	m.tell(&r, c.Node.Name, left)
+	if len(r.Free) > 0 {
+		m.grant(&r, c.Node, c.Successors, wall)
+	}
+	return r
+}
+
+func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
+	n, by := m.resolve(c.Lock), namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
+	switch {
+	case n == nil:
+		return raftfsm.Result{Answer: refused(api.HandleClosed)}
+	case !n.holds(by), n.lock != c.Generation:
+		return raftfsm.Result{Answer: refused(api.NotHeld)}
+	}
+	m.tell(&r, c.Lock.Name, n.letGo(func(o namespace.Owner) bool { return o == by }))
+	m.grant(&r, c.Lock, c.Successors, wall)
+	return r
+}
+
+// endDelay ends the delay that the master timed, and no later one.
+func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
+	if d, ok := m.delays[c.Name]; !ok || d.ID != c.ID {
+		return r
+	}
+	delete(m.delays, c.Name)
+	r.Free = []api.Name{c.Name}
+	for _, next := range c.Successors {
+		m.grant(&r, next.Lock, next.Claims, wall)
+	}
+	return r
+}
+
+// revoke: who may change the ACL of a node may take its lock away (design
+// §4.10).
+func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
+	n, by := m.resolve(c.Lock), m.principal(c.Mutation.Session)
+	why := "broken by " + by + ": " + c.Why
+	switch {
+	case n == nil:
+		return raftfsm.Result{Answer: refused(api.HandleClosed)}
+	case !m.admits(n.acl.Change, by):
+		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
+	case len(why) > namespace.MaxWhy:
+		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+	case len(n.holders) == 0:
+		return raftfsm.Result{Answer: refused(api.NotHeld)}
+	}
+	if n.revoked == "" {
+		n.revoked = why
+	}
+	var holders []namespace.Owner
+	for _, h := range n.holders {
+		holders = append(holders, h.Owner)
+	}
+	r.Revoked = []raftfsm.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, Why: n.revoked, Reason: api.ByBreak}}
+	if c.Now {
+		m.evict(&r, c.Lock, n.lock, holders, c.Successors, wall)
+	}
+	return r
+}
+
+// evict takes a revoked lock from holders that have heard of it, without delay.
+func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner, successors []raftfsm.Claim, wall int64) {
+	n := m.resolve(lock)
+	if n == nil || n.revoked == "" || n.lock != generation {
+		return
+	}
+	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
+	if _, delayed := m.delays[lock.Name]; len(left) > 0 && !delayed {
+		r.Free = append(r.Free, lock.Name)
+		m.grant(r, lock, successors, wall)
+	}
+}
+
+// endSessions: what a session has ends with it; the locks of one that failed are
+// delayed, if their holder asked for it, in their mode or that of an earlier
+// failure if that is stricter, and for the longest that was asked for (Chubby
+// §2.4).
+func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Result) {
+	for _, end := range c.Ends {
+		if m.clients[end.Session] == nil {
+			continue
+		}
+		delete(m.clients, end.Session)
+		r.Ended = append(r.Ended, end)
+		failed := !end.Heard && end.Reason != api.ByClose
+		for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+			m.drop(&r, name, end.Session, failed)
+		}
+	}
+	for _, next := range c.Successors {
+		if slices.Contains(r.Free, next.Lock.Name) {
+			m.grant(&r, next.Lock, next.Claims, wall)
+		}
+	}
+	return r
+}
+
+func (m *model) drop(r *raftfsm.Result, name api.Name, ended api.SessionID, failed bool) {
+	n := m.nodes[name]
+	mode := n.mode
+	goes := func(o namespace.Owner) bool { return o.Session == ended }
+	had := slices.ContainsFunc(slices.Collect(maps.Keys(n.openers)), goes)
+	left := n.letGo(goes)
+	if len(left) == 0 && !had {
+		return
+	}
+	maps.DeleteFunc(n.openers, func(o namespace.Owner, _ bool) bool { return goes(o) })
+	next := namespace.Delay{Mode: mode}
+	for _, h := range left {
+		next.For = max(next.For, h.Delay)
+	}
+	if failed && next.For > 0 {
+		before, again := m.delays[name]
+		if again && before.Mode == api.Exclusive {
+			next.Mode = api.Exclusive
+		}
+		next.For = max(next.For, before.For)
+		next.ID = m.draw()
+		m.delays[name] = next
+		r.Delayed = append(r.Delayed, name)
+	}
+	m.tell(r, name, left)
+}

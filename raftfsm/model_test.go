@@ -1,0 +1,378 @@
+package raftfsm_test
+
+import (
+	"cmp"
+	"fmt"
+	"hash/crc64"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// model is what a State is specified to be (Chubby §2.3 to §2.8, design §4.4 to
+// §4.13), with plain maps, and by looking at everything every time: it keeps no
+// index, no count and no sum. It takes the commands of a log and answers them
+// with the results that the State must give, messages left out.
+type model struct {
+	founded bool
+	epoch   api.Epoch
+	counter uint64
+	nodes   map[api.Name]*modelNode
+	delays  map[api.Name]namespace.Delay
+	clients map[api.SessionID]*modelSession
+	quotas  map[string]api.Quota
+}
+
+type modelNode struct {
+	kind                          api.Kind
+	ephemeral                     bool
+	instance, content, acls, lock api.Generation
+	contents                      string
+	acl                           api.ACL
+	creator                       string
+	limit                         namespace.Usage // of what is below it; zeros are none
+
+	mode    api.LockMode
+	holders []namespace.Holder
+	openers map[namespace.Owner]bool
+	revoked string
+}
+
+// modelSession has heard of the requests up to upto; of those the client has
+// given up some, and of the others some are answered.
+type modelSession struct {
+	record  session.Session[raftfsm.Answer] // all but its requests
+	upto    api.RequestNumber
+	givenUp map[api.RequestNumber]bool
+	answers map[api.RequestNumber]modelAnswer
+}
+
+type modelAnswer struct {
+	hash   uint64
+	answer raftfsm.Answer
+}
+
+func newModel() *model {
+	root := &modelNode{kind: api.Directory, instance: 1, content: 1, acls: 1, acl: api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"}}
+	return &model{
+		counter: 1, nodes: map[api.Name]*modelNode{"": root}, delays: map[api.Name]namespace.Delay{},
+		clients: map[api.SessionID]*modelSession{}, quotas: map[string]api.Quota{},
+	}
+}
+
+func (m *model) draw() uint64 { m.counter++; return m.counter }
+
+func refused(code api.Code) raftfsm.Answer { return raftfsm.Answer{Code: code} }
+
+// apply is one command of an entry of that epoch, in a log entry of that term.
+func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Command) raftfsm.Result {
+	if uint64(epoch) != term || c.NewEpoch == nil && m.epoch != epoch {
+		return raftfsm.Result{Answer: refused(api.StaleEpoch)}
+	}
+	switch {
+	case c.NewEpoch != nil:
+		m.newEpoch(epoch)
+		return raftfsm.Result{}
+	case c.CreateSession != nil:
+		return m.createSession(c.CreateSession, wall)
+	case c.RaiseLease != nil:
+		return raftfsm.Result{Answer: m.raiseLease(c.RaiseLease)}
+	case c.EndSessions != nil:
+		return m.endSessions(c.EndSessions, wall)
+	case c.Cancel != nil:
+		withdrawn := c.Cancel.Mutation
+		withdrawn.Hash = 0
+		return m.once(withdrawn, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(api.Cancelled)} })
+	case c.Doom != nil:
+		return m.once(c.Doom.Mutation, nil, func() raftfsm.Result { return m.doom(c.Doom) })
+	case c.SetQuota != nil:
+		return m.once(c.SetQuota.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.setQuota(c.SetQuota))} })
+	case c.Open != nil:
+		return m.once(c.Open.Mutation, c.Open.Guards, func() raftfsm.Result { return m.open(c.Open) })
+	case c.SetContents != nil:
+		return m.once(c.SetContents.Mutation, c.SetContents.Guards, func() raftfsm.Result { return m.setContents(c.SetContents) })
+	case c.SetACL != nil:
+		return m.once(c.SetACL.Mutation, c.SetACL.Guards, func() raftfsm.Result { return m.setACL(c.SetACL) })
+	case c.Delete != nil:
+		return m.once(c.Delete.Mutation, c.Delete.Guards, func() raftfsm.Result { return m.delete(c.Delete) })
+	case c.Remove != nil:
+		return m.remove(c.Remove)
+	}
+	return m.applyToLocks(c, wall)
+}
+
+// newEpoch of the first master founds the cell.
+func (m *model) newEpoch(epoch api.Epoch) {
+	m.epoch = epoch
+	if m.founded {
+		return
+	}
+	m.founded = true
+	top := m.nodes[""].acl
+	m.nodes["/acl"] = &modelNode{kind: api.Directory, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top}
+	m.nodes["/acl/everyone"] = &modelNode{kind: api.File, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top, contents: "*\n"}
+}
+
+func (m *model) createSession(c *raftfsm.CreateSession, wall int64) raftfsm.Result {
+	same := 0
+	for id, s := range m.clients {
+		if len(c.Nonce) > 0 && string(s.record.Nonce) == string(c.Nonce) {
+			return raftfsm.Result{Session: id}
+		}
+		if s.record.Principal == c.Principal {
+			same++
+		}
+	}
+	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
+		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+	}
+	if same >= cmp.Or(m.quotas[c.Principal].Sessions, api.DefaultQuota().Sessions) {
+		return raftfsm.Result{Answer: refused(api.QuotaExceeded)}
+	}
+	id := api.SessionID(m.draw())
+	m.clients[id] = &modelSession{
+		record: session.Session[raftfsm.Answer]{
+			ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache, SinceUnix: wall,
+		},
+		givenUp: map[api.RequestNumber]bool{}, answers: map[api.RequestNumber]modelAnswer{},
+	}
+	return raftfsm.Result{Session: id}
+}
+
+func (m *model) raiseLease(c *raftfsm.RaiseLease) raftfsm.Answer {
+	s := m.clients[c.Session]
+	switch {
+	case c.Lease > api.MaxLease:
+		return refused(api.InvalidArgument)
+	case s == nil:
+		return refused(api.SessionExpired)
+	}
+	s.record.Lease = max(s.record.Lease, c.Lease)
+	return refused(api.OK)
+}
+
+// doom: one's own principal's sessions, or with the right to change the ACL of
+// the root all.
+func (m *model) doom(c *raftfsm.Doom) raftfsm.Result {
+	by, target := m.principal(c.Mutation.Session), m.clients[c.Target]
+	switch {
+	case target == nil:
+		return raftfsm.Result{Answer: refused(api.NotFound)}
+	case by != target.record.Principal && !m.admits(m.nodes[""].acl.Change, by):
+		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
+	case len("ended by "+by+": "+c.Why) > namespace.MaxWhy:
+		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+	case target.record.Doomed == "":
+		target.record.Doomed = "ended by " + by + ": " + c.Why
+	}
+	return raftfsm.Result{Doomed: []api.SessionID{c.Target}}
+}
+
+func (m *model) principal(id api.SessionID) string {
+	if s := m.clients[id]; s != nil {
+		return s.record.Principal
+	}
+	return ""
+}
+
+// begin hears what a request declares, unless it is refused. ok is true for one
+// that is to be done.
+func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
+	var code api.Code
+	switch s := m.clients[q.Session]; {
+	case len(q.Outstanding) > api.MaxOutstanding:
+		code = api.QuotaExceeded
+	case q.Upto > api.MaxGeneration, !declared(q):
+		code = api.InvalidArgument
+	case s == nil, s.record.Doomed != "":
+		code = api.SessionExpired
+	case s.givenUp[q.Number]:
+		code = api.InvalidArgument
+	default:
+		kept, done := s.answers[q.Number]
+		if done && kept.hash != 0 && q.Hash != 0 && kept.hash != q.Hash {
+			return refused(api.InvalidArgument), false
+		}
+		s.hear(q)
+		if done {
+			return m.replay(q.Session, kept.answer), false
+		}
+		return raftfsm.Answer{}, true
+	}
+	return refused(code), false
+}
+
+// declared reports whether what a request says of the others makes sense.
+func declared(q session.Mutation) bool {
+	among := false
+	for i, n := range q.Outstanding {
+		if n == 0 || n > q.Upto || i > 0 && n <= q.Outstanding[i-1] {
+			return false
+		}
+		among = among || n == q.Number
+	}
+	return among
+}
+
+func (s *modelSession) hear(q session.Mutation) {
+	for n := api.RequestNumber(1); n <= q.Upto; n++ {
+		if !slices.Contains(q.Outstanding, n) {
+			s.givenUp[n] = true
+			delete(s.answers, n)
+		}
+	}
+	s.upto = max(s.upto, q.Upto)
+}
+
+// finish keeps the answer to a request that waits for one.
+func (m *model) finish(q session.Mutation, a raftfsm.Answer) {
+	s := m.clients[q.Session]
+	if s == nil || s.givenUp[q.Number] {
+		return
+	}
+	if _, done := s.answers[q.Number]; !done {
+		s.answers[q.Number] = modelAnswer{hash: q.Hash, answer: a}
+	}
+}
+
+func (m *model) once(q session.Mutation, guards []raftfsm.Guard, do func() raftfsm.Result) raftfsm.Result {
+	answer, ok := m.begin(q)
+	if !ok {
+		return raftfsm.Result{Answer: answer}
+	}
+	r := raftfsm.Result{Answer: refused(api.BadSequencer)}
+	if m.stand(guards) {
+		r = do()
+	}
+	m.finish(q, r.Answer)
+	return r
+}
+
+// replay: a grant is told again only while it stands.
+func (m *model) replay(id api.SessionID, a raftfsm.Answer) raftfsm.Answer {
+	if a.Code != api.OK || a.Generation == 0 {
+		return a
+	}
+	n := m.resolve(a.Lock)
+	if n == nil || n.lock != a.Generation || n.revoked != "" || !n.holds(namespace.Owner{Session: id, Handle: a.Handle}) {
+		return refused(api.LockLost)
+	}
+	return a
+}
+
+// The rest is what a State shows of itself, in a form that compares and prints.
+
+// view is everything there is in a state, one line each.
+func (m *model) view() []string {
+	lines := []string{fmt.Sprintf("epoch %d counter %d sessions %d", m.epoch, m.counter, len(m.clients))}
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[name]
+		s := m.stat(name)
+		openers := slices.SortedFunc(maps.Keys(n.openers), compareOwners)
+		used := namespace.Usage{}
+		if n.limit != used {
+			used = m.below(name)
+		}
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %q %q %v %v", *s, n.contents, n.mode, n.holders, openers, n.revoked, n.creator, n.limit, used))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.delays)) {
+		lines = append(lines, fmt.Sprintf("delay %q %+v", name, m.delays[name]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.clients)) {
+		s := m.clients[id]
+		var open []session.Request[raftfsm.Answer]
+		for n := api.RequestNumber(1); n <= s.upto; n++ {
+			if !s.givenUp[n] {
+				a, done := s.answers[n]
+				open = append(open, session.Request[raftfsm.Answer]{Number: n, Done: done, Hash: a.hash, Answer: a.answer})
+			}
+		}
+		lines = append(lines, viewSession(s.record, s.upto, open, m.sessionsOf(s.record.Principal), m.usage(s.record.Principal)))
+	}
+	for _, principal := range slices.Sorted(maps.Keys(m.quotas)) {
+		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
+	}
+	return lines
+}
+
+func viewSession(record session.Session[raftfsm.Answer], upto api.RequestNumber, open []session.Request[raftfsm.Answer], of int, used namespace.Usage) string {
+	record.Upto, record.Open = 0, nil
+	var b strings.Builder
+	fmt.Fprintf(&b, "session %+v upto %d of %d using %v:", record, upto, of, used)
+	for _, r := range open {
+		a := silent(r.Answer)
+		stat := "-"
+		if a.Stat != nil {
+			stat = fmt.Sprintf("%+v", *a.Stat)
+		}
+		a.Stat = nil
+		fmt.Fprintf(&b, " [%d %v %d %+v %s]", r.Number, r.Done, r.Hash, a, stat)
+	}
+	return b.String()
+}
+
+func (m *model) sessionsOf(principal string) (n int) {
+	for _, s := range m.clients {
+		if s.record.Principal == principal {
+			n++
+		}
+	}
+	return n
+}
+
+// view of a state, in the same form.
+func view(s *raftfsm.State) []string {
+	lines := []string{fmt.Sprintf("epoch %d counter %d sessions %d", s.Epoch, s.Counter, s.Sessions.Len())}
+	var nodes []*namespace.Node
+	for n := range s.Tree.All() {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b *namespace.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, n := range nodes {
+		var quota namespace.Quota
+		if n.Quota != nil {
+			quota = *n.Quota
+		}
+		stat := raftfsm.Stat{
+			Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
+			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+		}
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %q %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
+	}
+	for name, d := range s.Tree.Delays() {
+		lines = append(lines, fmt.Sprintf("delay %q %+v", name, d))
+	}
+	for one := range s.Sessions.All() {
+		lines = append(lines, viewSession(*one, one.Upto, one.Open, s.Sessions.Of(one.Principal), s.Tree.Usage(one.Principal)))
+	}
+	for principal, q := range s.Quotas() {
+		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))
+	}
+	return lines
+}
+
+func (m *model) stat(name api.Name) *raftfsm.Stat {
+	n := m.nodes[name]
+	return &raftfsm.Stat{
+		Name: name, Kind: n.kind, Ephemeral: n.ephemeral, Instance: n.instance, Content: n.content, Lock: n.lock, ACLs: n.acls,
+		Checksum: crc64.Checksum([]byte(n.contents), crc64.MakeTable(crc64.ECMA)), Size: len(n.contents), Children: m.children(name), ACL: n.acl,
+	}
+}
+
+// silent leaves out what is for people, and what is the same as nothing.
+func silent(a raftfsm.Answer) raftfsm.Answer {
+	a.Message = ""
+	if len(a.Holders) == 0 {
+		a.Holders = nil
+	}
+	return a
+}
+
+func compareOwners(a, b namespace.Owner) int {
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Handle, b.Handle))
+}

@@ -1,0 +1,72 @@
+package raftfsm
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// Quota returns what a principal may use: what was set for it, and for the rest
+// usual.
+func (s *State) Quota(principal string) api.Quota {
+	own, _ := s.quotas.Get([]byte(principal))
+	usual := api.DefaultQuota()
+	return api.Quota{
+		Nodes: cmp.Or(own.Nodes, usual.Nodes), Bytes: cmp.Or(own.Bytes, usual.Bytes),
+		Sessions: cmp.Or(own.Sessions, usual.Sessions), Handles: cmp.Or(own.Handles, usual.Handles),
+		Waiters: cmp.Or(own.Waiters, usual.Waiters),
+	}
+}
+
+// Quotas returns what was set, by principal.
+func (s *State) Quotas() iter.Seq2[string, api.Quota] {
+	return func(yield func(string, api.Quota) bool) {
+		i := s.quotas.Root().Iterator()
+		for k, q, ok := i.Next(); ok && yield(string(k), q); k, q, ok = i.Next() {
+		}
+	}
+}
+
+// room returns QuotaExceeded if a principal may not add so much at that name.
+func (s *State) room(name api.Name, principal string, more namespace.Usage) error {
+	quota := s.Quota(principal)
+	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
+	if err := limit.Exceeded(fmt.Sprintf("of principal %q", principal), s.Tree.Usage(principal), more); err != nil {
+		return err
+	}
+	return s.Tree.Room(name, more)
+}
+
+// setQuota changes the quota of a principal or of a directory. Who may change
+// the ACL of the root may do that.
+func (s *State) setQuota(c *SetQuota) Result {
+	return s.once(c.Mutation, nil, func() Result {
+		root, _ := s.Tree.Get("")
+		if err := s.Tree.Permit(root, s.principal(c.Mutation.Session), namespace.ToChange); err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		if c.Directory != nil {
+			if _, err := s.Tree.SetQuota(*c.Directory, namespace.Usage{Nodes: c.Quota.Nodes, Bytes: c.Quota.Bytes}); err != nil {
+				return Result{Answer: refusal(err)}
+			}
+			return Result{}
+		}
+		if err := c.Quota.Validate(); err != nil {
+			return Result{Answer: refusal(err)}
+		}
+		s.restoreQuota(c.Principal, c.Quota)
+		return Result{}
+	})
+}
+
+// restoreQuota sets a principal's quota; one of zeros is none.
+func (s *State) restoreQuota(principal string, q api.Quota) {
+	if q == (api.Quota{}) {
+		s.quotas, _, _ = s.quotas.Delete([]byte(principal))
+		return
+	}
+	s.quotas, _, _ = s.quotas.Insert([]byte(principal), q)
+}

@@ -1,0 +1,59 @@
+package raftfsm_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// copyOf returns a command that shares nothing with c.
+func copyOf(c raftfsm.Command) raftfsm.Command {
+	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Commands: []raftfsm.Command{c}})
+	if err != nil {
+		panic(err)
+	}
+	entry, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		panic(err)
+	}
+	return entry.Commands[0]
+}
+
+// kindOf names the one field of a command that is set.
+func kindOf(c raftfsm.Command) string {
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			return v.Type().Field(i).Name
+		}
+	}
+	return "nothing"
+}
+
+// show writes a command for people.
+func show(c raftfsm.Command) string {
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			return fmt.Sprintf("%s%+v", v.Type().Field(i).Name, reflect.Indirect(v.Field(i)))
+		}
+	}
+	return "nothing"
+}
+
+// showResult leaves out what is empty.
+func showResult(r raftfsm.Result) string {
+	var b strings.Builder
+	v := reflect.ValueOf(r)
+	for i := range v.NumField() {
+		if f := v.Field(i); !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) {
+			fmt.Fprintf(&b, "%s:%+v ", v.Type().Field(i).Name, f)
+		}
+	}
+	if r.Stat != nil {
+		fmt.Fprintf(&b, "Stat:%+v", *r.Stat)
+	}
+	return b.String()
+}
