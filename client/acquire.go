@@ -33,6 +33,7 @@ func OnQueued(f func(place, waiting int, holders []api.Holder, delayed time.Dura
 // acquiring is one call of Acquire or TryAcquire.
 type acquiring struct {
 	handle  *Handle
+	token   []byte // of the handle, the same in every attempt
 	mode    api.LockMode
 	options lockOptions
 	ticket  []byte           // of the place in the queue
@@ -44,7 +45,7 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 	if err := h.usable(op); err != nil {
 		return nil, err
 	}
-	a := &acquiring{handle: h, mode: mode}
+	a := &acquiring{handle: h, token: h.key(), mode: mode}
 	for _, option := range options {
 		option(&a.options)
 	}
@@ -68,11 +69,19 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 	if err != nil {
 		return nil, err
 	}
-	err = h.client.mutate(ctx, mutation{op: "acquire", path: h.path, open: true, send: a.queue, settle: a.undo})
-	if err != nil {
-		return nil, a.left(ctx, err)
+	return a.run(ctx, mutation{op: "acquire", path: h.path, open: true, send: a.queue, settle: a.undo})
+}
+
+// run makes the call, and the lock of its answer.
+func (a *acquiring) run(ctx context.Context, m mutation) (*Lock, error) {
+	h := a.handle
+	within, cancel := h.within(ctx)
+	defer cancel()
+	if err := h.client.mutate(within, m); err != nil {
+		return nil, h.poisoned(m.op, a.left(ctx, err))
 	}
-	return a.lock(ctx)
+	l, err := a.lock(within)
+	return l, h.poisoned(m.op, err)
 }
 
 // TryAcquire takes the lock if it is free, else it is LockHeld, with the
@@ -83,18 +92,14 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 	if err != nil {
 		return nil, err
 	}
-	err = h.client.mutate(ctx, mutation{op: "try to acquire", path: h.path, settle: a.undo,
+	return a.run(ctx, mutation{op: "try to acquire", path: h.path, settle: a.undo,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
-				Caller: caller, Mutation: m, Handle: h.token, Mode: chubbypb.LockMode(mode), Reason: a.options.reason,
+				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(mode), Reason: a.options.reason,
 			})
 			a.granted = reply.GetGranted()
 			return err
 		}})
-	if err != nil {
-		return nil, a.left(ctx, err)
-	}
-	return a.lock(ctx)
 }
 
 // queue sends Acquire and listens until the lock is granted. With the ticket of
@@ -106,7 +111,7 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
 	stream, err := t.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
-		Caller: caller, Mutation: m, Handle: a.handle.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
+		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
 	})
 	if err != nil {
 		return err
@@ -157,7 +162,9 @@ func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
 }
 
 // adopt makes the lock that of the handle, unless it has been lost already: an
-// event may overtake the answer that it is about.
+// event may overtake the answer that it is about. So may the end of the session,
+// which is acknowledged when the locks of all handles have been let go: one that
+// is not among them then is not handed out.
 func (h *Handle) adopt(l *Lock) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +174,12 @@ func (h *Handle) adopt(l *Lock) error {
 	case h.lost >= l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: h.reason}
 	}
+	was := h.lock
 	h.lock = l
+	if why := h.client.session.gone(); why != nil {
+		h.lock = was
+		return why
+	}
 	return nil
 }
 
@@ -179,7 +191,7 @@ func (a *acquiring) giveBack() {
 
 func (a *acquiring) release(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), releaser(a.handle.token, api.Generation(g.GetGeneration())))
+	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), releaser(a.handle.key(), api.Generation(g.GetGeneration())))
 }
 
 // undo settles a request that was left: it is withdrawn, or, if the lock was

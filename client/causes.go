@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Cause is why a session, or a lock with it, came to its end. It is an error to
+// Cause is why a session, or a lock or a handle with it, came to its end. It is an error to
 // compare with: errors.Is(c.Err(), client.GraceOver).
 type Cause uint8
 
@@ -19,6 +19,7 @@ const (
 	LeaseNearEnd Cause = 4 // of a lock: the moment at which another could hold it is less than a Margin away
 	LockReleased Cause = 5 // of a lock: it was released, or its handle closed
 	LockTaken    Cause = 6 // of a lock: the master says that it is not held any more
+	Poisoned     Cause = 7 // of an operation on a handle: Poison was called
 )
 
 // Error describes the cause in a few words.
@@ -36,6 +37,8 @@ func (c Cause) Error() string {
 		return "released by its owner"
 	case LockTaken:
 		return "taken away by the cell"
+	case Poisoned:
+		return "poisoned by its owner"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }

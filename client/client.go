@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -24,7 +23,8 @@ type Client struct {
 	janitor  *janitor
 	notifier *notifier
 	handles  *handles
-	audit    chan struct{} // capacity 1: events may have been lost
+	auditor  *auditor
+	keeper   *keeper
 
 	running sync.WaitGroup
 	stop    chan struct{} // closed by Close: the notifier may go
@@ -47,16 +47,17 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		Cell: cell, numbers: newNumbers(), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
-		audit: make(chan struct{}, 1), stop: make(chan struct{}),
+		auditor: newAuditor(), stop: make(chan struct{}),
 	}
 	if err := c.create(ctx); err != nil {
 		_ = cell.Close() // it never fails
 		return nil, err
 	}
 	c.running.Go(c.session.run)
-	c.running.Go(func() { c.keepAlive(c.session.over) })
+	c.keeper = newKeeper(ctx, c)
+	c.running.Go(c.keeper.run)
 	c.running.Go(func() { c.janitor.run(c.session.over) })
-	c.running.Go(func() { c.auditor(c.session.over) })
+	c.running.Go(func() { c.runAudits(c.session.over) })
 	c.running.Go(func() { c.notifier.run(c.stop) })
 	return c, nil
 }
@@ -89,17 +90,29 @@ const closeTime = 5 * time.Second
 
 // Close ends the session, which frees its locks at once, closes the
 // connections, and returns when no goroutine of the client runs any more. The
-// contexts of locks are cancelled first. It tries to reach the master until ctx
-// ends, at most 5 s. An error means that the cell may keep the session, and its
-// locks, until lease and lock-delay are over; the client is closed all the
-// same. Later calls of Close do nothing and return the same.
+// contexts of locks are cancelled first, and the caller says by it that the work
+// under them has stopped. It tries to reach the master until ctx ends, at most
+// 5 s. An error means that the cell may keep the session, and its locks, until
+// lease and lock-delay are over; the client is closed all the same. Later calls
+// of Close do nothing and return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closing.Do(func() {
-		if c.session.end(Closed, "it was closed") {
-			ctx, cancel := context.WithTimeout(ctx, closeTime)
-			defer cancel()
-			c.closed = c.endOwn(ctx)
+		ctx, cancel := context.WithTimeout(ctx, closeTime)
+		defer cancel()
+		own := c.session.end(Closed, "it was closed")
+		for _, l := range c.handles.locks() {
+			l.letGo()
 		}
+		if own {
+			c.closed = c.endOwn(ctx)
+		} else {
+			// The cell had ended it, and may wait to hear that all has been let go.
+			select {
+			case <-c.keeper.done:
+			case <-ctx.Done():
+			}
+		}
+		c.keeper.leave()
 		close(c.stop)
 		_ = c.Cell.Close() // it never fails
 		c.running.Wait()
@@ -159,43 +172,4 @@ func (c *Client) Err() error {
 		return why
 	}
 	return nil
-}
-
-// EndSession ends another client's session, as an operator's act. The locks it
-// holds become free once their holder has acknowledged, or its lease and their
-// lock-delays are over. The errors are SessionExpired if the caller's own
-// session is gone, NotFound for a session that is not there, PermissionDenied.
-func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
-	if id == 0 || id == c.Session() {
-		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
-	}
-	return c.read(ctx, "end session "+id.String(), c.root(), func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Target: uint64(id), Reason: reason})
-		if err = chubbypb.Error(err); api.CodeOf(err) == api.SessionExpired {
-			// It may be the other session that is meant; if it is our own, the next
-			// KeepAlive says so.
-			err = api.Errorf(api.NotFound, "there is no session %v: %s", id, brief(err))
-		}
-		return err
-	})
-}
-
-// BreakLock takes the lock on a node away from its holders, as an operator's
-// act. Their sequencers die at once; the lock is free once they have
-// acknowledged, or their lease and lock-delay are over. With now it is free at
-// once, and two may then believe that they hold it.
-func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
-	p, err := c.parse("break the lock", path)
-	if err != nil {
-		return err
-	}
-	if len(reason) > api.MaxReason {
-		return &api.Error{Code: api.InvalidArgument, Op: "break the lock", Path: path,
-			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)}
-	}
-	return c.mutate(ctx, mutation{op: "break the lock", path: path,
-		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.chubby.BreakLock(ctx, &chubbypb.BreakLockRequest{Caller: caller, Mutation: m, Path: p.String(), Reason: reason, Now: now})
-			return err
-		}})
 }

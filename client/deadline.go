@@ -73,18 +73,6 @@ func (b *belief) forget(l *Lock) {
 	b.schedule()
 }
 
-// held returns the locks whose contexts have not ended.
-func (b *belief) held() []*Lock {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.look()
-	var list []*Lock
-	for l := range b.locks {
-		list = append(list, l)
-	}
-	return list
-}
-
 // exclusive returns how long nobody else can hold a lock of this session with
 // that lock-delay; 0 if the cell has ended the session.
 func (b *belief) exclusive(delay time.Duration) time.Duration {

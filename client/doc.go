@@ -44,18 +44,41 @@
 // error too. An error for want of a master says which servers were asked, what
 // each answered, and whom they believe to be the master.
 //
+// # Events
+//
+// A handle can be opened for events (Chubby §2.5), which Next and Events deliver:
+// in order, each once, after what they tell of can be seen. The library
+// acknowledges them when it has queued them, so that a slow application holds up
+// nobody; the queue of a handle is bounded, and one EventLost stands for what did
+// not fit. After a fail-over the library presents its handles to the new master,
+// which knows nothing of them before, and then delivers EventMasterFailedOver: an
+// application that looks again on that, and on EventLost, misses nothing.
+//
+// # Forced loss
+//
+// An acknowledgement says that the owner has stopped. When a lock is taken away,
+// or the whole session is ended by somebody else, the contexts of the locks end
+// at once, with the cause; but the cell gives the locks to others only when it is
+// told that the work under them has stopped (design §4.10). The library says so
+// when the owner has let go: by Release, by Close of the handle, or by Close of
+// the client; and not before. An owner that never lets go of a lock that was
+// taken away loses its session when the lease is over, since nothing is extended
+// until then. So stop the work when the context ends, and then release the lock,
+// soon.
+//
 // # Goroutines
 //
-// A Client has five: one sends KeepAlives; one looks at the clock when something
-// is due, and owns the deadlines of all locks; one settles abandoned requests;
-// one asks about held locks after a fail-over; one calls OnState and writes the
-// log. A Cell has one more while the master is looked for, and one for each
-// replica that is asked. Close waits for all of them. gRPC has its own, three
-// for each connection, that end when the connections are closed.
+// A Client has five: one sends KeepAlives, and the last acknowledgement of a
+// session that the cell has ended; one looks at the clock when something is due,
+// and owns the deadlines of all locks; one settles abandoned requests; one asks
+// about held locks and presents handles after a fail-over, with four more while it
+// does so; one calls OnState and writes the log. No handle has one. A Cell has one
+// more while the master is looked for, and one for each replica that is asked.
+// Close waits for all of them. gRPC has its own, three for each connection, that
+// end when the connections are closed.
 //
 // # Not here
 //
-// Nothing is cached, and a session announces that it caches nothing; events are
-// used by the client itself only; connections are not encrypted. Elections and
-// other recipes are in package recipe.
+// Nothing is cached, and a session announces that it caches nothing; connections
+// are not encrypted. Elections and other recipes are in package recipe.
 package client

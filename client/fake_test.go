@@ -47,6 +47,8 @@ type fake struct {
 	holder   *fakeHold
 	delayed  time.Duration
 	tickets  int
+	gone     map[string]bool // handles whose nodes are gone
+	evicted  []time.Duration // when revoked locks became free
 }
 
 type fakeSession struct {
@@ -58,11 +60,14 @@ type fakeSession struct {
 	events   []*chubbypb.Event
 	sequence uint64
 	acked    uint64
+	told     uint64        // sequence of the newest event that a reply has carried
 	news     chan struct{} // capacity 1
 	parked   int
 	answers  map[uint64]fakeAnswer
 	finished map[uint64]bool
-	handles  map[string]uint64
+	handles  map[string]uint64 // ids by token
+	known    map[uint64]bool   // handles that were used in this epoch: events come for them only
+	doomed   uint64            // sequence of the event that says so; 0 if it is not
 	ended    bool
 }
 
@@ -75,6 +80,7 @@ type fakeHold struct {
 	session *fakeSession
 	handle  string
 	gen     uint64
+	revoked uint64 // sequence of the event that says so; 0 if it is not
 }
 
 // seen is one call that reached an address.
@@ -123,7 +129,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{
 			t: t, began: time.Now(), pipes: map[string]*bufconn.Listener{}, conns: map[string][]net.Conn{}, down: map[string]bool{},
-			master: "a:1", epoch: 5, turn: make(chan struct{}), sessions: map[string]*fakeSession{}, gen: 100,
+			master: "a:1", epoch: 5, turn: make(chan struct{}), sessions: map[string]*fakeSession{}, gen: 100, gone: map[string]bool{},
 		}
 		for _, address := range addresses() {
 			pipe := bufconn.Listen(1 << 16)
@@ -204,9 +210,16 @@ func (f *fake) elect(address string) {
 	defer f.mu.Unlock()
 	f.master, f.epoch = address, f.epoch+1
 	for _, s := range f.sessions {
-		s.events, s.sequence, s.acked, s.number = nil, 0, 0, 0
+		s.events, s.sequence, s.acked, s.told, s.number = nil, 0, 0, 0, 0
 		s.end = time.Now().Add(s.lease)
+		clear(s.known)
 		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_MASTER_FAILED_OVER})
+		if h := f.holder; h != nil && h.session == s && h.revoked > 0 {
+			f.tellLoss(h, chubbypb.EndReason_END_REASON_BREAK)
+		}
+		if s.doomed > 0 {
+			s.doom()
+		}
 	}
 	close(f.turn)
 	f.turn = make(chan struct{})
@@ -295,8 +308,26 @@ func (f *fake) office(address, method string, req any) error {
 		if s == nil || s.ended {
 			return api.Errorf(api.SessionExpired, "no such session")
 		}
-		if _, keepAlive := req.(*chubbypb.KeepAliveRequest); !keepAlive && k.GetCaller().GetEpoch() != f.epoch {
+		_, keepAlive := req.(*chubbypb.KeepAliveRequest)
+		if !keepAlive && k.GetCaller().GetEpoch() != f.epoch {
 			return api.Errorf(api.StaleEpoch, "epoch %d, not %d", f.epoch, k.GetCaller().GetEpoch())
+		}
+		if s.told > s.acked && time.Now().After(s.end) { // nothing is extended while something is not acknowledged
+			f.end(s)
+			return api.Errorf(api.SessionExpired, "its lease ran out")
+		}
+		if !keepAlive && s.doomed > 0 {
+			return api.Errorf(api.SessionExpired, "it is being ended")
+		}
+	}
+	if k, ok := req.(interface{ GetHandle() []byte }); ok {
+		for _, s := range f.sessions {
+			if id, ok := s.handles[string(k.GetHandle())]; ok {
+				s.known[id] = true
+			}
+		}
+		if f.gone[string(k.GetHandle())] {
+			return api.Errorf(api.HandleClosed, "the node is gone")
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func (f *fake) CreateSession(_ context.Context, r *chubbypb.CreateSessionRequest
 	if s == nil {
 		s = &fakeSession{
 			id: uint64(len(f.sessions) + 1), lease: time.Duration(r.GetLeaseNs()), news: make(chan struct{}, 1),
-			answers: map[uint64]fakeAnswer{}, finished: map[uint64]bool{}, handles: map[string]uint64{},
+			answers: map[uint64]fakeAnswer{}, finished: map[uint64]bool{}, handles: map[string]uint64{}, known: map[uint64]bool{},
 		}
 		f.sessions[string(r.GetNonce())] = s
 	}
@@ -46,6 +46,65 @@ func (s *fakeSession) queue(e *chubbypb.Event) {
 	}
 }
 
+// tell queues an event about a handle, if this master knows it.
+func (f *fake) tell(s *fakeSession, handle uint64, e *chubbypb.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.known[handle] {
+		e.Handle = handle
+		s.queue(e)
+	}
+}
+
+// post queues an event as it is, also one without handle.
+func (f *fake) post(s *fakeSession, kind chubbypb.EventKind) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.queue(&chubbypb.Event{Kind: kind})
+}
+
+// tellLoss tells a holder that its lock is taken away; f.mu is held.
+func (f *fake) tellLoss(h *fakeHold, reason chubbypb.EndReason) {
+	s := h.session
+	s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Handle: s.handles[h.handle], Generation: h.gen,
+		Reason: reason, Explanation: "bob: maintenance"})
+	h.revoked = s.sequence
+}
+
+// doom tells a session that somebody else ended it; f.mu is held.
+func (s *fakeSession) doom() {
+	s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: chubbypb.EndReason_END_REASON_OPERATOR, Explanation: "ended by bob: too old"})
+	s.doomed = s.sequence
+}
+
+// acknowledge frees what waited for it (design §4.10); f.mu is held.
+func (f *fake) acknowledge(s *fakeSession, sequence uint64) {
+	if sequence > s.told {
+		f.t.Errorf("%d acknowledged, and only %d told", sequence, s.told)
+	}
+	if sequence < s.acked {
+		f.t.Errorf("%d acknowledged after %d", sequence, s.acked)
+	}
+	s.acked = sequence
+	s.events = slices.DeleteFunc(s.events, func(e *chubbypb.Event) bool { return e.GetSequence() <= s.acked })
+	if h := f.holder; h != nil && h.session == s && h.revoked > 0 && h.revoked <= s.acked {
+		f.holder = nil
+		f.evicted = append(f.evicted, time.Since(f.began))
+	}
+	if s.doomed > 0 && s.doomed <= s.acked {
+		f.end(s)
+	}
+}
+
+// end ends a session and frees what it held; f.mu is held.
+func (f *fake) end(s *fakeSession) {
+	s.ended = true
+	if f.holder != nil && f.holder.session == s {
+		f.holder = nil
+		f.evicted = append(f.evicted, time.Since(f.began))
+	}
+}
+
 func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*chubbypb.KeepAliveReply, error) {
 	f.mu.Lock()
 	s := f.sessions[string(r.GetCaller().GetSession())]
@@ -55,9 +114,8 @@ func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*ch
 	}
 	ready := r.GetCaller().GetEpoch() != f.epoch
 	if !ready { // what was heard in another epoch says nothing
-		s.acked = r.GetAcknowledged()
-		s.events = slices.DeleteFunc(s.events, func(e *chubbypb.Event) bool { return e.GetSequence() <= s.acked })
-		ready = len(s.events) > 0
+		f.acknowledge(s, r.GetAcknowledged())
+		ready = len(s.events) > 0 || s.ended
 	}
 	wait := session.Due(s.lease) - time.Since(s.granted)
 	f.mu.Unlock()
@@ -88,18 +146,31 @@ func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*ch
 	if f.epoch != epoch {
 		return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
 	}
-	return &chubbypb.KeepAliveReply{Epoch: f.epoch, Grant: s.grant(time.Since(begun)), Events: slices.Clone(s.events)}, nil
+	reply := &chubbypb.KeepAliveReply{Epoch: f.epoch, Events: slices.Clone(s.events)}
+	if s.told == s.acked && s.doomed == 0 {
+		reply.Grant = s.grant(time.Since(begun))
+	}
+	s.told = s.sequence
+	return reply, nil
 }
 
 func (f *fake) EndSession(_ context.Context, r *chubbypb.EndSessionRequest) (*chubbypb.EndSessionReply, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.sessions[string(r.GetCaller().GetSession())]
-	s.ended = true
-	if f.holder != nil && f.holder.session == s {
-		f.holder = nil
+	if r.GetTarget() == 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.end(f.sessions[string(r.GetCaller().GetSession())])
+		return &chubbypb.EndSessionReply{}, nil
 	}
-	return &chubbypb.EndSessionReply{}, nil
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) {
+		for _, s := range f.sessions {
+			if s.id == r.GetTarget() {
+				s.doom()
+				return &chubbypb.EndSessionReply{}, nil
+			}
+		}
+		return nil, api.Errorf(api.NotFound, "there is no session %d", r.GetTarget())
+	})
+	return &chubbypb.EndSessionReply{}, err
 }
 
 // once answers a mutation, exactly once, and checks what stands in it.
@@ -131,7 +202,7 @@ func (f *fake) once(caller *chubbypb.Caller, m *chubbypb.Mutation, do func(s *fa
 func (f *fake) Open(_ context.Context, r *chubbypb.OpenRequest) (*chubbypb.OpenReply, error) {
 	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
 		token := fmt.Sprintf("h%d.%d", s.id, r.GetMutation().GetNumber())
-		s.handles[token] = r.GetMutation().GetNumber()
+		s.handles[token], s.known[r.GetMutation().GetNumber()] = r.GetMutation().GetNumber(), true
 		return &chubbypb.OpenReply{Handle: []byte(token), HandleId: r.GetMutation().GetNumber(), Created: true, Stat: f.stat()}, nil
 	})
 	out, _ := reply.(*chubbypb.OpenReply)
@@ -148,6 +219,7 @@ func (f *fake) Close(_ context.Context, r *chubbypb.CloseRequest) (*chubbypb.Clo
 		if _, ok := s.handles[token]; !ok {
 			return nil, api.Errorf(api.HandleClosed, "no such handle")
 		}
+		delete(s.known, s.handles[token])
 		delete(s.handles, token)
 		if f.holder != nil && f.holder.session == s && f.holder.handle == token {
 			f.holder = nil
@@ -266,7 +338,7 @@ func (f *fake) Release(_ context.Context, r *chubbypb.ReleaseRequest) (*chubbypb
 func (f *fake) GetSequencer(_ context.Context, r *chubbypb.GetSequencerRequest) (*chubbypb.GetSequencerReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.holder == nil || f.holder.handle != string(r.GetHandle()) {
+	if f.holder == nil || f.holder.handle != string(r.GetHandle()) || f.holder.revoked > 0 {
 		return nil, chubbypb.Status(api.Errorf(api.NotHeld, "not held"))
 	}
 	return &chubbypb.GetSequencerReply{Sequencer: f.sequencer(f.holder.gen)}, nil
@@ -291,6 +363,49 @@ func (f *fake) Cancel(_ context.Context, r *chubbypb.CancelRequest) (*chubbypb.C
 	}
 	g, _ := a.reply.(*chubbypb.Granted)
 	return &chubbypb.CancelReply{Granted: g}, nil
+}
+
+// SetSequencer answers with a new token of the same handle.
+func (f *fake) SetSequencer(_ context.Context, r *chubbypb.SetSequencerRequest) (*chubbypb.SetSequencerReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[string(r.GetCaller().GetSession())]
+	token := string(r.GetHandle()) + "+"
+	s.handles[token] = s.handles[string(r.GetHandle())]
+	return &chubbypb.SetSequencerReply{Handle: []byte(token)}, nil
+}
+
+func (f *fake) ListQuotas(context.Context, *chubbypb.ListQuotasRequest) (*chubbypb.ListQuotasReply, error) {
+	return &chubbypb.ListQuotasReply{Quotas: []*chubbypb.QuotaInfo{
+		{Principal: "alice", Used: &chubbypb.QuotaAmounts{Nodes: 1, Bytes: 2, Sessions: 3, Handles: 4, Waiters: 5}, Allowed: &chubbypb.QuotaAmounts{Nodes: 6}},
+		{Path: "/ls/foo/d", Allowed: &chubbypb.QuotaAmounts{Bytes: 7}},
+	}}, nil
+}
+
+func (f *fake) SetQuota(_ context.Context, r *chubbypb.SetQuotaRequest) (*chubbypb.SetQuotaReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) { return &chubbypb.SetQuotaReply{}, nil })
+	return &chubbypb.SetQuotaReply{}, err
+}
+
+func (f *fake) BreakLock(_ context.Context, r *chubbypb.BreakLockRequest) (*chubbypb.BreakLockReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) {
+		if f.holder == nil {
+			return nil, api.Errorf(api.NotHeld, "nobody holds the lock")
+		}
+		f.tellLoss(f.holder, chubbypb.EndReason_END_REASON_BREAK)
+		return &chubbypb.BreakLockReply{}, nil
+	})
+	return &chubbypb.BreakLockReply{}, err
+}
+
+func (f *fake) SetACL(_ context.Context, r *chubbypb.SetACLRequest) (*chubbypb.SetACLReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) { return &chubbypb.SetACLReply{}, nil })
+	return &chubbypb.SetACLReply{Stat: f.stat()}, err
+}
+
+func (f *fake) Delete(_ context.Context, r *chubbypb.DeleteRequest) (*chubbypb.DeleteReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) { return &chubbypb.DeleteReply{}, nil })
+	return &chubbypb.DeleteReply{}, err
 }
 
 func (f *fake) CheckSequencer(_ context.Context, r *chubbypb.CheckSequencerRequest) (*chubbypb.CheckSequencerReply, error) {

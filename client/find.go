@@ -52,12 +52,29 @@ type finder struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	master  *target  // believed; nil when none is
-	former  *target  // the last believed
-	search  *search  // running; nil when none is
-	said    []answer // what the last round was told
-	servers []string // what the last round asked
-	name    string   // the cell's own name, once a replica told it
+	master  *target   // believed; nil when none is
+	former  *target   // the last believed
+	search  *search   // running; nil when none is
+	said    []answer  // what the last round was told
+	servers []string  // what the last round asked
+	name    string    // the cell's own name, once a replica told it
+	epoch   api.Epoch // the highest that any master was heard of in
+}
+
+// learn takes note that there is, or was, a master in that epoch.
+func (f *finder) learn(epoch api.Epoch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.epoch = max(f.epoch, epoch)
+}
+
+// doubtful reports whether the one that says it is the master may not be: a later
+// master was heard of, or it is the one that was believed and then forgotten
+// because a call to it failed.
+func (f *finder) doubtful(a answer) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.address == a.address
 }
 
 // search is one search for the master.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -182,7 +183,7 @@ func TestNoStorm(t *testing.T) {
 				return nil
 			},
 		} {
-			h := &Handle{client: c, path: "/ls/foo/x"}
+			h := newHandle(c, "/ls/foo/x", OpenOptions{})
 			f.script(script)
 			before := len(f.heard("GetStat")) + len(f.heard("Locate"))
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -204,7 +205,7 @@ func TestNoStorm(t *testing.T) {
 func TestGivingUpDisturbsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		h := &Handle{client: c, path: "/ls/foo/x"}
+		h := newHandle(c, "/ls/foo/x", OpenOptions{})
 		f.script(func(s seen) verb {
 			if s.method == "GetStat" && s.nth == 1 {
 				return hang
@@ -247,7 +248,7 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 func TestSuperseded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		h := &Handle{client: c, path: "/ls/foo/x"}
+		h := newHandle(c, "/ls/foo/x", OpenOptions{})
 		f.script(func(s seen) verb {
 			if s.method == "GetStat" && s.nth == 1 {
 				return hang
@@ -331,5 +332,87 @@ func TestOneSession(t *testing.T) {
 			t.Errorf("nonce %x", nonce)
 		}
 		closeClient(t, c)
+	})
+}
+
+// Of a cell that cannot be reached one reads, for each server, what the system
+// said, and nothing of the layers between.
+func TestRefusalIsPlain(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Dialer = func(context.Context, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errors.New("connection refused"))}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := New(ctx, cfg)
+		if err == nil || !strings.Contains(err.Error(), "a:1: connection refused; b:1: connection refused; c:1: connection refused") || strings.Contains(err.Error(), "desc =") {
+			t.Errorf("New: %v", err)
+		}
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cell.Status(t.Context()); err == nil || strings.Contains(err.Error(), "dial") || !strings.Contains(err.Error(), "a:1: connection refused") {
+			t.Errorf("Status: %v", err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A replica that was deposed and does not know it yet, and answers first, is
+// believed once at most: then the master of the later epoch is preferred. Alone
+// it is asked.
+func TestTwoWhoClaimToBeMaster(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.elect("b:1")
+		f.script(func(s seen) verb {
+			switch {
+			case s.method == "Locate" && s.address == "a:1":
+				return func(context.Context, func() (any, error)) (any, error) {
+					return &chubbypb.LocateReply{Cell: "foo", Replica: "a:1", Master: "a:1", MasterAddress: "a:1", Epoch: 5}, nil
+				}
+			case s.method == "Locate":
+				return after(10 * time.Millisecond)
+			}
+			return nil
+		})
+		cell, err := Dial(t.Context(), f.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		find := func() *target {
+			found, err := cell.finder.find(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cell.finder.drop(found)
+			return found
+		}
+		for i := range 20 { // the order is one of chance
+			if found := find(); found.address != "b:1" && i > 0 {
+				t.Errorf("%d: %s", i, found.address)
+			}
+		}
+		f.script(func(s seen) verb {
+			switch {
+			case s.address != "a:1":
+				return hang
+			case s.method == "Locate":
+				return func(context.Context, func() (any, error)) (any, error) {
+					return &chubbypb.LocateReply{Cell: "foo", Replica: "a:1", Master: "a:1", MasterAddress: "a:1", Epoch: 5}, nil
+				}
+			}
+			return nil
+		})
+		began := time.Now()
+		if found := find(); found.address != "a:1" || time.Since(began) > time.Second {
+			t.Errorf("alone: %s, after %v", found.address, time.Since(began))
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,15 +24,27 @@ type Handle struct {
 	path    string
 	delay   time.Duration // the lock-delay it was opened with
 	id      api.HandleID  // set before the first attempt to open it
-	token   []byte        // as the cell names it to us
 	created bool
+	watches bool            // it was opened for events
+	poison  context.Context //nolint:containedctx // it is the handle's, not a call's: ended by Poison
+	spoil   context.CancelCauseFunc
 
-	mu     sync.Mutex     // guards what follows
-	broken *api.Error     // why no call can succeed any more
-	closed bool           // by Close
-	lock   *Lock          // held through this handle, or lost and not yet released
-	lost   api.Generation // no lock of this or a lower generation is held any more
-	reason string         // why it was lost
+	mu        sync.Mutex     // guards what follows
+	token     []byte         // as the cell names it to us; nil until it is open
+	presented api.Epoch      // of the newest master that knows the handle
+	broken    *api.Error     // why no call can succeed any more
+	closed    bool           // by Close
+	lock      *Lock          // held through this handle, or lost and not yet released
+	lost      api.Generation // no lock of this or a lower generation is held any more
+	reason    string         // why it was lost
+	queue     []api.Event    // not yet taken by Next; see push for its bound
+	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
+}
+
+func newHandle(c *Client, path string, opts OpenOptions) *Handle {
+	h := &Handle{client: c, path: path, delay: opts.LockDelay, watches: len(opts.Events) > 0}
+	h.poison, h.spoil = context.WithCancelCause(context.WithoutCancel(c.session.over))
+	return h
 }
 
 // handles finds those who are concerned by an event.
@@ -58,6 +73,35 @@ func (t *handles) remove(h *Handle) {
 	delete(t.byID, h.id)
 }
 
+// all returns the handles that are open, or about to be, in the order of their
+// opening.
+func (t *handles) all() []*Handle {
+	t.mu.Lock()
+	list := slices.Collect(maps.Values(t.byID))
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Handle) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+// locks returns the locks whose owners have not let go, lost ones too.
+func (t *handles) locks() []*Lock {
+	var list []*Lock
+	for _, h := range t.all() {
+		h.mu.Lock()
+		l := h.lock
+		h.mu.Unlock()
+		if l != nil && !l.isLet() {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// ended returns those of the locks whose contexts have ended.
+func (t *handles) ended() []*Lock {
+	return slices.DeleteFunc(t.locks(), func(l *Lock) bool { return l.ctx.Err() == nil })
+}
+
 // Path returns the path the handle was opened with.
 func (h *Handle) Path() string { return h.path }
 
@@ -74,20 +118,21 @@ func (h *Handle) usable(op string) error {
 	return nil
 }
 
-// told takes note of an event about the handle. It returns the lock that it
-// takes away, if that was held.
+// told takes note of an event that takes away the lock, or the handle with it.
+// It returns the lock, if its owner has not let go of it, whether or not he
+// knows already. All of it is one step to whoever looks: who sees the lock's
+// context end finds the handle invalid, and who reads the event finds the
+// context ended.
 func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
 	text := fmt.Sprintf("%v (%v)", kind, reason)
 	if explanation != "" {
 		text += ": " + explanation
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	l := h.lock
 	if kind == api.EventHandleInvalid {
 		generation = api.MaxGeneration
-		if h.broken == nil {
-			h.broken = &api.Error{Code: api.HandleClosed, Message: text + "; open the node again"}
-		}
 	}
 	if generation == 0 && l != nil {
 		generation = l.seq.Generation
@@ -95,12 +140,16 @@ func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.
 	if generation > h.lost {
 		h.lost, h.reason = generation, text
 	}
-	if l != nil && l.seq.Generation > h.lost {
+	if l != nil && (l.seq.Generation > h.lost || l.isLet()) {
 		l = nil
 	}
-	h.mu.Unlock()
-	if l == nil || !l.lose(text) {
-		return nil
+	if l != nil && l.lose(text) && h.broken == nil {
+		h.enqueue(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
+	}
+	if kind == api.EventHandleInvalid && h.broken == nil {
+		h.enqueue(api.Event{Kind: kind, Reason: reason, Explanation: explanation})
+		h.broken = &api.Error{Code: api.HandleClosed, Message: text + "; open the node again"}
+		h.wake()
 	}
 	return l
 }
@@ -108,8 +157,8 @@ func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.
 // Stat returns the node's metadata.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var stat api.Stat
-	err := h.read(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		reply, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.token})
+	err := h.read(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		reply, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			stat, err = reply.GetStat().Stat()
 		}
@@ -122,8 +171,8 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	var stat api.Stat
 	var contents []byte
-	err := h.read(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		reply, err := t.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: h.token})
+	err := h.read(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		reply, err := t.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			contents = reply.GetContents()
 			stat, err = reply.GetStat().Stat()
@@ -140,8 +189,8 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	for {
 		var page []api.Stat
 		var more bool
-		err := h.read(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-			request := &chubbypb.ReadDirRequest{Caller: caller, Handle: h.token}
+		err := h.read(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+			request := &chubbypb.ReadDirRequest{Caller: caller, Handle: token}
 			if len(list) > 0 {
 				request.After = list[len(list)-1].Path.Base()
 			}
@@ -169,96 +218,18 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	}
 }
 
-func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
+// read makes a call that changes nothing; its token is that of now for all
+// attempts.
+func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error) error {
 	if err := h.usable(op); err != nil {
 		return err
 	}
-	return h.client.read(ctx, op, h.path, attempt)
-}
-
-// WriteOption qualifies SetContents and SetACL.
-type WriteOption func(*writeOptions)
-
-type writeOptions struct{ ifGeneration *uint64 }
-
-// IfGeneration makes a write conditional: the contents, or the ACL names, must
-// still be at that generation, else GenerationMismatch (Chubby §2.6).
-func IfGeneration(g api.Generation) WriteOption {
-	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
-}
-
-func collect(options []WriteOption) writeOptions {
-	var o writeOptions
-	for _, option := range options {
-		option(&o)
-	}
-	return o
-}
-
-// SetContents replaces the whole of a file. If ctx ends before an answer the
-// error is Uncertain: the write may have happened, but will not happen later
-// than any later write of this client.
-func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...WriteOption) (api.Stat, error) {
-	if err := contentsFault(contents, "write", h.path); err != nil {
-		return api.Stat{}, err
-	}
-	var stat api.Stat
-	o := collect(options)
-	err := h.mutate(ctx, "write", func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		reply, err := t.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
-			Caller: caller, Mutation: m, Handle: h.token, Contents: contents, IfGeneration: o.ifGeneration,
-		})
-		if err == nil {
-			stat, err = reply.GetStat().Stat()
-		}
-		return err
-	})
-	return stat, err
-}
-
-func contentsFault(contents []byte, op, path string) error {
-	if len(contents) <= api.MaxContents {
-		return nil
-	}
-	return &api.Error{Code: api.TooLarge, Op: op, Path: path,
-		Message: fmt.Sprintf("the contents have %d bytes; a file holds at most %d, so store a pointer to where the data is", len(contents), api.MaxContents)}
-}
-
-// SetACL replaces the ACL names of a node; empty names stay as they are in the
-// parent. The handle must have been opened with ChangeACL.
-func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
-	var stat api.Stat
-	o := collect(options)
-	err := h.mutate(ctx, "set ACL", func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		reply, err := t.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
-			Caller: caller, Mutation: m, Handle: h.token, Acl: wireACL(acl), IfGeneration: o.ifGeneration,
-		})
-		if err == nil {
-			stat, err = reply.GetStat().Stat()
-		}
-		return err
-	})
-	return stat, err
-}
-
-func wireACL(a api.ACL) *chubbypb.ACL {
-	return &chubbypb.ACL{Read: a.Read, Write: a.Write, Change: a.Change}
-}
-
-// Delete deletes the node: NotEmpty if it has children, LockHeld if another
-// holds its lock. The handle remains to be closed.
-func (h *Handle) Delete(ctx context.Context) error {
-	return h.mutate(ctx, "delete", func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: h.token})
-		return err
-	})
-}
-
-func (h *Handle) mutate(ctx context.Context, op string, send sender) error {
-	if err := h.usable(op); err != nil {
-		return err
-	}
-	return h.client.mutate(ctx, mutation{op: op, path: h.path, send: send})
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	token := h.key()
+	return h.poisoned(op, h.client.read(ctx, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+		return attempt(ctx, t, caller, token)
+	}))
 }
 
 // Close closes the handle and releases the lock held through it; the lock's
@@ -269,6 +240,7 @@ func (h *Handle) Close(ctx context.Context) error {
 	l, first := h.shut()
 	if l != nil {
 		_, _ = l.drop("its handle was closed")
+		h.part(l)
 	}
 	if !first {
 		return nil
@@ -290,9 +262,19 @@ func (h *Handle) shut() (l *Lock, first bool) {
 	first, h.closed = !h.closed, true
 	if first {
 		h.broken = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
+		h.wake()
 	}
-	l, h.lock = h.lock, nil
-	return l, first
+	return h.lock, first
+}
+
+// part makes room for another lock. It comes after the owner has let go: until
+// then an event finds whom it concerns.
+func (h *Handle) part(l *Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lock == l {
+		h.lock = nil
+	}
 }
 
 // isGone reports whether a refusal to close a handle means that there is
@@ -307,7 +289,7 @@ func isGone(c api.Code) bool {
 
 // close closes a handle at the cell, and goes on to do so if ctx ends.
 func (c *Client) close(ctx context.Context, h *Handle) error {
-	send := closer(h.token)
+	send := closer(h.key())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send,
 		settle: func(ctx context.Context, number uint64) { _ = c.insist(ctx, "close", h.path, number, send) }})
 }

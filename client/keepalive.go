@@ -1,13 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/sequencer"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -19,177 +19,269 @@ func patience(lease time.Duration) time.Duration {
 	return session.Due(lease) + lease/6
 }
 
-// keepAlive keeps the session alive until ctx, the session's, ends: one
-// KeepAlive is in flight at any time (Chubby §2.8).
-func (c *Client) keepAlive(ctx context.Context) {
-	var p pause
-	var heard uint64 // the sequence of the last event received in this epoch
-	for ctx.Err() == nil {
-		t, err := c.finder.find(ctx)
-		if err != nil {
-			c.cfg.Logger.WarnContext(ctx, "no master to keep the session alive", "session", c.session.id, "error", err)
-			p.wait(ctx)
-			continue
-		}
-		sent := c.cfg.Clock()
-		reply, e := c.keepAliveOnce(ctx, t, heard)
-		if e != nil {
-			c.missed(ctx, t, e, &p)
-			continue
-		}
-		switch w := c.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant())); {
-		case w == past:
-			c.finder.drop(t)
-			p.wait(ctx)
-			continue
-		case w == nothing && len(reply.GetEvents()) == 0:
-			p.wait(ctx) // or it might go on like this
-		case w == newEpoch:
-			heard = 0
-			c.cfg.Logger.InfoContext(ctx, "another master is in office", "session", c.session.id, "epoch", reply.GetEpoch(), "address", t.address)
-			c.suspect()
-		default:
-			p = pause{}
-		}
-		var lost []*Lock
-		heard, lost = c.hear(ctx, heard, reply.GetEvents())
-		c.letGo(ctx, lost)
-	}
+// heldPause is the least time between KeepAlives that are answered at once and
+// extend nothing, because an acknowledgement is held back.
+const heldPause = time.Second
+
+// keeper keeps the session alive: one KeepAlive is in flight at any time (Chubby
+// §2.8). It is one goroutine, which outlives the session when the cell ends
+// that: see farewell.
+type keeper struct {
+	*Client
+	base  context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
+	leave context.CancelFunc
+	done  chan struct{} // closed when the goroutine is through
+
+	epoch   api.Epoch       // of the newest reply
+	inbox   inbox           // of that epoch
+	sent    uint64          // what the newest KeepAlive of that epoch that was answered had acknowledged
+	last    session.Instant // when the newest KeepAlive was sent
+	ending  uint64          // sequence of the event that says that the session has ended; 0 if none was heard in this epoch
+	pause   pause
+	buried  bool // the master knows the session no more: there is nothing left to say
+	hurried bool // somebody heard of another master
 }
 
-// keepAliveOnce sends one KeepAlive and waits for the answer.
-func (c *Client) keepAliveOnce(ctx context.Context, t *target, heard uint64) (*chubbypb.KeepAliveReply, *api.Error) {
-	ctx, cancel := context.WithTimeout(ctx, patience(c.Lease()))
+func newKeeper(ctx context.Context, c *Client) *keeper {
+	k := &keeper{Client: c, epoch: c.Epoch(), done: make(chan struct{})}
+	k.base, k.leave = context.WithCancel(context.WithoutCancel(ctx))
+	return k
+}
+
+// run keeps the session alive until it is over.
+func (k *keeper) run() {
+	defer close(k.done)
+	for over := k.session.over; over.Err() == nil; {
+		if k.holdBack(over); over.Err() != nil {
+			break
+		}
+		t, err := k.finder.find(over)
+		if err != nil {
+			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
+			k.pause.wait(over)
+			continue
+		}
+		sent, newest := k.cfg.Clock(), k.session.newest()
+		reply, e := k.send(t, newest, patience(k.Lease()))
+		if e != nil {
+			k.missed(over, t, e)
+			continue
+		}
+		switch w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant())); {
+		case w == past && !k.endedByCell():
+			k.finder.drop(t)
+			k.pause.wait(over)
+			continue
+		case w == nothing && len(reply.GetEvents()) == 0:
+			k.pause.wait(over) // or it might go on like this
+		default:
+			k.pause = pause{}
+		}
+		k.hear(t, reply)
+	}
+	k.farewell()
+}
+
+// endedByCell reports whether the session is over by the word of the master. A
+// call may have heard it first; what is to be acknowledged stands in the reply to
+// a KeepAlive.
+func (k *keeper) endedByCell() bool {
+	return errors.Is(context.Cause(k.session.over), EndedByCell)
+}
+
+// send sends one KeepAlive and waits for the answer.
+func (k *keeper) send(t *target, newest uint64, patience time.Duration) (*chubbypb.KeepAliveReply, *api.Error) {
+	ctx, cancel := context.WithTimeout(k.base, patience)
 	defer cancel()
+	if k.session.over.Err() == nil {
+		defer context.AfterFunc(k.session.over, cancel)()
+	}
+	select {
+	case <-k.session.doubt: // this one finds out
+	default:
+	}
+	acknowledged := k.inbox.acknowledged()
+	k.last, k.hurried = k.cfg.Clock(), false
 	var reply *chubbypb.KeepAliveReply
-	e, _ := c.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ := k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = t.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
-			Caller: c.session.caller(), Acknowledged: heard, Grant: c.session.newest(),
+			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
+			Acknowledged: acknowledged, Grant: newest,
 		})
 		return err
 	}}, t, nil)
+	if e == nil {
+		k.sent = acknowledged
+	}
 	return reply, e
 }
 
 // missed deals with a KeepAlive that was not answered, or refused. Only the
 // master's word that it is over ends a session before its time; about any other
 // error another master may think differently.
-func (c *Client) missed(ctx context.Context, t *target, e *api.Error, p *pause) {
+func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 	if e.Code == api.SessionExpired {
-		c.session.end(EndedByCell, brief(e))
+		k.buried = true
+		k.session.end(EndedByCell, brief(e))
 		return
 	}
 	if ctx.Err() != nil {
+		k.pause.wait(k.base) // the master may not have heard yet that this one was given up: another would be the second in flight
 		return
 	}
-	c.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", c.session.id, "address", t.address, "error", e)
-	if judge(e) == follow && p.last == 0 && c.finder.follow(t, e.Master) {
-		p.next() // the next time, not without a pause
+	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
+	if judge(e) == follow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
+		k.pause.next() // the next time, not without a pause
 		return
 	}
-	c.finder.drop(t)
-	p.wait(ctx)
+	k.finder.drop(t)
+	k.pause.wait(ctx)
 }
 
-// hear deals with the events of a reply, those after the last one heard. It
-// returns the new last one, and the locks that were lost.
-func (c *Client) hear(ctx context.Context, heard uint64, events []*chubbypb.Event) (uint64, []*Lock) {
-	var lost []*Lock
-	for _, e := range events {
-		if e.GetSequence() <= heard {
+// hear deals with the events of a reply. Those of an earlier epoch than has been
+// heard of, and those heard already, say nothing.
+func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
+	epoch := api.Epoch(reply.GetEpoch())
+	switch {
+	case epoch < k.epoch:
+		return
+	case epoch > k.epoch:
+		k.epoch, k.inbox, k.sent, k.ending = epoch, inbox{}, 0, 0
+		k.finder.learn(epoch)
+		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
+		k.auditor.suspect()
+	}
+	for _, e := range reply.GetEvents() {
+		before := k.inbox.seen
+		fresh, gap := k.inbox.news(e)
+		if !fresh {
 			continue
 		}
-		if e.GetSequence() != heard+1 {
-			c.cfg.Logger.ErrorContext(ctx, "events are missing", "session", c.session.id, "after", heard, "next", e.GetSequence())
-			c.suspect()
+		if gap {
+			k.cfg.Logger.ErrorContext(k.base, "events are missing", "session", k.session.id, "after", before, "next", e.GetSequence())
+			k.lose(before, "events are missing; look again")
 		}
-		heard = e.GetSequence()
-		if l := c.event(e); l != nil {
-			lost = append(lost, l)
-		}
+		k.event(e)
 	}
-	return heard, lost
 }
 
-// event deals with one event (Chubby §2.5). It returns the lock that it takes
-// away, if that was held.
-func (c *Client) event(e *chubbypb.Event) *Lock {
+// event deals with one event (Chubby §2.5).
+func (k *keeper) event(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
-	case api.EventMasterFailedOver, api.EventLost:
-		c.suspect()
+	case api.EventMasterFailedOver:
+		k.auditor.suspect() // and the application is told when its handle has been presented
+	case api.EventLost:
+		k.lose(e.GetSequence()-1, e.GetExplanation())
+	case api.EventSessionEnded:
+		k.ending = e.GetSequence()
+		k.session.end(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
+		k.inbox.await(k.handles.locks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
-		if h := c.handles.get(api.HandleID(e.GetHandle())); h != nil {
-			return h.told(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
+		h := k.handles.get(api.HandleID(e.GetHandle()))
+		if h == nil {
+			return
+		}
+		l := h.told(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
+		if l != nil && kind == api.EventLockLost { // a node that is gone, and its lock, are kept for nobody
+			k.inbox.await(l)
+		}
+	case api.EventCacheInvalidation: // nothing is cached
+	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified, api.EventLockAcquired, api.EventConflictingLock:
+		if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
+			h.push(eventOf(e))
 		}
 	}
-	return nil
 }
 
-// letGo waits until the locks that were taken away are let go by those who
-// used them, for at most half of the lease that is left. The next KeepAlive
-// acknowledges their loss, and only then does the cell give them to others: so
-// work that stops within that time is over before another's begins.
-func (c *Client) letGo(ctx context.Context, lost []*Lock) {
-	if len(lost) == 0 {
-		return
+// lose tells every handle that events after that sequence are missing. One of
+// them may have taken a lock away.
+func (k *keeper) lose(after uint64, explanation string) {
+	for _, h := range k.handles.all() {
+		h.push(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
-	timer := time.NewTimer(max(c.Left(), 0) / 2)
+	one := k.auditor.suspect()
+	if len(k.handles.locks()) > 0 {
+		k.inbox.doubt(after, one, k.handles.ended)
+	}
+}
+
+// holdBack waits while an acknowledgement is held back and there is no other to
+// send: the master would answer at once, and extend nothing. It waits until the
+// owner has let go, and no longer than the lease runs; from then on, for a
+// second after the last KeepAlive: the master ends the session when its lease is
+// over.
+func (k *keeper) holdBack(ctx context.Context) {
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for _, l := range lost {
-		select {
-		case <-l.let:
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// suspect has the held locks looked after, because events about them may have
-// been lost.
-func (c *Client) suspect() {
-	select {
-	case c.audit <- struct{}{}:
-	default:
-	}
-}
-
-// auditor asks the master about each held lock whenever events may have been
-// lost (Chubby §2.5: after a fail-over, look again). The question also presents
-// the handle to a new master (Chubby §2.9, step 8).
-func (c *Client) auditor(ctx context.Context) {
 	for {
-		select {
-		case <-c.audit:
-		case <-ctx.Done():
+		over := k.inbox.held()
+		if over == nil || k.inbox.acknowledged() > k.sent {
 			return
 		}
-		for _, l := range c.session.held() {
-			err := c.read(ctx, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-				reply, err := t.chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.token})
-				if err != nil {
-					return err
-				}
-				if now, err := sequencer.Parse(reply.GetSequencer()); err != nil || now.Generation != l.seq.Generation {
-					return api.Errorf(api.LockLost, "the handle holds %q now", reply.GetSequencer())
-				}
-				return nil
-			})
-			var e *api.Error
-			if errors.As(err, &e) && tellsLoss(e.Code) {
-				l.lose(brief(e))
+		wait := k.Left()
+		if wait <= 0 || k.hurried {
+			if wait = k.last.Add(heldPause).Sub(k.cfg.Clock()); wait <= 0 {
+				return
 			}
 		}
+		timer.Reset(min(wait, tickIdle)) // timers may be late, and the clock is not
+		select {
+		case <-over:
+		case <-timer.C:
+		case <-k.session.doubt:
+			k.hurried = true
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// tellsLoss reports whether a refusal to show a lock's sequencer means that the
-// lock is not held.
-func tellsLoss(c api.Code) bool {
-	switch c {
-	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.BadSequencer, api.NotFound:
+// farewell has the last word after the cell has ended the session. The
+// application has been told: its locks' contexts have ended, and nothing is
+// called any more. Only the acknowledgement is left, which frees what the
+// session held: it is sent when every lock has been let go by its owner, or not
+// at all, if the lease is over before.
+func (k *keeper) farewell() {
+	if !k.endedByCell() {
+		return
+	}
+	for !k.buried && k.base.Err() == nil && k.Left() > 0 {
+		if over := k.inbox.held(); over != nil {
+			timer := time.NewTimer(min(k.Left(), tickIdle))
+			select {
+			case <-over:
+			case <-timer.C:
+			case <-k.base.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		if !k.lastKeepAlive() {
+			k.pause.wait(k.base)
+		}
+	}
+}
+
+// lastKeepAlive acknowledges what was heard. It reports whether the next, if
+// there is to be one, has news to send.
+func (k *keeper) lastKeepAlive() bool {
+	ctx, cancel := context.WithTimeout(k.base, k.Left())
+	defer cancel()
+	t, err := k.finder.find(ctx)
+	if err != nil {
+		return false
+	}
+	ended := k.ending
+	reply, e := k.send(t, k.session.newest(), min(k.cfg.CallTimeout, k.Left()))
+	if e != nil {
+		k.missed(k.base, t, e)
+		return true // it has paused
+	}
+	if ended != 0 && api.Epoch(reply.GetEpoch()) == k.epoch {
+		k.buried = true // the master has the acknowledgement
 		return true
 	}
-	return false
+	seen, epoch := k.inbox.seen, k.epoch
+	k.hear(t, reply)
+	return k.inbox.seen > seen || k.epoch > epoch
 }

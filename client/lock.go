@@ -27,11 +27,12 @@ type Lock struct {
 	seq    sequencer.Sequencer
 	ctx    context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel context.CancelCauseFunc
-	let    chan struct{} // closed when its owner has let go
+	let    chan struct{} // closed when its owner has let go: that is what may be acknowledged
 
 	mu      sync.Mutex // guards what follows
 	taken   *api.Error // what the cell said when it took the lock away
 	dropped bool       // released, or its handle closed
+	free    bool       // let is closed
 }
 
 // newLock returns the lock that was granted; its context ends with the session,
@@ -119,34 +120,49 @@ func (l *Lock) drop(explanation string) (first bool, taken *api.Error) {
 	if first {
 		l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.handle.path, Err: LockReleased, Message: explanation})
 		l.handle.client.session.forget(l)
-		close(l.let)
+		l.letGo()
 	}
 	return first, taken
 }
 
+// letGo takes note that the work under the lock has stopped, by the word of its
+// owner. Nothing else closes let, for an acknowledgement may follow.
+func (l *Lock) letGo() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.free {
+		l.free = true
+		close(l.let)
+	}
+}
+
+// isLet reports whether the owner has let go.
+func (l *Lock) isLet() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.free
+}
+
 // Release gives the lock up; its context is cancelled first. Nil means that it
 // was held until now: LockLost says that it had been taken away before, and
-// SessionExpired that it went with its session. If ctx ends before an answer it
-// returns Uncertain, and the lock is released in the background. Later calls do
-// nothing.
+// SessionExpired that it went with its session. Either way it is to be called:
+// others wait for it, as it says that the work under the lock has stopped. If
+// ctx ends before an answer it returns Uncertain, and the lock is released in
+// the background. Later calls do nothing.
 func (l *Lock) Release(ctx context.Context) error {
 	first, taken := l.drop("it was released")
 	if !first {
 		return nil
 	}
 	h := l.handle
-	h.mu.Lock()
-	if h.lock == l {
-		h.lock = nil
-	}
-	h.mu.Unlock()
-	if taken != nil {
-		return about(taken, "release", h.path)
-	}
-	send := releaser(h.token, l.seq.Generation)
+	h.part(l)
+	send := releaser(h.key(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send,
 		settle: func(ctx context.Context, number uint64) { _ = h.client.insist(ctx, "release", h.path, number, send) }})
-	if errors.Is(err, api.NotHeld) {
+	switch {
+	case taken != nil:
+		return about(taken, "release", h.path) // whatever the cell answers: it may know of the lock no more
+	case errors.Is(err, api.NotHeld):
 		return &api.Error{Code: api.LockLost, Op: "release", Path: h.path, Message: "the lock had been lost before it was released", Err: err}
 	}
 	return err

@@ -239,54 +239,9 @@ func TestAcquireGivesUp(t *testing.T) {
 }
 
 func (f *fake) takeLock(reason chubbypb.EndReason) {
-	s := f.only()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Handle: s.handles[f.holder.handle], Generation: f.holder.gen,
-		Reason: reason, Explanation: "bob: maintenance"})
-}
-
-// A lock that is broken ends at once, with the reason; the loss is acknowledged
-// when the work has stopped, which is said by Release, or half of the lease
-// later at the latest, and not before: then the cell may give it to another.
-func TestLockTaken(t *testing.T) {
-	for _, prompt := range []bool{true, false} {
-		t.Run(fmt.Sprintf("released %v", prompt), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				cfg, r := f.recorded()
-				c := f.client(cfg)
-				h := lockable(t, c, time.Minute)
-				l, err := h.Acquire(t.Context(), api.Exclusive)
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
-				began := time.Now()
-				<-l.Context().Done()
-				if d := time.Since(began); d > 10*time.Millisecond || !errors.Is(l.Err(), LockTaken) || l.ExclusiveUntil() != 0 {
-					t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
-				}
-				time.Sleep(2 * time.Second)
-				if f.state().acked != 0 {
-					t.Errorf("acknowledged although the work has not stopped")
-				}
-				if prompt {
-					if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) {
-						t.Errorf("Release: %v", err)
-					}
-				} else {
-					time.Sleep(4 * time.Second)
-				}
-				synctest.Wait()
-				time.Sleep(10 * time.Millisecond)
-				if f.state().acked != 1 || len(r.states()) != 0 {
-					t.Errorf("acknowledged %d, states %v", f.state().acked, r.states())
-				}
-				closeClient(t, c)
-			})
-		})
-	}
+	f.tellLoss(f.holder, reason)
 }
 
 // The event that a lock was lost may overtake the answer that granted it.

@@ -166,8 +166,9 @@ func everybody[R any](ctx context.Context, c *Cell, addresses []string, ask func
 			t, err := c.pool.get(address)
 			if err == nil {
 				answers[i].reply, err = ask(ctx, t)
+				err = brieflyUnavailable(t.explain(err))
 			}
-			answers[i].err = chubbypb.Error(err)
+			answers[i].err = err
 		})
 	}
 	all.Wait()

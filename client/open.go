@@ -46,6 +46,10 @@ type OpenOptions struct {
 	Write     bool // to write contents, delete, and acquire the lock in either mode (Chubby §2.4)
 	ChangeACL bool // to change the ACL names
 
+	// Events are what Next and Events tell of (Chubby §2.5): kinds that are
+	// Subscribable. Those about contents and children need Read.
+	Events []api.EventKind
+
 	// LockDelay is how long nobody may have a lock that was held through this
 	// handle when its session failed (Chubby §2.4): 0 to api.MaxLockDelay. Zero
 	// means zero; api.DefaultLockDelay is a good choice where the servers that
@@ -71,17 +75,45 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if err != nil {
 		return nil, err
 	}
-	h := &Handle{client: c, path: path, delay: opts.LockDelay}
+	return c.open(ctx, newHandle(c, path, opts), request)
+}
+
+// Open opens a node below a directory, whose handle h is (Chubby §2.6). name has
+// one component or several, joined by slashes. The node is looked for in the
+// instance of the directory that h is bound to.
+func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Handle, error) {
+	p, err := api.ParsePath(h.path + "/" + name)
+	if err != nil {
+		return nil, fmt.Errorf("open %q in %s: %w", name, h.path, err)
+	}
+	request, err := opts.request(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.usable("open"); err != nil {
+		return nil, err
+	}
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	request.Path, request.Directory = name, h.key()
+	below, err := h.client.open(ctx, newHandle(h.client, p.String(), opts), request)
+	return below, h.poisoned("open", err)
+}
+
+// open opens h, which is new.
+func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
 	var reply *chubbypb.OpenReply
+	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
 		reply, err = t.chubby.Open(ctx, with(request, caller, m))
+		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
-	err = c.mutate(ctx, mutation{op: "open", path: path, send: send,
+	err := c.mutate(ctx, mutation{op: "open", path: h.path, send: send,
 		// Events about the handle may come before the answer that brings it.
 		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
-			c.unopen(ctx, path, number, send, func() []byte { return reply.GetHandle() })
+			c.unopen(ctx, h.path, number, send, func() []byte { return reply.GetHandle() })
 		}})
 	if err != nil {
 		if h.id != 0 {
@@ -89,14 +121,20 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 		}
 		return nil, err
 	}
-	h.token, h.created = reply.GetHandle(), reply.GetCreated()
+	h.created = reply.GetCreated()
+	h.mu.Lock()
+	h.token, h.presented = reply.GetHandle(), epoch
+	h.mu.Unlock()
+	if h.watches && c.Epoch() != epoch {
+		c.auditor.suspect() // another master took over meanwhile, and may have been told of all handles but this
+	}
 	return h, nil
 }
 
 // with returns the request as it is sent by one attempt.
 func with(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
 	return &chubbypb.OpenRequest{
-		Caller: caller, Mutation: m, Path: request.GetPath(), Read: request.GetRead(), Write: request.GetWrite(), ChangeAcl: request.GetChangeAcl(),
+		Caller: caller, Mutation: m, Path: request.GetPath(), Directory: request.GetDirectory(), Events: request.GetEvents(), Read: request.GetRead(), Write: request.GetWrite(), ChangeAcl: request.GetChangeAcl(),
 		LockDelayNs: request.GetLockDelayNs(), Create: request.GetCreate(), Kind: request.GetKind(), Ephemeral: request.GetEphemeral(),
 		Contents: request.GetContents(), Acl: request.GetAcl(),
 	}
@@ -121,8 +159,18 @@ func (o OpenOptions) request(p api.Path) (*chubbypb.OpenRequest, error) {
 	if err := contentsFault(o.Contents, "open", p.String()); err != nil {
 		return nil, err
 	}
+	var events []chubbypb.EventKind
+	for _, kind := range o.Events {
+		switch {
+		case !kind.Subscribable():
+			return bad("no handle is opened for events of kind %v", kind)
+		case tellsContents(kind) && !o.Read:
+			return bad("events of kind %v tell of what is read, and Read is not set", kind)
+		}
+		events = append(events, chubbypb.EventKind(kind))
+	}
 	return &chubbypb.OpenRequest{
-		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, LockDelayNs: int64(o.LockDelay),
+		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, Events: events, LockDelayNs: int64(o.LockDelay),
 		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: wireACL(o.ACL),
 	}, nil
 }

@@ -43,9 +43,10 @@ type target struct {
 	chubby  chubbypb.ChubbyClient
 	cell    chubbypb.CellClient
 
-	mu    sync.Mutex      // guards what follows
-	reign context.Context //nolint:containedctx // it is the reign's, not a call's: ended when another replica is found to be the master
-	end   context.CancelFunc
+	mu      sync.Mutex      // guards what follows
+	refused error           // why the last attempt to connect failed; nil if it did not
+	reign   context.Context //nolint:containedctx // it is the reign's, not a call's: ended when another replica is found to be the master
+	end     context.CancelFunc
 }
 
 func newPool(ctx context.Context, cfg Config) *pool {
@@ -62,20 +63,25 @@ func (p *pool) get(address string) (*target, error) {
 	if t, ok := p.targets[address]; ok {
 		return t, nil
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, p.options()...)
+	t := &target{address: address}
+	conn, err := grpc.NewClient("passthrough:///"+address, p.options(t)...)
 	if err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
 	}
-	t := &target{address: address, conn: conn, chubby: chubbypb.NewChubbyClient(conn), cell: chubbypb.NewCellClient(conn)}
+	t.conn, t.chubby, t.cell = conn, chubbypb.NewChubbyClient(conn), chubbypb.NewCellClient(conn)
 	t.reign, t.end = context.WithCancel(p.base)
 	p.targets[address] = t
 	return t, nil
 }
 
-func (p *pool) options() []grpc.DialOption {
+func (p *pool) options(t *target) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return p.cfg.Dialer(ctx, address) }),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := p.cfg.Dialer(ctx, address)
+			t.dialled(err)
+			return conn, err
+		}),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),

@@ -70,10 +70,24 @@ type asking struct {
 	queue   []string // still to be asked
 	names   []string // asked
 	said    []answer // answered
+	claim   answer   // of the highest epoch, of those who say that they are the master and are doubted
 }
 
-// all asks until the master is found, everybody has answered, or ctx ends.
+// all asks until the master is found, everybody has answered, or ctx ends. Of
+// those who say that they are the master, one that is doubted may have been
+// deposed and not know it yet: the others are asked first, and the later epoch
+// counts.
 func (a *asking) all(ctx context.Context) (*target, error) {
+	found, err := a.listen(ctx)
+	if found == nil && err == nil && a.claim.isMaster() {
+		return a.finder.pool.get(a.claim.address)
+	}
+	return found, err
+}
+
+// listen asks until the master of the highest epoch is found, everybody has
+// answered, or ctx ends.
+func (a *asking) listen(ctx context.Context) (*target, error) {
 	a.ask(ctx)
 	timer := time.NewTimer(a.patience())
 	defer timer.Stop()
@@ -85,7 +99,10 @@ func (a *asking) all(ctx context.Context) (*target, error) {
 				return nil, one.err
 			}
 			if one.isMaster() {
-				return a.finder.pool.get(one.address)
+				if !a.finder.doubtful(one) {
+					return a.finder.pool.get(one.address)
+				}
+				a.hearOut(ctx, one)
 			}
 			if address := one.reply.GetMasterAddress(); address != "" && !slices.Contains(a.names, address) {
 				a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == address })
@@ -107,13 +124,23 @@ func (a *asking) all(ctx context.Context) (*target, error) {
 	return nil, nil
 }
 
+// hearOut keeps a claim that is doubted, and asks everybody else at once.
+func (a *asking) hearOut(ctx context.Context, one answer) {
+	if !a.claim.isMaster() || one.reply.GetEpoch() > a.claim.reply.GetEpoch() {
+		a.claim = one
+	}
+	for len(a.queue) > 0 {
+		a.ask(ctx)
+	}
+}
+
 // patience is how long to wait for those who were asked and have not answered:
 // not long while there is somebody else to ask, or once most have answered.
 func (a *asking) patience() time.Duration {
 	switch {
 	case len(a.queue) > 0:
 		return hedge
-	case 2*len(a.said) < len(a.names):
+	case 2*len(a.said) < len(a.names) && !a.claim.isMaster():
 		return a.finder.cfg.DialTimeout
 	}
 	return straggle
@@ -156,7 +183,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 	}
 	reply, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {
-		return answer{address: address, err: chubbypb.Error(err)}
+		return answer{address: address, err: t.explain(err)}
 	}
 	if own := reply.GetCell(); f.cfg.Cell != api.LocalCell && own != "" && own != f.cfg.Cell {
 		return answer{address: address, err: &api.Error{Code: api.WrongCell, Op: "look for the master", Path: "/" + api.Root + "/" + f.cfg.Cell,
@@ -166,5 +193,8 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 	f.mu.Lock()
 	f.name = reply.GetCell()
 	f.mu.Unlock()
+	if reply.GetMaster() != "" {
+		f.learn(api.Epoch(reply.GetEpoch()))
+	}
 	return answer{address: address, reply: reply}
 }

@@ -85,11 +85,13 @@ func (f *finder) run(ctx context.Context, k call) (unsettled bool, err error) {
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := judge(e); {
 		case v == final:
+			// What gRPC itself refused says nothing of the attempts before.
+			unsettled = unsettled && e.Err != nil
 			if e.Code == api.SessionExpired && k.session != nil {
 				k.session.end(EndedByCell, brief(e))
+				e = k.session.gone()
 			}
-			// What gRPC itself refused says nothing of the attempts before.
-			return unsettled && e.Err != nil, about(e, k.op, k.path)
+			return unsettled, about(e, k.op, k.path)
 		case v == follow && f.follow(t, e.Master) && hops%mostHops != 0:
 			hops++
 			continue
@@ -141,7 +143,7 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 		return nil, false
 	}
 	e = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
-	errors.As(chubbypb.Error(err), &e)
+	errors.As(t.explain(err), &e)
 	return e, ctx.Err() != nil
 }
 

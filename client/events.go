@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// tellsContents reports whether events of a kind tell of what is read through a
+// handle, and so need the right to read.
+func tellsContents(kind api.EventKind) bool {
+	switch kind {
+	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified:
+		return true
+	}
+	return false
+}
+
+// Next waits for the next event of the handle, which must have been opened for
+// some (Chubby §2.5). Besides those asked for there come, each in its place,
+// EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost; after
+// the last two something may have been missed, and whoever looks again then
+// misses nothing. Each event goes to one caller.
+//
+// At most api.MaxEventQueue events wait for a caller that is slow; of what comes
+// then, one EventLost remains. When the handle is closed, poisoned or invalid,
+// or the session is over, what still waits comes first, and then the error:
+// HandleClosed or SessionExpired. If ctx ends, it is Cancelled or
+// DeadlineExceeded, and nothing is taken. A handle without events is
+// InvalidArgument.
+func (h *Handle) Next(ctx context.Context) (api.Event, error) {
+	const op = "wait for events"
+	if !h.watches {
+		return api.Event{}, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: "the handle was not opened for any; see OpenOptions.Events"}
+	}
+	for {
+		if ctx.Err() != nil {
+			return api.Event{}, h.nothing(ctx, op)
+		}
+		e, news, ok := h.take()
+		if ok {
+			return e, nil
+		}
+		if err := h.usable(op); err != nil {
+			return api.Event{}, err
+		}
+		if why := h.client.session.gone(); why != nil {
+			return api.Event{}, about(why, op, h.path)
+		}
+		select {
+		case <-news:
+		case <-h.client.session.over.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// nothing is the error of one whose time is over before there was an event.
+func (h *Handle) nothing(ctx context.Context, op string) error {
+	e := &api.Error{Code: api.DeadlineExceeded, Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		e.Code, e.Message = api.Cancelled, "the wait was given up"
+	}
+	return e
+}
+
+// Events ranges over what Next returns. What comes last is the error that ended
+// it, with a zero Event.
+func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for {
+			e, err := h.Next(ctx)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// take returns the oldest event, or a channel that is closed when there is
+// reason to look again.
+func (h *Handle) take() (e api.Event, news <-chan struct{}, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.queue) == 0 {
+		if h.news == nil {
+			h.news = make(chan struct{})
+		}
+		h.queue = nil // and what it was kept in
+		return api.Event{}, h.news, false
+	}
+	e = h.queue[0]
+	h.queue = h.queue[1:]
+	return e, nil, true
+}
+
+// push queues an event, if the handle is open for some and of use.
+func (h *Handle) push(e api.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.broken == nil {
+		h.enqueue(e)
+	}
+}
+
+// enqueue queues an event; mu is held. Nobody waits for the application: when
+// the queue is full, one marker takes the place of all that comes until there is
+// room again.
+func (h *Handle) enqueue(e api.Event) {
+	if !h.watches {
+		return
+	}
+	e.Path = h.path
+	if n := len(h.queue); n >= api.MaxEventQueue {
+		if h.queue[n-1].Kind == api.EventLost {
+			return
+		}
+		e = api.Event{Kind: api.EventLost, Path: h.path, Explanation: "events were dropped because too many waited; look again"}
+	}
+	h.queue = append(h.queue, e)
+	h.wake()
+}
+
+// wake rouses those who wait in Next; mu is held.
+func (h *Handle) wake() {
+	if h.news != nil {
+		close(h.news)
+		h.news = nil
+	}
+}
+
+// eventOf returns what the application is told.
+func eventOf(e *chubbypb.Event) api.Event {
+	return api.Event{
+		Kind: api.EventKind(e.GetKind()), Child: e.GetChild(), Generation: api.Generation(e.GetGeneration()),
+		Reason: api.EndReason(e.GetReason()), Explanation: e.GetExplanation(),
+	}
+}

@@ -1,0 +1,378 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// held returns a client whose lock is about to be taken away, a second after it
+// was granted.
+func (f *fake) held(cfg Config) (*Client, *Lock) {
+	f.t.Helper()
+	c := f.client(cfg)
+	l, err := lockable(f.t, c, time.Minute).Acquire(f.t.Context(), api.Exclusive)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	return c, l
+}
+
+// keepAlives returns what the KeepAlives since a moment acknowledged.
+func (f *fake) keepAlives(since time.Duration) (acknowledged []uint64) {
+	for _, k := range f.heard("KeepAlive") {
+		if k.at > since {
+			acknowledged = append(acknowledged, k.request.(*chubbypb.KeepAliveRequest).GetAcknowledged())
+		}
+	}
+	return acknowledged
+}
+
+// A lock that is broken ends at once, with the reason; but it is free for others
+// when its owner says that the work has stopped, and not before: until then the
+// loss is not acknowledged, nor is the master pestered (design §4.10).
+func TestLockTaken(t *testing.T) {
+	for name, letGo := range map[string]func(t *testing.T, l *Lock){
+		"Release": func(t *testing.T, l *Lock) {
+			if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) || !errors.Is(err, LockTaken) {
+				t.Errorf("Release: %v", err)
+			}
+		},
+		"Handle.Close": func(t *testing.T, l *Lock) {
+			if err := l.handle.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		},
+		"Client.Close": func(t *testing.T, l *Lock) { closeClient(t, l.handle.client) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				cfg, r := f.recorded()
+				c, l := f.held(cfg)
+				began := time.Since(f.began)
+				f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+				<-l.Context().Done()
+				if d := time.Since(f.began) - began; d > 10*time.Millisecond || !errors.Is(l.Err(), LockTaken) || l.ExclusiveUntil() != 0 {
+					t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
+				}
+				time.Sleep(8 * time.Second) // the lease still runs
+				if s := f.state(); s.acked != 0 || s.held == 0 || len(f.keepAlives(began)) != 0 {
+					t.Errorf("before the owner has let go: acknowledged %d, held %d, KeepAlives %v", s.acked, s.held, f.keepAlives(began))
+				}
+				letGo(t, l)
+				time.Sleep(100 * time.Millisecond)
+				if f.state().held != 0 {
+					t.Errorf("the lock is not free although its owner has let go")
+				}
+				if name != "Client.Close" {
+					if f.state().acked != 1 || len(r.states()) != 0 {
+						t.Errorf("acknowledged %d, states %v", f.state().acked, r.states())
+					}
+					time.Sleep(time.Minute)
+					if len(r.states()) != 0 {
+						t.Errorf("the session did not go on: %v", r.states())
+					}
+				}
+				if name == "Release" && len(f.heard("Release")) != 1 {
+					t.Errorf("%d calls of Release", len(f.heard("Release")))
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
+// The acknowledgement alone frees the lock, should the call of Release never
+// arrive.
+func TestLossIsAcknowledged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+		time.Sleep(time.Second)
+		f.script(func(s seen) verb {
+			if s.method == "Release" {
+				return hang
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Release(ctx); !errors.Is(err, api.LockLost) {
+			t.Errorf("Release: %v", err)
+		}
+		if s := f.state(); s.acked != 1 || s.held != 0 {
+			t.Errorf("acknowledged %d, held %d", s.acked, s.held)
+		}
+		f.script(nil)
+		closeClient(t, c)
+	})
+}
+
+// An owner that never lets go costs the session, and nobody else anything: the
+// loss is never acknowledged, so the master waits for the end of the lease.
+func TestLockTakenFromTheDeaf(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		h := watching(t, c)
+		s := f.only()
+		f.tell(s, uint64(h.id), modified(1)) // is acknowledged
+		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+		f.tell(s, uint64(h.id), modified(2)) // is told, and not acknowledged
+		f.mu.Lock()
+		end := s.end
+		f.mu.Unlock()
+		began := time.Since(f.began)
+		f.script(func(s seen) verb {
+			if s.method == "KeepAlive" && s.at > began+time.Second && c.State().String() == "safe" {
+				t.Errorf("a KeepAlive at %v, while the lease runs", s.at)
+			}
+			return nil
+		})
+		<-c.Done()
+		if now := time.Now(); now.Before(end) || now.After(end.Add(2*time.Second)) || !errors.Is(c.Err(), EndedByCell) {
+			t.Errorf("ended at %v by %v; its lease at the master ended at %v", now, c.Err(), end)
+		}
+		asked := f.keepAlives(began)
+		for _, acknowledged := range asked {
+			if acknowledged > 1 {
+				t.Errorf("acknowledged %v", asked)
+			}
+		}
+		if n := len(asked); n < 2 || n > 4 {
+			t.Errorf("%d KeepAlives", n)
+		}
+		f.mu.Lock()
+		if len(f.evicted) != 1 || f.began.Add(f.evicted[0]).Before(end) {
+			t.Errorf("freed at %v; the lease ended at %v", f.evicted, end.Sub(f.began))
+		}
+		f.mu.Unlock()
+		if e, err := h.Next(t.Context()); err != nil || e.Generation != 1 {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if e, err := h.Next(t.Context()); err != nil || e.Generation != 2 {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) {
+			t.Errorf("Release: %v", err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// Once the lease is over, KeepAlives go out at most once a second.
+func TestHeldBackIsPaced(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		s := f.only()
+		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+		time.Sleep(time.Second)
+		f.mu.Lock()
+		s.end = s.end.Add(time.Hour) // this master is slow to end the session
+		f.mu.Unlock()
+		time.Sleep(c.Left() + time.Second)
+		began := time.Since(f.began)
+		time.Sleep(10 * time.Second)
+		if n := len(f.keepAlives(began)); n < 9 || n > 11 || f.state().acked != 0 {
+			t.Errorf("%d KeepAlives in 10 s, acknowledged %d", n, f.state().acked)
+		}
+		done := make(chan error)
+		go func() { done <- l.Release(t.Context()) }()
+		if err := <-done; !errors.Is(err, api.LockLost) {
+			t.Errorf("Release: %v", err)
+		}
+		synctest.Wait()
+		if s := f.state(); s.acked != 1 || s.held != 0 || c.State().String() != "safe" {
+			t.Errorf("acknowledged %d, held %d, state %v", s.acked, s.held, c.State())
+		}
+		closeClient(t, c)
+	})
+}
+
+// Of two locks that were taken away, the first to be let go is free first, if
+// its loss was told first; that of a lock which nobody holds is acknowledged at
+// once.
+func TestLossesInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, first := f.held(f.config())
+		f.mu.Lock()
+		f.holder = nil // another lock, for all that the fake knows
+		f.mu.Unlock()
+		second, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, free := f.only(), lockable(t, c, 0)
+		lost := func(h *Handle, generation api.Generation) {
+			f.tell(s, uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Generation: uint64(generation)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		acked := func(want uint64) {
+			t.Helper()
+			synctest.Wait()
+			if got := f.state().acked; got != want {
+				t.Errorf("acknowledged %d, want %d", got, want)
+			}
+		}
+		lost(free, 7)
+		acked(1)
+		lost(first.handle, first.seq.Generation-1) // of the one before
+		acked(2)
+		f.mu.Lock()
+		for _, l := range []*Lock{first, second} {
+			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Handle: uint64(l.handle.id), Generation: uint64(l.seq.Generation)})
+		}
+		f.mu.Unlock()
+		<-second.Context().Done()
+		acked(2)
+		_ = first.Release(t.Context())
+		acked(3)
+		time.Sleep(time.Second)
+		acked(3)
+		_ = second.Release(t.Context())
+		acked(4)
+		closeClient(t, c)
+	})
+}
+
+// What happens to one session's lock is nothing to another's.
+func TestLossElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		operator := f.client(f.config())
+		if err := operator.BreakLock(t.Context(), "/ls/foo/x", "", false); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("without a reason: %v", err)
+		}
+		if err := operator.BreakLock(t.Context(), "/ls/foo/x", "maintenance", false); err != nil {
+			t.Fatal(err)
+		}
+		h := lockable(t, operator, 0)
+		got := make(chan *Lock)
+		go func() {
+			l, err := h.Acquire(t.Context(), api.Exclusive)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		<-l.Context().Done()
+		time.Sleep(3 * time.Second)
+		let := time.Now()
+		select {
+		case <-got:
+			t.Fatal("the lock was granted before its owner had let go")
+		default:
+		}
+		_ = l.Release(t.Context())
+		second := <-got
+		if d := time.Since(let); d > time.Second {
+			t.Errorf("granted %v after the owner had let go", d)
+		}
+		time.Sleep(time.Minute)
+		if second.Err() != nil || c.Err() != nil || operator.Err() != nil {
+			t.Errorf("%v, %v, %v", second.Err(), c.Err(), operator.Err())
+		}
+		closeClient(t, c)
+		closeClient(t, operator)
+	})
+}
+
+// A fail-over while the loss is held back: the next master tells of it again,
+// and waits as well. Calls hear of that master, and are not held up until the
+// lease is over.
+func TestLossAcrossFailOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		h := watching(t, c)
+		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+		<-l.Context().Done()
+		time.Sleep(time.Second)
+		f.elect("b:1")
+		began := time.Now()
+		if _, err := h.Stat(t.Context()); err != nil || time.Since(began) > 3*time.Second {
+			t.Errorf("a call after the fail-over: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(5 * time.Second)
+		if s := f.state(); s.acked != 1 || s.held == 0 || c.Epoch() != 6 {
+			t.Errorf("acknowledged %d, held %d, epoch %d", s.acked, s.held, c.Epoch())
+		}
+		_ = l.Release(t.Context())
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		if s := f.state(); s.acked != 2 || s.held != 0 {
+			t.Errorf("acknowledged %d, held %d", s.acked, s.held)
+		}
+		closeClient(t, c)
+	})
+}
+
+// Events that are missing may have taken a lock away: they are acknowledged when
+// every lock was asked about, and those that turn out lost have been let go.
+func TestMissingEventsHoldBack(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			c, l := f.held(f.config())
+			s := f.only()
+			f.mu.Lock()
+			f.holder.revoked = 99 // and nobody is told
+			if !lost {
+				f.holder.revoked = 0
+			}
+			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOST})
+			f.mu.Unlock()
+			f.script(func(s seen) verb {
+				if s.method == "GetSequencer" {
+					return after(2 * time.Second)
+				}
+				return nil
+			})
+			time.Sleep(time.Second)
+			if f.state().acked != 0 {
+				t.Errorf("acknowledged before the lock was asked about")
+			}
+			time.Sleep(2 * time.Second)
+			if got := f.state().acked; (l.Err() != nil) != lost || (got == 0) != lost {
+				t.Errorf("lost %v: the lock says %v, acknowledged %d", lost, l.Err(), got)
+			}
+			if err := l.Release(t.Context()); (err != nil) != lost {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(time.Second)
+			if f.state().acked != 1 {
+				t.Errorf("acknowledged %d in the end", f.state().acked)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// What came before the loss is acknowledged even if the first KeepAlive that says
+// so gets lost.
+func TestAcknowledgementIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		failed := false
+		f.script(func(s seen) verb {
+			if s.method == "KeepAlive" && s.request.(*chubbypb.KeepAliveRequest).GetAcknowledged() == 1 && !failed {
+				failed = true
+				return fail(api.Errorf(api.Unavailable, "not now"))
+			}
+			return nil
+		})
+		f.mu.Lock()
+		f.holder.session.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CACHE_INVALIDATION})
+		f.tellLoss(f.holder, chubbypb.EndReason_END_REASON_BREAK)
+		f.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		if acked := f.state().acked; acked != 1 || !failed {
+			t.Errorf("acknowledged %d", acked)
+		}
+		_ = l.Release(t.Context())
+		closeClient(t, c)
+	})
+}

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// noReason is the reason of an act for which none was given. It is shown to
+// those whom the act concerns.
+const noReason = "no reason given"
+
+// reasonFault refuses a reason that is too long to be kept.
+func reasonFault(reason, op, path string) error {
+	if len(reason) <= api.MaxReason {
+		return nil
+	}
+	return &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
+		Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)}
+}
+
+// EndSession ends another client's session, as an operator's act, for a reason
+// of at most api.MaxReason bytes that its owner is told. It returns once the end
+// has begun: sequencers of its locks are not valid any more, and nothing is done
+// for it. The locks become free once their owner has let go, or lease and
+// lock-delays are over (design §4.10). The errors are SessionExpired if the
+// caller's own session is gone, NotFound for a session that is not there,
+// PermissionDenied.
+func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
+	op := "end session " + id.String()
+	if id == 0 || id == c.Session() {
+		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
+	}
+	if err := reasonFault(reason, op, c.root()); err != nil {
+		return err
+	}
+	if reason == "" {
+		reason = noReason
+	}
+	return c.mutate(ctx, mutation{op: op, path: c.root(),
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
+			return err
+		}})
+}
+
+// BreakLock takes the lock on a node away from its holders, as an operator's
+// act, for a reason of 1 to api.MaxReason bytes that they are told. Their
+// sequencers die at once; the lock is free once they have let go, or their lease
+// and lock-delay are over (design §4.10). With now it is free at once, and two
+// may then believe that they hold it.
+func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
+	p, err := c.parse("break the lock", path)
+	if err != nil {
+		return err
+	}
+	if reason == "" {
+		return &api.Error{Code: api.InvalidArgument, Op: "break the lock", Path: path, Message: "the reason is empty; say why, those who held the lock are told"}
+	}
+	if err := reasonFault(reason, "break the lock", path); err != nil {
+		return err
+	}
+	return c.mutate(ctx, mutation{op: "break the lock", path: path,
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			_, err := t.chubby.BreakLock(ctx, &chubbypb.BreakLockRequest{Caller: caller, Mutation: m, Path: p.String(), Reason: reason, Now: now})
+			return err
+		}})
+}

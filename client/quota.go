@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// QuotaUse is what one principal, or one directory, uses and may use. Of a
+// directory only nodes and bytes are counted, and an amount allowed of 0 is no
+// limit.
+type QuotaUse struct {
+	Principal string
+	Path      string // of a directory; then Principal is empty
+	Used      api.Quota
+	Allowed   api.Quota
+}
+
+// Quotas lists the principals that use anything of the cell, and the directories
+// that have a quota.
+func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
+	var list []QuotaUse
+	err := c.ask(ctx, "list quotas", c.root(), func(ctx context.Context, t *target) error {
+		reply, err := t.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell})
+		list = nil
+		for _, q := range reply.GetQuotas() {
+			list = append(list, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
+		}
+		return err
+	})
+	return list, err
+}
+
+func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
+	return api.Quota{
+		Nodes: int(a.GetNodes()), Bytes: a.GetBytes(), Sessions: int(a.GetSessions()), Handles: int(a.GetHandles()), Waiters: int(a.GetWaiters()),
+	}
+}
+
+// SetPrincipalQuota sets what the sessions of a principal may use together; an
+// amount of 0 is that of api.DefaultQuota. What is used above it stays, and
+// nothing is added.
+func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
+	op := "set the quota of " + principal
+	if principal == "" || len(principal) > api.MaxPrincipal {
+		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.root(),
+			Message: fmt.Sprintf("the name of the principal is %d bytes long; want 1 to %d", len(principal), api.MaxPrincipal)}
+	}
+	return c.setQuota(ctx, op, c.root(), q, &chubbypb.SetQuotaRequest{Principal: principal})
+}
+
+// SetDirectoryQuota sets how many nodes, and bytes of contents, may be below a
+// directory; 0 is no limit.
+func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, bytes int64) error {
+	p, err := c.parse("set quota", path)
+	if err != nil {
+		return err
+	}
+	return c.setQuota(ctx, "set quota", path, api.Quota{Nodes: nodes, Bytes: bytes}, &chubbypb.SetQuotaRequest{Path: p.String()})
+}
+
+// setQuota sends a request that says already whose quota it is.
+func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, whose *chubbypb.SetQuotaRequest) error {
+	if err := q.Validate(); err != nil {
+		return fmt.Errorf("%s %s: %w", op, path, err)
+	}
+	return c.mutate(ctx, mutation{op: op, path: path,
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			_, err := t.chubby.SetQuota(ctx, &chubbypb.SetQuotaRequest{
+				Caller: caller, Mutation: m, Principal: whose.GetPrincipal(), Path: whose.GetPath(),
+				Allowed: &chubbypb.QuotaAmounts{
+					Nodes: int64(q.Nodes), Bytes: q.Bytes, Sessions: int64(q.Sessions), Handles: int64(q.Handles), Waiters: int64(q.Waiters),
+				},
+			})
+			return err
+		}})
+}

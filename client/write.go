@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// WriteOption qualifies SetContents, SetACL and Delete.
+type WriteOption func(*writeOptions)
+
+type writeOptions struct {
+	ifGeneration *uint64
+	ifSequencer  string // empty is none
+}
+
+// IfGeneration makes a write conditional: the contents, or the ACL names, must
+// still be at that generation, else GenerationMismatch (Chubby §2.6). It is not
+// for Delete.
+func IfGeneration(g api.Generation) WriteOption {
+	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
+}
+
+// IfSequencer makes a write conditional: the sequencer must still be valid, in
+// the moment of the write, else BadSequencer and nothing is written. The writer
+// need not be the holder of the lock (Chubby §2.4).
+func IfSequencer(s sequencer.Sequencer) WriteOption {
+	return func(o *writeOptions) { o.ifSequencer = s.String() }
+}
+
+func collect(options []WriteOption) writeOptions {
+	var o writeOptions
+	for _, option := range options {
+		option(&o)
+	}
+	return o
+}
+
+// SetContents replaces the whole of a file. If ctx ends before an answer the
+// error is Uncertain: the write may have happened, but will not happen later
+// than any later write of this client.
+func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...WriteOption) (api.Stat, error) {
+	if err := contentsFault(contents, "write", h.path); err != nil {
+		return api.Stat{}, err
+	}
+	var stat api.Stat
+	o := collect(options)
+	err := h.mutate(ctx, "write", func(token []byte) sender {
+		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			reply, err := t.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
+				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+			})
+			if err == nil {
+				stat, err = reply.GetStat().Stat()
+			}
+			return err
+		}
+	})
+	return stat, err
+}
+
+func contentsFault(contents []byte, op, path string) error {
+	if len(contents) <= api.MaxContents {
+		return nil
+	}
+	return &api.Error{Code: api.TooLarge, Op: op, Path: path,
+		Message: fmt.Sprintf("the contents have %d bytes; a file holds at most %d, so store a pointer to where the data is", len(contents), api.MaxContents)}
+}
+
+// SetACL replaces the ACL names of a node; empty names stay as they are. The
+// handle must have been opened with ChangeACL.
+func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
+	var stat api.Stat
+	o := collect(options)
+	err := h.mutate(ctx, "set ACL", func(token []byte) sender {
+		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			reply, err := t.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
+				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+			})
+			if err == nil {
+				stat, err = reply.GetStat().Stat()
+			}
+			return err
+		}
+	})
+	return stat, err
+}
+
+func wireACL(a api.ACL) *chubbypb.ACL {
+	return &chubbypb.ACL{Read: a.Read, Write: a.Write, Change: a.Change}
+}
+
+// Delete deletes the node: NotEmpty if it has children, LockHeld if another
+// holds its lock. IfSequencer is the only option; IfGeneration is
+// InvalidArgument. The handle remains to be closed.
+func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
+	o := collect(options)
+	if o.ifGeneration != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
+			Message: "a node is deleted whatever its generation; leave IfGeneration out, or use IfSequencer"}
+	}
+	return h.mutate(ctx, "delete", func(token []byte) sender {
+		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			_, err := t.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
+			return err
+		}
+	})
+}
+
+// mutate makes a call that changes something. Its token is that of now for all
+// attempts: a request that is sent again is the same request.
+func (h *Handle) mutate(ctx context.Context, op string, send func(token []byte) sender) error {
+	if err := h.usable(op); err != nil {
+		return err
+	}
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	return h.poisoned(op, h.client.mutate(ctx, mutation{op: op, path: h.path, send: send(h.key())}))
+}
