@@ -340,11 +340,4 @@ func (o *acquireOptions) release(ctx context.Context, lock *client.Lock) {
 }
 
 // notice tells the user something while things run.
-func (o *acquireOptions) notice(text string) {
-	if o.json() {
-		// Nobody reads it if it cannot be written.
-		_ = printJSON(o.err, map[string]string{"notice": text})
-		return
-	}
-	remark(o.err, "%s", text)
-}
+func (o *acquireOptions) notice(text string) { o.globals.notice(o.err, text) }

@@ -66,17 +66,20 @@ the content generation.`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachPath(args, func(p api.Path) error {
-				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-					contents, stat, err := h.Contents(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printContents(cmd.OutOrStdout(), contents, stat)
-				})
-			})
+			return eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
 		},
 	}
+}
+
+// printFile writes the contents of one file to standard output.
+func (g *globals) printFile(cmd *cobra.Command, p api.Path) error {
+	return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+		contents, stat, err := h.Contents(ctx)
+		if err != nil {
+			return err
+		}
+		return g.printContents(cmd.OutOrStdout(), contents, stat)
+	})
 }
 
 type contentsFields struct {
@@ -120,7 +123,8 @@ func eachPath(texts []string, f func(api.Path) error) error {
 type putOptions struct {
 	*globals
 	ifGeneration uint64
-	conditional  bool
+	conditional  bool // --if-generation was given
+	sequencer    sequencerCondition
 	ephemeral    bool
 }
 
@@ -135,11 +139,16 @@ second argument, or standard input if that is "-"; at most %d bytes.
 --if-generation writes only if the contents are still at that generation (see
 stat), and exits with %d if they are not; 0 means: only if there is no such file.
 
+--if-sequencer writes only while the lock that the sequencer speaks of is held in
+that generation, and exits with %d if it is not, or SEQ is no sequencer. The cell
+decides that together with the write. It does not create a file.
+
 --ephemeral creates a file that goes with the session, and so keeps the session
-until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch),
+until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch, exitMismatch),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
-  chubbyctl put /ls/local/config - --if-generation 7 <config.yaml`,
+  chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
+  chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return nil
@@ -148,9 +157,8 @@ until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch),
 		},
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.conditional = cmd.Flags().Changed("if-generation")
-			if o.conditional && o.ephemeral {
-				return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation")
+			if err := o.validate(cmd); err != nil {
+				return err
 			}
 			p, err := parsePath(args[0])
 			if err != nil {
@@ -164,8 +172,21 @@ until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch),
 		},
 	}
 	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
+	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	return cmd
+}
+
+func (o *putOptions) validate(cmd *cobra.Command) error {
+	o.conditional = cmd.Flags().Changed("if-generation")
+	guarded := cmd.Flags().Changed("if-sequencer")
+	switch {
+	case o.ephemeral && (o.conditional || guarded):
+		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation or --if-sequencer")
+	case guarded && o.conditional && o.ifGeneration == 0:
+		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
+	}
+	return nil
 }
 
 // readValue takes the value from the command line or from in, and refuses what
@@ -189,16 +210,12 @@ func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
 	if o.ephemeral {
 		return o.stay(cmd, p, value)
 	}
-	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
-	var conditions []client.WriteOption
-	switch {
-	case o.conditional && o.ifGeneration == 0:
-		opts.Create = client.NewFile
-	case o.conditional:
-		opts.Create, opts.Contents = client.Existing, nil
-		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
+	guards, err := o.sequencer.options(cmd)
+	if err != nil {
+		return err
 	}
-	err := o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
+	opts, conditions := o.opening(value, guards)
+	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
 		stat, err := write(ctx, h, value, conditions)
 		if err != nil {
 			return err
@@ -208,7 +225,27 @@ func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
 	if o.conditional && o.ifGeneration == 0 && api.CodeOf(err) == api.Exists {
 		return &exitError{exitMismatch, err}
 	}
-	return err
+	if o.sequencer.given && api.CodeOf(err) == api.NotFound {
+		return fmt.Errorf("%w; --if-sequencer writes a file that is there: 'chubbyctl touch %v' creates one", err, p)
+	}
+	return o.sequencer.verdict(err)
+}
+
+// opening says how to open a file that is to be written, and on which conditions
+// to write it then.
+func (o *putOptions) opening(value []byte, guards []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
+	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
+	if o.conditional && o.ifGeneration == 0 {
+		opts.Create = client.NewFile
+		return opts, nil // validate refuses guards with it
+	}
+	if o.conditional {
+		guards = append(guards, client.IfGeneration(api.Generation(o.ifGeneration)))
+	}
+	if len(guards) > 0 { // creating a file would ask for none of them
+		opts.Create, opts.Contents = client.Existing, nil
+	}
+	return opts, guards
 }
 
 // write gives an open file its contents, unless it was created with them.
@@ -295,28 +332,42 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 }
 
 func newRmCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	condition := &sequencerCondition{}
+	cmd := &cobra.Command{
 		Use:   "rm PATH...",
 		Short: "Delete files and empty directories",
-		Long: `rm deletes files and empty directories. A node whose lock somebody else holds is
-not deleted.`,
-		Example:           "  chubbyctl rm /ls/local/motd",
+		Long: fmt.Sprintf(`rm deletes files and empty directories. A node whose lock somebody else holds is
+not deleted.
+
+--if-sequencer deletes only while the lock that the sequencer speaks of is held in
+that generation, and exits with %d if it is not, or SEQ is no sequencer.`, exitMismatch),
+		Example: `  chubbyctl rm /ls/local/motd
+  chubbyctl rm /ls/local/job/7 --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachPath(args, func(p api.Path) error {
-				return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
-					if err := h.Delete(ctx); err != nil {
-						return err
-					}
-					if g.json() {
-						return printJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
-					}
-					return nil
-				})
-			})
+			conditions, err := condition.options(cmd)
+			if err != nil {
+				return err
+			}
+			return condition.verdict(eachPath(args, func(p api.Path) error { return g.remove(cmd, p, conditions) }))
 		},
 	}
+	condition.flag(cmd, "delete")
+	return cmd
+}
+
+// remove deletes one node.
+func (g *globals) remove(cmd *cobra.Command, p api.Path, conditions []client.WriteOption) error {
+	return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
+		if err := h.Delete(ctx, conditions...); err != nil {
+			return err
+		}
+		if g.json() {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
+		}
+		return nil
+	})
 }
 
 func newTouchCommand(g *globals) *cobra.Command {

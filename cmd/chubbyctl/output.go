@@ -19,6 +19,16 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
+// notice tells the user something while things run.
+func (g *globals) notice(w io.Writer, text string) {
+	if g.json() {
+		// Nobody reads it if it cannot be written.
+		_ = printJSON(w, map[string]string{"notice": text})
+		return
+	}
+	remark(w, "%s", text)
+}
+
 // lineWriter lets several goroutines write whole lines.
 type lineWriter struct {
 	mu sync.Mutex // serialises the writes to w

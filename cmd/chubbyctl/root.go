@@ -35,13 +35,22 @@ func newRootCommand() (*cobra.Command, *globals) {
 	root := &cobra.Command{
 		Use:   "chubbyctl",
 		Short: "Take locks, and read and write the small files of a Chubby cell",
-		Long: `chubbyctl takes locks, runs commands under them, and reads and writes the small
+		Long: fmt.Sprintf(`chubbyctl takes locks, runs commands under them, and reads and writes the small
 files of a Chubby cell.
 
 A path is /ls/<cell>/<components>; /ls/local/... is the default cell. The cell's
 servers are found from --servers; else from CHUBBY_CELLS ("foo=h1:7421,h2:7421");
 else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else from DNS; else, for a
-cell named nowhere, on this machine, where 'chubbyd dev' starts one.`,
+cell named nowhere, on this machine, where 'chubbyd dev' starts one.
+
+Exit codes, but for those of a command that runs under a lock (see acquire):
+  %-3d done
+  %-3d any other failure
+  %-3d the command line was not understood, or --yes is missing
+  %-3d a sequencer is not valid (sequencer check, --if-sequencer), or something is at
+      another generation (--if-generation)
+  %-3d no master of the cell was reached within --timeout
+  %-3d permission denied`, 0, exitFailed, exitUsage, exitMismatch, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly -- ./backup.sh
   chubbyctl locks
   chubbyctl put /ls/local/motd 'hello' && chubbyctl cat /ls/local/motd`,
@@ -64,8 +73,9 @@ cell named nowhere, on this machine, where 'chubbyd dev' starts one.`,
 	root.AddCommand(
 		newAcquireCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
-		newRmCommand(g), newStatCommand(g), newTouchCommand(g),
-		newLocksCommand(g), newSequencerCommand(g), newSessionCommand(g), newCellCommand(g), newVersionCommand(g),
+		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newWatchCommand(g),
+		newLocksCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
+		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newVersionCommand(g),
 	)
 	return root, g
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,30 +51,29 @@ func newSessionFields(s client.SessionInfo) sessionFields {
 }
 
 func newSessionCommand(g *globals) *cobra.Command {
-	return newGroup("session", "Look at the sessions of a cell",
-		&cobra.Command{
-			Use:   "ls [CELL]",
-			Short: "List the sessions of a cell",
-			Long: `ls lists the sessions of a cell: whose they are, the length of their lease, and
+	return newGroup("session", "Look at the sessions of a cell, and end them",
+		newSessionLsCommand(g), newSessionShowCommand(g), newSessionEndCommand(g))
+}
+
+func newSessionLsCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls [CELL]",
+		Short: "List the sessions of a cell",
+		Long: `ls lists the sessions of a cell: whose they are, the length of their lease, and
 how much of it is left. A session that is not extended lives at least as long as the
 first figure says, and is ended at the latest after the second.`,
-			Example: "  chubbyctl session ls -o json",
-			Args:    arguments(cobra.MaximumNArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				cell, err := cellOf(args)
+		Example: "  chubbyctl session ls -o json",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+				sessions, err := c.Sessions(ctx)
 				if err != nil {
 					return err
 				}
-				return g.look(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
-					sessions, err := c.Sessions(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printSessions(cmd.OutOrStdout(), sessions)
-				})
-			},
+				return g.printSessions(cmd.OutOrStdout(), sessions)
+			})
 		},
-	)
+	}
 }
 
 func (g *globals) printSessions(out io.Writer, sessions []client.SessionInfo) error {
@@ -92,6 +93,99 @@ func (g *globals) printSessions(out io.Writer, sessions []client.SessionInfo) er
 	for _, s := range sessions {
 		left := roughly(s.LeftLeast) + " to " + roughly(s.LeftMost)
 		t.add(s.Session, s.Principal, s.Host, s.PID, s.Lease, left, s.Handles, s.Locks)
+	}
+	return t.flush()
+}
+
+// sessionOf reads the arguments of commands about one session: s42, or 42, and
+// the cell.
+func sessionOf(args []string) (api.SessionID, string, error) {
+	id, err := api.ParseSessionID("s" + strings.TrimPrefix(args[0], "s"))
+	if err != nil {
+		return 0, "", usagef("%q is not a session: want its number, as in s42 or 42", args[0])
+	}
+	cell, err := cellOf(args[1:])
+	return id, cell, err
+}
+
+// shownSession is a session with the paths of the locks that it holds.
+type shownSession struct {
+	info client.SessionInfo
+	held []string
+}
+
+// findSession returns one session of a cell, or NotFound. The session and its
+// locks are looked at one after the other: a lock may have come or gone between.
+func findSession(ctx context.Context, c *client.Cell, cell string, id api.SessionID) (shownSession, error) {
+	sessions, err := c.Sessions(ctx)
+	if err != nil {
+		return shownSession{}, err
+	}
+	i := slices.IndexFunc(sessions, func(s client.SessionInfo) bool { return s.Session == id })
+	if i < 0 {
+		return shownSession{}, &api.Error{Code: api.NotFound, Op: "show session", Path: id.String(),
+			Message: fmt.Sprintf("cell %s has no such session: it has ended, or never was; 'chubbyctl session ls %s' lists those there are", cell, cell)}
+	}
+	locks, err := c.Locks(ctx, "")
+	return shownSession{sessions[i], heldIn(locks, id)}, err
+}
+
+// heldIn returns the paths of the locks that a session holds.
+func heldIn(locks []client.LockInfo, id api.SessionID) []string {
+	held := []string{}
+	for _, l := range locks {
+		if slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id }) {
+			held = append(held, l.Path)
+		}
+	}
+	return held
+}
+
+func newSessionShowCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID [CELL]",
+		Short: "Show one session, with the locks that it holds",
+		Long: `show shows one session: whose it is, its lease, how much of that is left at least
+and at most, how many handles it has open, and which locks it holds.`,
+		Example: "  chubbyctl session show s42\n  chubbyctl session show 42 foo -o json",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, cell, err := sessionOf(args)
+			if err != nil {
+				return err
+			}
+			return g.look(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
+				s, err := findSession(ctx, c, cell, id)
+				if err != nil {
+					return err
+				}
+				return g.printSession(cmd.OutOrStdout(), s)
+			})
+		},
+	}
+}
+
+// shownFields is a session as show -o json prints it.
+type shownFields struct {
+	sessionFields
+	LocksHeld []string `json:"locks_held"`
+}
+
+func (g *globals) printSession(out io.Writer, s shownSession) error {
+	if g.json() {
+		return printJSON(out, shownFields{newSessionFields(s.info), s.held})
+	}
+	t := newTable(out)
+	t.add("session", s.info.Session)
+	t.add("principal", s.info.Principal)
+	t.add("host", s.info.Host)
+	t.add("pid", s.info.PID)
+	t.add("lease", s.info.Lease)
+	t.add("left", roughly(s.info.LeftLeast)+" at least, "+roughly(s.info.LeftMost)+" at most")
+	t.add("handles", s.info.Handles)
+	t.add("locks", s.info.Locks)
+	for _, path := range s.held {
+		t.add("holds", path)
 	}
 	return t.flush()
 }

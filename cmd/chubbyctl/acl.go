@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+func newACLCommand(g *globals) *cobra.Command {
+	return newGroup("acl", "Look at and change who may read, write and lock, and change that",
+		newACLGetCommand(g), newACLSetCommand(g), newACLFileCommand(g))
+}
+
+func newACLGetCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get PATH",
+		Short: "Show the ACL names of a node",
+		Long: `get shows the three lists that a node names: of those who may read it, write and
+lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in one.`,
+		Example:           "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+				stat, err := h.Stat(ctx)
+				if err != nil {
+					return err
+				}
+				return g.printACL(cmd.OutOrStdout(), stat)
+			})
+		},
+	}
+}
+
+// namesFields is a node's ACL names, as acl get -o json shows them.
+type namesFields struct {
+	Path          string         `json:"path"`
+	ACL           aclFields      `json:"acl"`
+	ACLGeneration api.Generation `json:"acl_generation"`
+}
+
+func (g *globals) printACL(out io.Writer, s api.Stat) error {
+	if g.json() {
+		return printJSON(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
+	}
+	t := newTable(out)
+	t.add("read", s.ACL.Read)
+	t.add("write", s.ACL.Write)
+	t.add("change", s.ACL.Change)
+	t.add("acl generation", s.ACLs)
+	return t.flush()
+}
+
+type aclSetOptions struct {
+	*globals
+	acl          api.ACL
+	ifGeneration uint64
+	conditional  bool
+}
+
+func newACLSetCommand(g *globals) *cobra.Command {
+	o := &aclSetOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "set PATH",
+		Short: "Change the ACL names of a node",
+		Long: fmt.Sprintf(`set changes the names of the lists of those who may read a node, write and lock it,
+and change these names. What is not given stays as it is, and so do the nodes below:
+they have names of their own, which they took from the directory when they were
+created. A list must be there first: see 'chubbyctl acl file put'. Handles that are
+open keep the rights they were opened with.
+
+--if-generation changes the names only if they are still at that ACL generation (see
+get), and exits with %d if they are not.`, exitMismatch),
+		Example: `  chubbyctl acl set /ls/local/svc --write deployers
+  chubbyctl acl set /ls/local/svc --read all --change ops --if-generation 3`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(args[0])
+			if err == nil {
+				err = o.validate(cmd)
+			}
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, p)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")
+	flags.StringVar(&o.acl.Write, "write", "", "`NAME` of the list of those who may write, delete and lock")
+	flags.StringVar(&o.acl.Change, "change", "", "`NAME` of the list of those who may change these names, and take the lock away")
+	flags.Uint64Var(&o.ifGeneration, "if-generation", 0, "change only if the names are at ACL generation `G`")
+	return cmd
+}
+
+func (o *aclSetOptions) validate(cmd *cobra.Command) error {
+	o.conditional = cmd.Flags().Changed("if-generation")
+	changes := false
+	for _, given := range []struct{ flag, name string }{{"read", o.acl.Read}, {"write", o.acl.Write}, {"change", o.acl.Change}} {
+		if !cmd.Flags().Changed(given.flag) {
+			continue
+		}
+		changes = true
+		if fault := listNameFault(given.name); fault != "" {
+			return usagef("--%s: %q cannot be the name of a list: %s", given.flag, abridged(given.name), fault)
+		}
+	}
+	if !changes {
+		return usagef("acl set: nothing to change; give one or more of --read, --write and --change")
+	}
+	return nil
+}
+
+func (o *aclSetOptions) run(cmd *cobra.Command, p api.Path) error {
+	var conditions []client.WriteOption
+	if o.conditional {
+		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
+	}
+	return o.withHandle(cmd.Context(), p, client.OpenOptions{ChangeACL: true}, func(ctx context.Context, h *client.Handle) error {
+		stat, err := h.SetACL(ctx, o.acl, conditions...)
+		if err != nil {
+			return err
+		}
+		if o.json() {
+			return o.printACL(cmd.OutOrStdout(), stat)
+		}
+		if o.verbose {
+			remark(cmd.ErrOrStderr(), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
+		}
+		return nil
+	})
+}

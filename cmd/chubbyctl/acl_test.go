@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+func TestACLFaults(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		text string
+	}{
+		{"acl", 2, "needs one of the commands"},
+		{"acl file", 2, "needs one of the commands"},
+		{"acl get", 2, "accepts 1 arg"},
+		{"acl get svc", 2, "/ls/local/svc"},
+		{"acl set /ls/local/a", 2, "nothing to change"},
+		{"acl set /ls/local/a --if-generation 3", 2, "nothing to change"},
+		{"acl set /ls/local/a --read=", 2, "--read"},
+		{"acl set /ls/local/a --write a/b", 2, "slash"},
+		{"acl set /ls/local/a --change ..", 2, "relative"},
+		{"acl set /ls/local/a --read ops", 69, ""},
+		{"acl file ls a/b", 2, "not a cell's name"},
+		{"acl file ls foo", 69, ""},
+		{"acl file cat a/b", 2, "slash"},
+		{"acl file cat /ls/local/a", 2, "/ls/local/acl"},
+		{"acl file cat /ls/local/acl/a/b", 2, "/ls/local/acl"},
+		{"acl file cat /ls/foo/acl/ops", 69, ""},
+		{"acl file rm .", 2, "relative"},
+		{"acl file put ops alice bob", 2, "between 1 and 2"},
+		{"acl file put ops @", 2, "line 1"},
+		{"acl file put ops alice", 69, ""},
+	} {
+		_, err := execute(t, strings.NewReader(""), strings.Fields(c.args)...)
+		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
+		}
+	}
+}
+
+// A list whose text was lost on the way here must not shut everybody out, and a
+// value that is given as "-" is standard input.
+func TestACLFilePutReadsStandardInput(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		args []string
+		code int
+	}{
+		{"", []string{"acl", "file", "put", "ops"}, 2},
+		{"", []string{"acl", "file", "put", "ops", "-"}, 2},
+		{"alice #", []string{"acl", "file", "put", "ops"}, 2},
+		{"alice #", []string{"acl", "file", "put", "ops", "-"}, 2},
+		{"alice\n", []string{"acl", "file", "put", "ops"}, 69},
+		{"", []string{"acl", "file", "put", "ops", ""}, 69},
+	} {
+		if _, err := execute(t, strings.NewReader(c.in), c.args...); exitCode(err) != c.code {
+			t.Errorf("%q <%q: %v (exit code %d), want %d", c.args, c.in, err, exitCode(err), c.code)
+		}
+	}
+}
+
+func TestEntries(t *testing.T) {
+	most := strings.Repeat("p", api.MaxPrincipal)
+	for _, good := range []string{"", "#", "# any text, # and more", "*", "alice", "@ops", "@" + most, most, "Alice Smith", "a@b.c", "spiffe://x/y#z"} {
+		if fault := entryFault(good); fault != "" {
+			t.Errorf("%.40q %s", good, fault)
+		}
+	}
+	for bad, want := range map[string]string{
+		" alice": "space", "alice ": "space", " # comment": "space", "alice\r": "carriage return", "a\tb": "control", "# \x1b[2J": "control",
+		"\ufeffalice": "invisible", "ali\u200bce": "invisible", "\xff": "UTF-8", "@": "empty", "@ ops": "space", "@a/b": "slash", "@..": "relative",
+		most + "p": "at most 255", "@" + most + "p": "at most 255", "alice # admin": "comment", " ": "space",
+	} {
+		if fault := entryFault(bad); !strings.Contains(fault, want) {
+			t.Errorf("%.40q: %q, want %q", bad, fault, want)
+		}
+	}
+}
+
+func TestAccessLists(t *testing.T) {
+	p := api.MustParsePath("/ls/local/acl/ops")
+	for text, want := range map[string]string{"alice": "alice\n", "alice\n": "alice\n", "# x\n\n*": "# x\n\n*\n", "": ""} {
+		list, err := readAccessList([]string{text}, nil, p)
+		if err != nil || string(list) != want {
+			t.Errorf("%q becomes %q, %v", text, list, err)
+		}
+		if got := admitsAny(list); got != strings.ContainsAny(text, "a*") {
+			t.Errorf("%q admits somebody: %t", text, got)
+		}
+	}
+	if err := checkAccessList("alice\n\nbob \n"); err == nil || !strings.Contains(err.Error(), `line 3 of the list, "bob "`) {
+		t.Errorf("the line is not named: %v", err)
+	}
+	if list, err := listPath("/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
+		t.Errorf("a list of another cell: %v, %v", list, err)
+	}
+}
+
+func TestPrintACL(t *testing.T) {
+	stat := api.Stat{Path: api.MustParsePath("/ls/foo/a"), ACL: api.ACL{Read: "all", Write: "ops", Change: "root"}, ACLs: 3}
+	for output, want := range map[string]string{
+		"text": "read            all\nwrite           ops\nchange          root\nacl generation  3\n",
+		"json": `{"path":"/ls/foo/a","acl":{"read":"all","write":"ops","change":"root"},"acl_generation":3}` + "\n",
+	} {
+		var b bytes.Buffer
+		if err := (&globals{output: output}).printACL(&b, stat); err != nil || b.String() != want {
+			t.Errorf("%s: %v\n%s", output, err, b.String())
+		}
+	}
+}

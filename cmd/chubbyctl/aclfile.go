@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// aclDirectory is where a cell keeps its access control lists (Chubby §2.3).
+const aclDirectory = "acl"
+
+func newACLFileCommand(g *globals) *cobra.Command {
+	group := newGroup("file", "List, read and write the access control lists of a cell",
+		newACLFileLsCommand(g), newACLFileCatCommand(g), newACLFilePutCommand(g), newACLFileRmCommand(g))
+	group.Long = fmt.Sprintf(`The access control lists of a cell are the files in /ls/<cell>/%s, which nodes name.
+A line of a list is one of
+  alice    a principal, to the letter
+  *        anybody
+  @ops     everybody whom the list ops admits
+  # text   a comment; so is an empty line
+
+NAME is that of a list of the default cell, or the whole path of its file. A change
+of a list counts for every node that names it, for what is opened from then on.`, aclDirectory)
+	return group
+}
+
+// listPath is where a list is: NAME, of the default cell, or the path of a file
+// in the directory of lists of any.
+func listPath(text string) (api.Path, error) {
+	if strings.HasPrefix(text, "/") {
+		p, err := parsePath(text)
+		if err == nil && p.Parent().Name() != "/"+aclDirectory {
+			err = usagef("%v is no access control list: those of its cell are in /%s/%s/%s", p, api.Root, p.Cell(), aclDirectory)
+		}
+		return p, err
+	}
+	if fault := listNameFault(text); fault != "" {
+		return api.Path{}, usagef("%q cannot be the name of a list: %s", abridged(text), fault)
+	}
+	return listsOf(api.LocalCell).Join(text)
+}
+
+// listsOf is the directory of lists of a cell whose name is valid.
+func listsOf(cell string) api.Path {
+	return api.MustParsePath("/" + api.Root + "/" + cell + "/" + aclDirectory)
+}
+
+func newACLFileLsCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls [CELL]",
+		Short:   "List the access control lists of a cell",
+		Example: "  chubbyctl acl file ls",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := cellOf(args)
+			if err != nil {
+				return err
+			}
+			return g.withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+				lists, err := h.ReadDir(ctx)
+				if err != nil {
+					return err
+				}
+				return g.printList(cmd.OutOrStdout(), lists, false)
+			})
+		},
+	}
+}
+
+func newACLFileCatCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "cat NAME",
+		Short:   "Write an access control list to standard output",
+		Example: "  chubbyctl acl file cat ops",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := listPath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.printFile(cmd, p)
+		},
+	}
+}
+
+func newACLFileRmCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Delete an access control list",
+		Long: `rm deletes a list. Nodes that name it admit nobody by it from then on, nor do lists
+that include it.`,
+		Example: "  chubbyctl acl file rm interns",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := listPath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.remove(cmd, p, nil)
+		},
+	}
+}
+
+func newACLFilePutCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "put NAME [TEXT|-]",
+		Short: "Create or replace an access control list",
+		Long: `put creates a list, or replaces the whole of it. TEXT is the list, its lines
+separated by newlines; without it, or if it is "-", the list is standard input. A list
+with a line that is none is refused before anything is changed, and so is an empty
+standard input; '' as TEXT makes a list that admits nobody.`,
+		Example: `  chubbyctl acl file put ops 'alice'
+  printf 'alice\n@oncall\n' | chubbyctl acl file put ops -
+  chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
+		Args: arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := listPath(args[0])
+			if err != nil {
+				return err
+			}
+			list, err := readAccessList(args[1:], cmd.InOrStdin(), p)
+			if err != nil {
+				return err
+			}
+			if !admitsAny(list) {
+				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
+			}
+			put := &putOptions{globals: g}
+			return put.run(cmd, p, list)
+		},
+	}
+}
+
+// readAccessList takes a list from the command line or from in, and refuses
+// what is none. Its last line ends with a newline.
+func readAccessList(text []string, in io.Reader, p api.Path) ([]byte, error) {
+	argument := "-"
+	if len(text) > 0 {
+		argument = text[0]
+	}
+	list, err := readValue(argument, in, p)
+	if err != nil {
+		return nil, err
+	}
+	if argument == "-" && len(list) == 0 {
+		return nil, usagef("acl file put: nothing came from standard input; write '' for a list that admits nobody. Nothing was sent")
+	}
+	if err := checkAccessList(string(list)); err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && list[len(list)-1] != '\n' {
+		list = append(list, '\n')
+	}
+	return list, nil
+}

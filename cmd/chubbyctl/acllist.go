@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// checkAccessList refuses a list with a line that would not mean what it looks
+// like. A cell takes any file for a list, and what it cannot read in one admits
+// nobody, so a slip would shut people out.
+func checkAccessList(list string) error {
+	n := 0
+	for line := range strings.Lines(list) {
+		n++
+		if fault := entryFault(strings.TrimSuffix(line, "\n")); fault != "" {
+			return usagef("line %d of the list, %q, %s. Nothing was sent", n, abridged(line), fault)
+		}
+	}
+	return nil
+}
+
+// entryFault says what is wrong with one line of a list, "" if nothing is.
+func entryFault(line string) string {
+	included, isList := strings.CutPrefix(line, "@")
+	switch {
+	case !utf8.ValidString(line):
+		return "is not valid UTF-8"
+	case strings.HasSuffix(line, "\r"):
+		return "ends with a carriage return: write lines that end with a newline only"
+	case strings.ContainsFunc(line, invisible):
+		return "holds a control or invisible character"
+	case strings.TrimSpace(line) != line:
+		return "begins or ends with a space"
+	case line == "" || line == "*" || line[0] == '#':
+		return ""
+	case isList:
+		if fault := listNameFault(included); fault != "" {
+			return "includes what cannot be a list: " + fault
+		}
+	case len(line) > api.MaxPrincipal:
+		return fmt.Sprintf("is %d bytes long; a principal has at most %d", len(line), api.MaxPrincipal)
+	case strings.Contains(line, " #"):
+		return "has a comment behind a principal: write comments on lines of their own"
+	}
+	return ""
+}
+
+func invisible(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// listNameFault says why a name cannot be that of a list, "" if it can: it is
+// that of a file in the directory of lists.
+func listNameFault(name string) string {
+	switch {
+	case name == "":
+		return "it is empty"
+	case len(name) > api.MaxACLName:
+		return fmt.Sprintf("it has %d bytes, at most %d are allowed", len(name), api.MaxACLName)
+	case strings.Contains(name, "/"):
+		return "it has a slash in it"
+	case strings.TrimSpace(name) != name:
+		return "it begins or ends with a space"
+	}
+	if _, err := listsOf(api.LocalCell).Join(name); err != nil {
+		return explanation(err)
+	}
+	return ""
+}
+
+// admitsAny reports whether there is an entry in a list.
+func admitsAny(list []byte) bool {
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return true
+		}
+	}
+	return false
+}
+
+// abridged keeps a line in a message short.
+func abridged(line string) string {
+	const most = 40
+	line = strings.TrimSuffix(line, "\n")
+	if utf8.RuneCountInString(line) <= most {
+		return line
+	}
+	return string([]rune(line)[:most]) + "…"
+}

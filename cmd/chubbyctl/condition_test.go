@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// What is no sequencer is not valid, above all the empty text of an unset
+// variable: it must not make the change an unconditional one.
+func TestIfSequencer(t *testing.T) {
+	good := sequencer.Sequencer{Cell: api.CellID(strings.Repeat("0", 32)), Path: api.MustParsePath("/ls/foo/a"), Mode: api.Exclusive, Generation: 7}.String()
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", ""}, 3, "empty"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", "junk"}, 3, "not a sequencer"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good}, 69, ""},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "3"}, 69, ""},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "0"}, 2, "choose one"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--ephemeral"}, 2, "cannot be combined"},
+		{[]string{"rm", "/ls/local/a", "--if-sequencer", ""}, 3, "empty"},
+		{[]string{"rm", "/ls/local/a", "--if-sequencer", "junk"}, 3, "not a sequencer"},
+		{[]string{"rm", "/ls/local/a", "--if-sequencer", good}, 69, ""},
+	} {
+		_, err := execute(t, nil, c.args...)
+		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%q: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
+		}
+	}
+}
+
+// The cell's refusal has the exit code of an unmet condition where there was a
+// condition, and only there.
+func TestVerdictOfTheCell(t *testing.T) {
+	for _, c := range []struct {
+		given bool
+		err   error
+		want  int
+	}{
+		{true, api.Errorf(api.BadSequencer, "released"), exitMismatch},
+		{false, api.Errorf(api.BadSequencer, "released"), exitFailed},
+		{true, api.Errorf(api.LockHeld, "x"), exitFailed},
+		{true, context.DeadlineExceeded, exitUnavailable},
+		{true, nil, 0},
+	} {
+		s := &sequencerCondition{given: c.given}
+		if got := exitCode(s.verdict(c.err)); got != c.want {
+			t.Errorf("given %t, %v: exit code %d, want %d", c.given, c.err, got, c.want)
+		}
+	}
+}
+
+// A file is created with its contents when it is opened, where no condition is
+// asked for: so a write with a condition never creates one.
+func TestConditionsNeverCreate(t *testing.T) {
+	guard := []client.WriteOption{client.IfGeneration(1)} // any option will do
+	for _, c := range []struct {
+		o          putOptions
+		guards     []client.WriteOption
+		create     client.Create
+		contents   bool
+		conditions int
+	}{
+		{putOptions{}, nil, client.File, true, 0},
+		{putOptions{conditional: true}, nil, client.NewFile, true, 0},
+		{putOptions{conditional: true, ifGeneration: 7}, nil, client.Existing, false, 1},
+		{putOptions{}, guard, client.Existing, false, 1},
+		{putOptions{conditional: true, ifGeneration: 7}, guard, client.Existing, false, 2},
+	} {
+		opts, conditions := c.o.opening([]byte("x"), c.guards)
+		if opts.Create != c.create || (opts.Contents != nil) != c.contents || len(conditions) != c.conditions {
+			t.Errorf("--if-generation %d (%t) and %d guards: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, len(c.guards), opts, len(conditions))
+		}
+	}
+}

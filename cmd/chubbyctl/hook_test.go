@@ -1,0 +1,62 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// A CMD for one event has ended before that for the next begins, and one that
+// fails does not end the watch.
+func TestHookRunsOneAfterTheOther(t *testing.T) {
+	t.Setenv("CHUBBY_EVENT", "of an outer watch")
+	var out, remarks bytes.Buffer
+	o := watching(&out)
+	o.err, o.output = &remarks, "json"
+	o.exec = `echo "begin $CHUBBY_EVENT $CHUBBY_PATH ${CHUBBY_CHILD-unset} $CHUBBY_GENERATION"; sleep 0.05; echo end; exit 9`
+	err := o.follow(t.Context(), telling(errNoMore, everyKind()...))
+	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "nothing to watch") {
+		t.Errorf("the end: %v", err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "{") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	want := strings.Join([]string{
+		"begin contents-modified /ls/foo/dir  7", "end",
+		"begin child-added /ls/foo/dir web 12", "end",
+		"begin master-failed-over /ls/foo/dir  0", "end",
+		"begin events-lost /ls/foo/dir  0", "end",
+		"begin handle-invalid /ls/foo/dir  0", "end",
+	}, "\n")
+	if strings.Join(got, "\n") != want {
+		t.Errorf("CMD wrote\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	if strings.Count(remarks.String(), "exit status 9") != 5 {
+		t.Errorf("told of failures:\n%s", remarks.String())
+	}
+}
+
+// An interrupt ends CMD with all that it started, and the watch with 0.
+func TestInterruptEndsTheHook(t *testing.T) {
+	fifo := newFIFO(t)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	firstLine(t, fifo, func() { interrupt(interrupted{}) })
+	t.Setenv("FIFO", fifo)
+	var out bytes.Buffer // CMD writes into a pipe, which closes when all of it is gone
+	o := watching(&out)
+	o.exec = `sleep 60 & echo >"$FIFO"; wait`
+	began := time.Now()
+	err := o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified}))
+	if err != nil || time.Since(began) >= hookGrace {
+		t.Errorf("an interrupt while CMD ran: %v after %v", err, time.Since(began))
+	}
+}

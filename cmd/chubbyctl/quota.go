@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+func newQuotaCommand(g *globals) *cobra.Command {
+	return newGroup("quota", "Look at and set what principals and directories may use", newQuotaLsCommand(g), newQuotaSetCommand(g))
+}
+
+type amountFields struct {
+	Nodes    int   `json:"nodes"`
+	Bytes    int64 `json:"bytes"`
+	Sessions int   `json:"sessions"`
+	Handles  int   `json:"handles"`
+	Waiters  int   `json:"waiters"`
+}
+
+// quotaFields is of a principal or of a directory; the other is empty.
+type quotaFields struct {
+	Principal string       `json:"principal"`
+	Path      string       `json:"path"`
+	Used      amountFields `json:"used"`
+	Allowed   amountFields `json:"allowed"`
+}
+
+func newQuotaLsCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls [CELL]",
+		Short: "List what principals and directories use, and may use",
+		Long: `ls lists the principals of a cell and the directories that have a quota, each with
+what is used and what is allowed: nodes and the bytes of their contents (of a
+principal: those it created; of a directory: those below it), and of a principal
+open sessions, open handles, and Acquires that wait. With -o json an allowed amount
+of 0 is no limit.`,
+		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+				quotas, err := c.Quotas(ctx)
+				if err != nil {
+					return err
+				}
+				return g.printQuotas(cmd.OutOrStdout(), quotas)
+			})
+		},
+	}
+}
+
+func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
+	if g.json() {
+		for _, q := range quotas {
+			if err := printJSON(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(quotas) == 0 {
+		_, err := fmt.Fprintln(out, "no principal uses anything, and no directory has a quota")
+		return err
+	}
+	t := newTable(out, "PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS")
+	for _, q := range quotas {
+		used, allowed := q.Used, q.Allowed
+		nodes, bytes := share(used.Nodes, allowed.Nodes), roughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
+		if q.Path != "" {
+			t.add(q.Path, nodes, bytes, "", "", "")
+			continue
+		}
+		t.add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
+	}
+	return t.flush()
+}
+
+// share writes how much of what is allowed is used.
+func share(used, allowed int) string {
+	if allowed == 0 {
+		return fmt.Sprintf("%d/no limit", used)
+	}
+	return fmt.Sprintf("%d/%d", used, allowed)
+}
+
+func sizeLimit(bytes int64) string {
+	if bytes == 0 {
+		return "no limit"
+	}
+	return roughSize(bytes)
+}
+
+type quotaSetOptions struct {
+	*globals
+	principal, dir string
+	quota          api.Quota
+	bytes          size
+
+	path api.Path // of the directory, if it is one
+	cell string
+}
+
+func newQuotaSetCommand(g *globals) *cobra.Command {
+	o := &quotaSetOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "set [CELL] (--principal NAME | --dir PATH)",
+		Short: "Set what a principal may use, or a directory may hold",
+		Long: `set replaces the whole quota of a principal or of a directory: an amount that is not
+given, or 0, is the default for a principal, and no limit for a directory. What is
+used already stays, also if it is more. It takes the right to change the ACL of the
+root directory.
+
+SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
+		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB
+  chubbyctl quota set --dir /ls/local/scratch --bytes 10MiB
+  chubbyctl quota set --principal ci --nodes 0     # back to the defaults`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(cmd, args); err != nil {
+				return err
+			}
+			if err := o.run(cmd.Context()); err != nil {
+				return err
+			}
+			return o.printSet(cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.principal, "principal", "", "the quota of the principal `NAME`")
+	flags.StringVar(&o.dir, "dir", "", "the quota of the directory `PATH`")
+	flags.IntVar(&o.quota.Nodes, "nodes", 0, "at most `N` nodes, those it created or those below it")
+	flags.Var(&o.bytes, "bytes", "at most so many bytes of contents of these")
+	flags.IntVar(&o.quota.Sessions, "sessions", 0, "at most `N` sessions; of a principal only")
+	flags.IntVar(&o.quota.Handles, "handles", 0, "at most `N` open handles; of a principal only")
+	flags.IntVar(&o.quota.Waiters, "waiters", 0, "at most `N` Acquires that wait; of a principal only")
+	return cmd
+}
+
+func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	amounts := false
+	for _, flag := range []string{"nodes", "bytes", "sessions", "handles", "waiters"} {
+		amounts = amounts || given(flag)
+	}
+	switch {
+	case given("principal") == given("dir"):
+		return usagef("quota set: want --principal or --dir, one of them")
+	case given("principal") && (o.principal == "" || len(o.principal) > api.MaxPrincipal):
+		return usagef("--principal has %d bytes; want 1 to %d", len(o.principal), api.MaxPrincipal)
+	case given("dir") && (given("sessions") || given("handles") || given("waiters")):
+		return usagef("quota set: a directory has a quota of nodes and bytes only")
+	case given("dir") && len(args) > 0:
+		return usagef("quota set: the path of --dir names its cell; %q is not expected", args[0])
+	case !amounts:
+		return usagef("quota set: which amount? Give one or more; what is not given goes back to its default, which --nodes 0 alone does with all")
+	}
+	o.quota.Bytes = int64(o.bytes)
+	if err := o.quota.Validate(); err != nil {
+		return usagef("quota set: an amount is negative; 0 stands for the default")
+	}
+	var err error
+	if o.dir == "" && !given("dir") {
+		o.cell, err = cellOf(args)
+		return err
+	}
+	if o.path, err = parsePath(o.dir); err == nil {
+		o.cell = o.path.Cell()
+	}
+	return err
+}
+
+func (o *quotaSetOptions) run(ctx context.Context) error {
+	return o.visit(ctx, o.cell, func(ctx context.Context, c *client.Client) error {
+		if !o.path.IsZero() {
+			return c.SetDirectoryQuota(ctx, o.path.String(), o.quota.Nodes, o.quota.Bytes)
+		}
+		return c.SetPrincipalQuota(ctx, o.principal, o.quota)
+	})
+}
+
+// quotaSetFields is what was set; 0 is the default, or no limit.
+type quotaSetFields struct {
+	Principal string       `json:"principal"`
+	Path      string       `json:"path"`
+	Quota     amountFields `json:"quota"`
+}
+
+// printSet says what the whole quota is now: it is more than was asked to be
+// changed.
+func (o *quotaSetOptions) printSet(out io.Writer) error {
+	q := o.quota
+	if o.json() {
+		f := quotaSetFields{Principal: o.principal, Quota: amountFields(q)}
+		if !o.path.IsZero() {
+			f.Path = o.path.String()
+		}
+		return printJSON(out, f)
+	}
+	of, none := o.principal, "default"
+	if !o.path.IsZero() {
+		of, none = o.path.String(), "no limit"
+	}
+	amount := func(name string, n int) string {
+		if n == 0 {
+			return name + " " + none
+		}
+		return fmt.Sprintf("%s %d", name, n)
+	}
+	bytes := none
+	if q.Bytes != 0 {
+		bytes = o.bytes.String()
+	}
+	parts := []string{amount("nodes", q.Nodes), "bytes " + bytes}
+	if o.path.IsZero() {
+		parts = append(parts, amount("sessions", q.Sessions), amount("handles", q.Handles), amount("waiters", q.Waiters))
+	}
+	_, err := fmt.Fprintf(out, "quota of %s: %s\n", of, strings.Join(parts, ", "))
+	return err
+}

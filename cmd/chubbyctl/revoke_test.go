@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+func TestRevocationFaults(t *testing.T) {
+	long := strings.Repeat("x", api.MaxReason+1)
+	for _, c := range []struct {
+		args string
+		code int
+		text string
+	}{
+		{"lock", 2, "needs one of the commands"},
+		{"lock brake", 2, "did you mean break?"},
+		{"lock break", 2, "accepts 1 arg"},
+		{"lock break deploy --reason x --yes", 2, "/ls/local/deploy"},
+		{"lock break /ls/local/a --yes", 2, "--reason"},
+		{"lock break /ls/local/a --yes --reason=", 2, "--reason"},
+		{"lock break /ls/local/a --yes --reason " + long, 2, "at most 256"},
+		{"lock break /ls/local/a --reason x", 2, "nothing was done without --yes"},
+		{"lock break /ls/local/a --reason x --yes", 69, ""},
+		{"session show", 2, "between 1 and 2"},
+		{"session show x", 2, "s42 or 42"},
+		{"session show s0", 2, "s42 or 42"},
+		{"session show 42 a/b", 2, "not a cell's name"},
+		{"session show 42", 69, ""},
+		{"session end s42 --yes", 2, "--reason"},
+		{"session end s42 --reason x", 2, "nothing was done without --yes"},
+		{"session end ss42 --reason x --yes", 2, "s42 or 42"},
+		{"session end 42 --reason x --yes", 69, ""},
+	} {
+		_, err := execute(t, nil, strings.Fields(c.args)...)
+		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%.60s: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
+		}
+	}
+}
+
+func deployLock() client.LockInfo {
+	return client.LockInfo{
+		Path: "/ls/foo/deploy", Mode: api.Exclusive, Generation: 9,
+		Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}},
+	}
+}
+
+// Without --yes the holders are named, to people and to programs; the lock is
+// found whatever the cell is called, and those below it are not taken for it.
+func TestBreakRefusalNamesTheHolders(t *testing.T) {
+	below := deployLock()
+	below.Path = "/ls/foo/deploy/web"
+	below.Holders = []api.Holder{{Session: 43, Principal: "bob"}}
+	for _, c := range []struct {
+		name    string
+		now     bool
+		locks   []client.LockInfo
+		err     error
+		want    string
+		holders int
+	}{
+		{"held", false, []client.LockInfo{below, deployLock()}, nil, "held by ann on web3 (pid 7, s42)", 1},
+		{"what it does", false, []client.LockInfo{deployLock()}, nil, "lease and lock-delay are over", 1},
+		{"what --now does", true, []client.LockInfo{deployLock()}, nil, "may believe that they still hold it", 1},
+		{"only below", false, []client.LockInfo{below}, nil, "nobody holds the lock, so", 0},
+		{"delayed", false, []client.LockInfo{{Path: "/ls/foo/deploy", Delayed: 4 * time.Second}}, nil, "free in 4s", 0},
+		{"no answer", false, nil, errors.New("no route"), "not known: no route", 0},
+	} {
+		o := &revocation{globals: &globals{output: "text"}, now: c.now}
+		err := o.breakRefusal(api.MustParsePath("/ls/local/deploy"), c.locks, c.err)
+		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "bob") {
+			t.Errorf("%s: %v (exit code %d), want %q", c.name, err, exitCode(err), c.want)
+		}
+		if got := len(describe(err).Holders); got != c.holders {
+			t.Errorf("%s: %d holders in JSON, want %d", c.name, got, c.holders)
+		}
+	}
+}
+
+func TestEndRefusalSaysWhose(t *testing.T) {
+	s := shownSession{client.SessionInfo{Holder: api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7}}, []string{"/ls/foo/a", "/ls/foo/b"}}
+	for _, c := range []struct {
+		s    shownSession
+		err  error
+		want string
+	}{
+		{s, nil, "session of ann on web3 (pid 7, s42), which holds /ls/foo/a, /ls/foo/b"},
+		{shownSession{info: s.info}, nil, "holds no lock"},
+		{shownSession{}, api.Errorf(api.NotFound, "gone"), "nothing to end"},
+		{shownSession{}, api.Errorf(api.Unavailable, "no master"), "not known: no master"},
+	} {
+		if err := endRefusal(42, c.s, c.err); exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v (exit code %d), want %q", err, exitCode(err), c.want)
+		}
+	}
+}
+
+func TestRevocationOutput(t *testing.T) {
+	p := api.MustParsePath("/ls/foo/deploy")
+	for _, c := range []struct {
+		output string
+		now    bool
+		broken string
+		ended  string
+	}{
+		{"text", false, "broken: free once its holder lets go or its lease and lock-delay are over; 'chubbyctl locks /ls/foo/deploy' shows it\n",
+			"ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show s42' shows it\n"},
+		{"json", false, `{"path":"/ls/foo/deploy","broken":true,"now":false}` + "\n", `{"session":"s42","ended":true}` + "\n"},
+		{"json", true, `{"path":"/ls/foo/deploy","broken":true,"now":true}` + "\n", `{"session":"s42","ended":true}` + "\n"},
+	} {
+		o := &revocation{globals: &globals{output: c.output}, now: c.now}
+		var broken, ended bytes.Buffer
+		if err := errors.Join(o.printBroken(&broken, p), o.printEnded(&ended, 42)); err != nil {
+			t.Fatal(err)
+		}
+		if broken.String() != c.broken || ended.String() != c.ended {
+			t.Errorf("printed %q and %q", broken.String(), ended.String())
+		}
+	}
+	var now bytes.Buffer
+	if err := (&revocation{globals: &globals{output: "text"}, now: true}).printBroken(&now, p); err != nil || !strings.Contains(now.String(), "at once") {
+		t.Errorf("with --now: %q, %v", now.String(), err)
+	}
+}
+
+func TestShowSession(t *testing.T) {
+	locks := []client.LockInfo{deployLock(), {Path: "/ls/foo/other", Holders: []api.Holder{{Session: 4}}},
+		{Path: "/ls/foo/waits", Waiters: []client.Waiter{{Holder: api.Holder{Session: 42}}}}}
+	s := shownSession{client.SessionInfo{
+		Holder: api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7},
+		Lease:  12 * time.Second, LeftLeast: 3 * time.Second, LeftMost: 13 * time.Second, Handles: 2, Locks: 1,
+	}, heldIn(locks, 42)}
+	var b bytes.Buffer
+	if err := (&globals{output: "text"}).printSession(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	want := `session    s42
+principal  ann
+host       web3
+pid        7
+lease      12s
+left       3s at least, 13s at most
+handles    2
+locks      1
+holds      /ls/foo/deploy
+`
+	if b.String() != want {
+		t.Errorf("printed\n%s", b.String())
+	}
+	for id, want := range map[api.SessionID]string{42: `"locks_held":["/ls/foo/deploy"]`, 5: `"locks_held":[]`} {
+		b.Reset()
+		s.held = heldIn(locks, id)
+		if err := (&globals{output: "json"}).printSession(&b, s); err != nil {
+			t.Fatal(err)
+		}
+		mustHave(t, b.Bytes(), "session principal host pid lease_s left_least_s left_most_s handles locks locks_held")
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s lacks %s", b.String(), want)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+type watchOptions struct {
+	*globals
+	children bool
+	events   []string
+	exec     string
+	count    int
+
+	path     api.Path
+	kinds    []api.EventKind
+	now      func() time.Time // for display
+	out, err io.Writer
+}
+
+// subscribable are the kinds of events that a watch can ask for.
+func subscribable() []api.EventKind {
+	return append([]api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventConflictingLock}, ofChildren()...)
+}
+
+func ofChildren() []api.EventKind {
+	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
+}
+
+func newWatchCommand(g *globals) *cobra.Command {
+	o := &watchOptions{globals: g, now: now}
+	cmd := &cobra.Command{
+		Use:   "watch PATH",
+		Short: "Print what happens to a node, as it happens",
+		Long: fmt.Sprintf(`watch prints the events of a node, one per line, until Ctrl-C: when, what, on which
+path, the generation it is about, and an explanation. An event comes after what it
+tells of: who reads then sees that, or newer. Several changes may be one event.
+
+Without --events it tells when the contents are written and when the lock is taken;
+with --children also of what comes, goes and changes in a directory. --events
+names the kinds instead:
+  %s
+Whatever was asked for, it also prints master-failed-over and events-lost, after
+which events may be missing, so look again; and handle-invalid when the node is
+gone: it then exits with %d, also if the node is created again.
+
+--exec runs CMD with /bin/sh -c for each line that is printed. No two run at once:
+what happens meanwhile waits, up to %d events, of which the rest becomes one
+events-lost. How CMD ends does not matter to watch. It reads nothing from standard
+input, and has in its environment:
+  CHUBBY_EVENT       the kind, as contents-modified
+  CHUBBY_PATH        the path that is watched
+  CHUBBY_CHILD       the name of the child, of events of children; else empty
+  CHUBBY_GENERATION  the generation, 0 if the event is about none
+Ctrl-C gives a CMD that runs SIGTERM, and %v to end.
+
+It exits with 0 after Ctrl-C, and after --count events.`,
+			strings.Join(kindNames(subscribable()), ", "), exitFailed, api.MaxEventQueue, hookGrace),
+		Example: `  chubbyctl watch /ls/local/config --exec './reload.sh'
+  chubbyctl watch /ls/local/svc --children -o json
+  chubbyctl watch /ls/local/nightly --events lock-acquired --count 1`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.out, o.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := o.validate(cmd, args[0]); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.children, "children", false, "tell of a directory's children too")
+	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified,lock-acquired)")
+	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
+	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
+	return cmd
+}
+
+func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
+	given := cmd.Flags().Changed
+	switch {
+	case given("count") && o.count < 1:
+		return usagef("--count %d: want 1 or more", o.count)
+	case given("exec") && strings.TrimSpace(o.exec) == "":
+		return usagef("--exec: there is no command in it")
+	case given("events") && len(o.events) == 0:
+		return usagef("--events: want one or more of %s", strings.Join(kindNames(subscribable()), ", "))
+	}
+	var err error
+	if o.path, err = parsePath(path); err != nil {
+		return err
+	}
+	o.kinds, err = wantedKinds(o.events, o.children)
+	return err
+}
+
+// wantedKinds returns the kinds to ask for, each once.
+func wantedKinds(names []string, children bool) ([]api.EventKind, error) {
+	var kinds []api.EventKind
+	for _, name := range names {
+		kind, err := api.ParseEventKind(strings.TrimSpace(name))
+		if err != nil {
+			return nil, usagef("--events: %q is no kind of event; want some of %s", name, strings.Join(kindNames(subscribable()), ", "))
+		}
+		if !kind.Subscribable() {
+			return nil, usagef("--events: %v cannot be asked for; what concerns a watch is told in any case. Want some of %s",
+				kind, strings.Join(kindNames(subscribable()), ", "))
+		}
+		kinds = append(kinds, kind)
+	}
+	if len(names) == 0 {
+		kinds = append(kinds, api.EventContentsModified, api.EventLockAcquired)
+	}
+	if children {
+		kinds = append(kinds, ofChildren()...)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds), nil
+}
+
+func kindNames(kinds []api.EventKind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.String()
+	}
+	return names
+}
+
+// run opens the node, within --timeout, and follows it for as long as it takes.
+func (o *watchOptions) run(ctx context.Context) error {
+	bound, cancel := o.bound(ctx)
+	defer cancel()
+	c, err := client.New(bound, o.config(o.path.Cell()))
+	if err != nil {
+		return err
+	}
+	defer o.leave(ctx, c)
+	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds})
+	if err != nil {
+		return err
+	}
+	stat, err := h.Stat(bound)
+	if err != nil {
+		return err
+	}
+	o.notice(o.err, o.begun(stat.Kind))
+	return o.follow(ctx, h.Next)
+}
+
+// begun says what is watched from now on, and what will never be told.
+func (o *watchOptions) begun(kind api.Kind) string {
+	text := fmt.Sprintf("watching %v for %s; end it with Ctrl-C", o.path, strings.Join(kindNames(o.kinds), ", "))
+	children := slices.ContainsFunc(o.kinds, func(k api.EventKind) bool { return slices.Contains(ofChildren(), k) })
+	switch {
+	case kind == api.Directory && !children:
+		text += ". It is a directory; --children tells of what is in it"
+	case kind == api.File && children:
+		text += ". It is a file, and has no children"
+	}
+	return text
+}
+
+// follow prints events, and runs CMD for each, until an interrupt, the end of
+// the node, or the last of --count.
+func (o *watchOptions) follow(ctx context.Context, next func(context.Context) (api.Event, error)) error {
+	for n := 1; ; n++ {
+		e, err := next(ctx)
+		if ended(ctx) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		e = o.complete(e)
+		if err := o.print(e); err != nil {
+			return err
+		}
+		if err := o.runHook(ctx, e); err != nil {
+			return err
+		}
+		switch {
+		case ended(ctx):
+			return nil
+		case e.Kind == api.EventHandleInvalid:
+			return &api.Error{Code: api.HandleClosed, Op: "watch", Path: e.Path,
+				Message: fmt.Sprintf("there is nothing to watch any more: %s; watch the path again once it is there again", cmp.Or(because(e), "the handle is invalid"))}
+		case n == o.count:
+			return nil
+		}
+	}
+}
+
+// ended reports that an interrupt has ended the watch, which is no failure.
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
+
+// complete fills in what an event that is about the whole session does not say.
+func (o *watchOptions) complete(e api.Event) api.Event {
+	e.Path = cmp.Or(e.Path, o.path.String())
+	if e.Explanation != "" {
+		return e
+	}
+	switch e.Kind {
+	case api.EventMasterFailedOver:
+		e.Explanation = "another master serves the cell, and events may have been lost: look again"
+	case api.EventLost:
+		e.Explanation = "more happened than was kept for this watch: look again"
+	}
+	return e
+}
+
+type eventFields struct {
+	Event       string         `json:"event"`
+	Path        string         `json:"path"`
+	Child       string         `json:"child"`
+	Generation  api.Generation `json:"generation"`
+	Reason      string         `json:"reason"`
+	Explanation string         `json:"explanation"`
+}
+
+func newEventFields(e api.Event) eventFields {
+	f := eventFields{Event: e.Kind.String(), Path: e.Path, Child: e.Child, Generation: e.Generation, Explanation: e.Explanation}
+	if e.Reason != 0 {
+		f.Reason = e.Reason.String()
+	}
+	return f
+}
+
+// print writes an event as one line.
+func (o *watchOptions) print(e api.Event) error {
+	if o.json() {
+		return printJSON(o.out, newEventFields(e))
+	}
+	where, generation := e.Path, "-"
+	if e.Child != "" {
+		where += "/" + e.Child
+	}
+	if e.Generation != 0 {
+		generation = fmt.Sprint(e.Generation)
+	}
+	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
+	_, err := fmt.Fprintln(o.out, oneLine(strings.TrimRight(line, " ")))
+	return err
+}
+
+// because joins what an event says of why it came: "deleted: by ann".
+func because(e api.Event) string {
+	if e.Reason == 0 {
+		return e.Explanation
+	}
+	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
+}
+
+// oneLine keeps words that others chose from breaking a line, or a terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if invisible(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
