@@ -36,8 +36,10 @@ race: ## run every test three times over, in a random order, under the race dete
 	go test -race -count 3 -shuffle on -timeout 30m ./...
 
 .PHONY: acceptance
-acceptance: ## repeat the drills on real processes as often as the promises say (ROUNDS=10)
+acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -race -count 1 -timeout 30m -v ./e2e -rounds $(ROUNDS)
+	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
+	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
 
 .PHONY: guards
 guards: ## take each safeguard out in turn; a test has to notice (writes docs/guards.md)
@@ -86,7 +88,7 @@ fuzz: ## run every fuzz target for FUZZTIME each (30s)
 	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=tools '^func Fuzz' . | sort); do \
 	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' $$file); do \
 	    echo "$$(dirname $$file) $$target"; \
-	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || failed="$$failed $$target"; \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$file) || failed="$$failed $$target"; \
 	  done; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed; the inputs are in testdata/fuzz beside each test"; exit 1; fi

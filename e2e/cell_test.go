@@ -107,14 +107,20 @@ func (w *world) servers() string {
 // client opens a session of this process.
 func (w *world) client(cfg client.Config) *client.Client {
 	w.t.Helper()
+	return w.clientFor(w.t, cfg)
+}
+
+// clientFor opens a session that ends with a part of the test.
+func (w *world) clientFor(t *testing.T, cfg client.Config) *client.Client {
+	t.Helper()
 	cfg.Servers = strings.Split(w.servers(), ",")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	c, err := client.New(ctx, cfg)
 	if err != nil {
-		w.t.Fatalf("open a session: %v", err)
+		t.Fatalf("open a session: %v", err)
 	}
-	w.t.Cleanup(func() {
+	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = c.Close(ctx) // the cell may be gone by now

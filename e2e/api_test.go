@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// suite is one run of one case of the API's suite: a directory of its own, and
+// two principals. Every case says what the paper promises of names, handles,
+// locks, events and ACLs (Chubby §2.3-§2.6), through the exported client, and
+// holds while masters die: a call waits for the next one, and events are looked
+// for again when a fail-over may have lost them.
+type suite struct {
+	*testing.T
+	w          *world
+	ctx        context.Context //nolint:containedctx // of the case
+	dir        string
+	alice, bob *client.Client
+}
+
+// apiCases are the cases by group; docs/conformance.md names them.
+func apiCases() map[string]map[string]func(*suite) {
+	return map[string]map[string]func(*suite){
+		"nodes": nodeCases(), "handles": handleCases(), "locks": lockCases(), "events": eventCases(), "acl": aclCases(), "loss": lossCases(),
+	}
+}
+
+// TestAPI runs the suite on five processes.
+func TestAPI(t *testing.T) {
+	w := start(t)
+	runAPI(t, w, "once")
+}
+
+// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master
+// every five seconds.
+func TestAPIWhileMastersDie(t *testing.T) {
+	w := start(t)
+	stop, done := make(chan struct{}), make(chan int)
+	go func() { done <- killEvery(t, w, 5*time.Second, stop) }()
+	began := time.Now()
+	for round := 0; round < *rounds || time.Since(began) < 11*time.Second; round++ {
+		if !t.Run(fmt.Sprintf("round%d", round), func(t *testing.T) { runAPI(t, w, fmt.Sprint("round", round)) }) {
+			break
+		}
+	}
+	close(stop)
+	if kills := <-done; kills == 0 {
+		t.Error("no master was killed")
+	} else {
+		t.Logf("%d masters killed in %v", kills, time.Since(began).Round(time.Second))
+	}
+}
+
+// killEvery kills the master with kill -9 again and again; chubbyd dev starts it
+// again. It returns how often.
+func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}) (kills int) {
+	for {
+		select {
+		case <-stop:
+			return kills
+		case <-time.After(every):
+		}
+		master := w.master()
+		if pid := w.replicas()[master].PID; master != "" && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			kills++
+			t.Logf("killed master %s", master)
+		}
+	}
+}
+
+// master returns the master's id, "" if there is none at the moment.
+func (w *world) master() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
+	if err != nil {
+		return ""
+	}
+	status, err := c.Status(ctx)
+	if err = errors.Join(err, c.Close()); err != nil {
+		return ""
+	}
+	return status.Master
+}
+
+// cable is a client's connection to the network, which can be cut.
+type cable struct {
+	mu    sync.Mutex // guards what follows
+	conns []net.Conn
+	isCut bool
+}
+
+func (c *cable) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isCut {
+		return nil, errors.Join(errors.New("the cable is cut"), conn.Close())
+	}
+	c.conns = append(c.conns, conn)
+	return conn, nil
+}
+
+func (c *cable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isCut = true
+	for _, conn := range c.conns {
+		_ = conn.Close() // as hard as a cable can be cut from this side
+	}
+}
+
+// runAPI runs every case once, several at a time.
+func runAPI(t *testing.T, w *world, round string) {
+	for group, cases := range apiCases() {
+		t.Run(group, func(t *testing.T) {
+			for name, run := range cases {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					t.Cleanup(cancel)
+					s := &suite{
+						T: t, w: w, ctx: ctx, dir: "/ls/local/" + strings.Join([]string{round, group, name}, "-"),
+						alice: w.clientFor(t, client.Config{As: "alice"}), bob: w.clientFor(t, client.Config{As: "bob"}),
+					}
+					s.open(s.alice, "", client.OpenOptions{Read: true, Create: client.NewDirectory})
+					run(s)
+				})
+			}
+		})
+	}
+}
+
+// open opens a node below the case's directory; "" is that, and a whole path is
+// as it is.
+func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
+	s.Helper()
+	h, err := c.Open(s.ctx, s.path(name), opts)
+	if err != nil {
+		s.Fatalf("open %s: %v", name, err)
+	}
+	return h
+}
+
+func (s *suite) path(name string) string {
+	switch {
+	case name == "":
+		return s.dir
+	case strings.HasPrefix(name, "/ls/"):
+		return name
+	}
+	return s.dir + "/" + name
+}
+
+// file opens a file for everything, and creates it.
+func (s *suite) file(c *client.Client, name string) *client.Handle {
+	s.Helper()
+	return s.open(c, name, client.OpenOptions{Read: true, Write: true, ChangeACL: true, Create: client.File})
+}
+
+// ok fails the case for an error.
+func (s *suite) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// fails fails the case unless the error is of that code, and says something.
+func (s *suite) fails(err error, code api.Code) *api.Error {
+	s.Helper()
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != code {
+		s.Fatalf("got %v, want %v", err, code)
+	}
+	if e.Message == "" {
+		s.Errorf("%v says too little", err)
+	}
+	return e
+}
+
+// stat returns a node's metadata.
+func (s *suite) stat(h *client.Handle) api.Stat {
+	s.Helper()
+	stat, err := h.Stat(s.ctx)
+	s.ok(err)
+	return stat
+}
+
+// write replaces a file's contents.
+func (s *suite) write(h *client.Handle, text string, options ...client.WriteOption) api.Stat {
+	s.Helper()
+	stat, err := h.SetContents(s.ctx, []byte(text), options...)
+	s.ok(err)
+	return stat
+}
+
+// contents returns those of a file.
+func (s *suite) contents(h *client.Handle) string {
+	s.Helper()
+	text, _, err := h.Contents(s.ctx)
+	s.ok(err)
+	return string(text)
+}
+
+// acquire takes a lock.
+func (s *suite) acquire(h *client.Handle, mode api.LockMode) *client.Lock {
+	s.Helper()
+	l, err := h.Acquire(s.ctx, mode)
+	s.ok(err)
+	return l
+}
+
+// soon fails the case unless the condition holds before long.
+func (s *suite) soon(what string, holds func() bool) {
+	s.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	s.Fatalf("%s did not come true", what)
+}
