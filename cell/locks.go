@@ -84,8 +84,8 @@ func (m *master) settled(w *waiter) bool {
 func (m *master) pump(name api.Name) {
 	tree := m.state().Tree
 	node, ok := tree.Get(name)
-	if !ok {
-		return // nodeRemoved has told those who waited
+	if !ok || node.Revoked != "" {
+		return // nodeRemoved has told those who waited; a revoked lock is free when its holders have let go
 	}
 	lead := m.queues.leading(name, node.Mode)
 	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {

@@ -33,8 +33,16 @@ func (m *master) listQuotas() []*pb.QuotaInfo {
 	for principal := range state.Quotas() {
 		seen[principal] = true
 	}
+	var directories []*pb.QuotaInfo
 	for node := range state.Tree.All() {
 		seen[node.Creator] = true
+		if node.Quota != nil {
+			directories = append(directories, &pb.QuotaInfo{
+				Path:    m.path(node.Name),
+				Used:    amounts(api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes}),
+				Allowed: amounts(api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes}),
+			})
+		}
 	}
 	for one := range state.Sessions.All() {
 		seen[one.Principal] = true
@@ -58,16 +66,7 @@ func (m *master) listQuotas() []*pb.QuotaInfo {
 			}),
 		})
 	}
-	for node := range state.Tree.All() {
-		if node.Quota != nil {
-			list = append(list, &pb.QuotaInfo{
-				Path:    m.path(node.Name),
-				Used:    amounts(api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes}),
-				Allowed: amounts(api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes}),
-			})
-		}
-	}
-	return list
+	return append(list, directories...)
 }
 
 func amounts(q api.Quota) *pb.QuotaAmounts {
