@@ -106,6 +106,19 @@ func (h *Handle) push(e api.Event) {
 	}
 }
 
+// hear queues an event that the master of an epoch told. To a handle that this
+// master was not shown yet nothing is told: another call on the handle has made
+// the master know it, earlier than the audit could, and what happened before that
+// call is missing. The application is told of the fail-over when the handle has
+// been shown, and looks again then, which covers what is left out here.
+func (h *Handle) hear(epoch api.Epoch, e api.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if shown := h.token == nil || h.presented >= epoch; shown && h.broken == nil {
+		h.enqueue(e)
+	}
+}
+
 // enqueue queues an event; mu is held. Nobody waits for the application: when
 // the queue is full, one marker takes the place of all that comes until there is
 // room again.

@@ -188,7 +188,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 	case api.EventCacheInvalidation: // nothing is cached
 	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified, api.EventLockAcquired, api.EventConflictingLock:
 		if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
-			h.push(eventOf(e))
+			h.hear(k.epoch, eventOf(e))
 		}
 	}
 }
