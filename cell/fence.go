@@ -38,6 +38,7 @@ type fenceConfig struct {
 	ask   func(id, address string, reply func(termReport)) // prober.ask
 	clock session.Clock
 	hint  func() string // the client address of whoever is master now, for errors; may be nil
+	hedge time.Duration // how long the voters asked first are waited for; 0 is fenceHedge
 }
 
 // fence proves that this replica is still the leader of one term: that no write
@@ -73,11 +74,14 @@ type fenceRound struct {
 	higher int             // voters that have left our term
 	prompt []raft.ServerID // those that agree, in the order of their answers
 	rest   []raft.Server   // voters not asked yet
-	limit  *time.Timer     // fenceHedge, then fenceLimit
+	limit  *time.Timer     // the hedge, then fenceLimit
 }
 
 // newFence returns the fence of a term that this replica has just won.
-func newFence(cfg fenceConfig) *fence { return &fence{fenceConfig: cfg} }
+func newFence(cfg fenceConfig) *fence {
+	cfg.hedge = cmp.Or(cfg.hedge, fenceHedge)
+	return &fence{fenceConfig: cfg}
+}
 
 // prove returns once it is certain that at t0, which is not before the call, no
 // other replica had been elected since this one. It fails with NotMaster if one
@@ -161,7 +165,7 @@ func (f *fence) begin(r *fenceRound) {
 	slices.SortStableFunc(others, func(a, b raft.Server) int { return cmp.Compare(f.rank(a.ID), f.rank(b.ID)) })
 	first := min(r.voters/2+1-r.agree, len(others))
 	r.rest = others[first:]
-	r.limit = time.AfterFunc(fenceHedge, func() { f.hurry(r) })
+	r.limit = time.AfterFunc(f.hedge, func() { f.hurry(r) })
 	f.question(r, others[:first])
 }
 
@@ -190,7 +194,7 @@ func (f *fence) hurry(r *fenceRound) {
 	case len(r.rest) > 0:
 		rest := r.rest
 		r.rest = nil
-		r.limit.Reset(fenceLimit - fenceHedge)
+		r.limit.Reset(fenceLimit - f.hedge)
 		f.question(r, rest)
 	default:
 		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.self,

@@ -181,6 +181,7 @@ func (r *fenceRound) settled() (error, bool) {
 func TestFenceAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, f := newFenceWorld(rapid.IntRange(1, 5).Draw(t, "voters"))
+		f.hedge = time.Hour // nothing happens here by itself
 		type waiter struct {
 			round *fenceRound
 			came  session.Instant
