@@ -93,6 +93,7 @@ type Error struct {
 	Holders   []Holder      // of LockHeld
 	Remaining time.Duration // of LockDelayed
 	Current   Generation    // of GenerationMismatch
+	Cacheable bool          // of NotFound: it holds until the cell says otherwise, to a session that caches
 
 	Err error // the cause, when it is an error of this process; it does not cross the wire
 }

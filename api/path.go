@@ -92,7 +92,7 @@ func componentFault(part string) string {
 		return fmt.Sprintf("is %d bytes long; at most %d are allowed", len(part), MaxComponent)
 	}
 	for _, r := range part {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
+		if unicode.IsControl(r) || r > unicode.MaxASCII && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return fmt.Sprintf("holds the control or invisible character %U", r)
 		}
 	}

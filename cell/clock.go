@@ -62,7 +62,7 @@ func (m *master) tick(now session.Instant) time.Duration {
 	}
 	if dying := m.undying; len(dying) > 0 {
 		m.undying = nil
-		m.submit(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: dying}})
+		m.removeDying(dying)
 	}
 	if len(expired) == maxExpiries {
 		return time.Millisecond

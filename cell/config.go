@@ -28,6 +28,12 @@ type Config struct {
 	// DefaultElectionTimeout, at least 50 ms.
 	ElectionTimeout time.Duration
 
+	// SlowClient is how long a client may hold up a change by not dropping what it
+	// has cached, before its session is not extended any more (it ends with the
+	// lease it has). 0 is no such bound: a change then waits for it as long as its
+	// lease, at most; else at least a second.
+	SlowClient time.Duration
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listeners, if set, are used instead of listening on the addresses of this
@@ -69,6 +75,9 @@ const DefaultElectionTimeout = 300 * time.Millisecond
 
 const minElection = 50 * time.Millisecond
 
+// minSlow leaves a client that is well the time to hear and answer.
+const minSlow = time.Second
+
 // complete fills in the defaults and reports every fault at once, as
 // InvalidArgument.
 func (cfg Config) complete() (Config, error) {
@@ -98,6 +107,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.ElectionTimeout < minElection {
 		fault("election-timeout: %v is too short: want at least %v", cfg.ElectionTimeout, minElection)
+	}
+	if cfg.SlowClient != 0 && cfg.SlowClient < minSlow {
+		fault("slow-client: %v is too short: want at least %v, or 0 for no bound", cfg.SlowClient, minSlow)
 	}
 	if _, ok := cfg.self(); !ok {
 		fault("id: %q is not among the members", cfg.ID)

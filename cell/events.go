@@ -15,6 +15,9 @@ import (
 // publish tells of a change whoever has the node, or its directory, open for
 // events of it. m.mu is held.
 func (m *master) publish(c raftfsm.Change) {
+	if m.caches.changing[c.Node.Name] == 0 {
+		m.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.What)
+	}
 	child := func(kind api.EventKind) {
 		m.tell(c.Parent, kind, &pb.Event{Child: c.Node.Name.Base(), Generation: uint64(c.Generation)})
 	}

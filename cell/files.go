@@ -24,12 +24,17 @@ type opened struct {
 	handle  handle
 	created bool
 	stat    api.Stat
+
+	cacheable bool // the client may keep the stat
+	reusable  bool // and may use the handle for another Open
 }
 
 // open opens a node. One that is there and permanent needs no log entry; one
 // that may have to be created, or is ephemeral, goes through the log.
 func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 	name := r.path.Name()
+	cacheable := m.remember(r.mutation.Session, name)
+	reusable := cacheable && m.remember(r.mutation.Session, namespace.ACLs) // the right to open it may change there
 	if _, err := m.fence.prove(ctx); err != nil {
 		return opened{}, err
 	}
@@ -44,13 +49,17 @@ func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 				return opened{}, err
 			}
 		}
-		return m.opened(r, stat(node, r.path), false)
+		o, err := m.opened(r, stat(node, r.path), false)
+		o.cacheable, o.reusable = cacheable, reusable
+		return o, err
 	}
 	if !there && r.create.Create == api.MustExist {
-		return opened{}, api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
+		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
+		absent.Cacheable = cacheable
+		return opened{}, absent
 	}
 	r.create.Mutation, r.create.Name = r.mutation, name
-	result, err := m.propose(ctx, raftfsm.Command{Open: &r.create})
+	result, err := m.openLogged(ctx, r)
 	if err != nil {
 		return opened{}, err
 	}
@@ -59,6 +68,16 @@ func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 		return opened{}, err
 	}
 	return m.opened(r, described, result.Created)
+}
+
+// openLogged opens a node through the log. Only a node that must exist is sure
+// not to be created: another may go between the look and the log.
+func (m *master) openLogged(ctx context.Context, r openRequest) (raftfsm.Result, error) {
+	c := raftfsm.Command{Open: &r.create}
+	if r.create.Create == api.MustExist {
+		return m.propose(ctx, c)
+	}
+	return m.mutate(ctx, r.mutation, c, touched(r.create.Name)...)
 }
 
 // answered reports whether a request has been done before; its retry then goes
@@ -172,33 +191,41 @@ func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*n
 	return state.Tree.Resolve(h.node)
 }
 
+// readToCache returns the node of a handle as read does, and whether the client
+// may keep what it is told: whoever reads is entered among those who may have the
+// node in a cache before the look.
+func (m *master) readToCache(ctx context.Context, h handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	cacheable = m.remember(h.owner.Session, h.node.Name)
+	node, err = m.read(ctx, h, right)
+	return node, cacheable, err
+}
+
 // pageSize bounds the children in one ReadDir reply.
 const pageSize = 1000
 
-// readDir returns a page of a directory.
-func (m *master) readDir(ctx context.Context, h handle, after string) (page []*namespace.Node, more bool, err error) {
-	node, err := m.read(ctx, h, namespace.ToRead)
-	if err != nil {
-		return nil, false, err
-	}
-	if node.Kind != api.Directory {
-		return nil, false, api.Errorf(api.NotDirectory, "only directories have children")
-	}
-	for child := range m.state().Tree.Children(h.node.Name, after) {
-		if len(page) == pageSize {
-			return page, true, nil
-		}
-		page = append(page, child)
-	}
-	return page, false, nil
+// page is a page of a directory.
+type page struct {
+	children  []*namespace.Node
+	more      bool
+	cacheable bool
 }
 
-// mutate is the one path of every change of what clients see of a node
-// (design §5).
-func (m *master) mutate(ctx context.Context, h handle, right namespace.Rights, c raftfsm.Command) (raftfsm.Result, error) {
-	if err := m.use(h, right, false); err != nil {
-		return raftfsm.Result{}, err
+// readDir returns a page of a directory.
+func (m *master) readDir(ctx context.Context, h handle, after string) (page, error) {
+	node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
+	if err != nil {
+		return page{}, err
 	}
-	result, err := m.propose(ctx, c)
-	return result, m.refused(h.node, err)
+	if node.Kind != api.Directory {
+		return page{}, api.Errorf(api.NotDirectory, "only directories have children")
+	}
+	p := page{cacheable: cacheable}
+	for child := range m.state().Tree.Children(h.node.Name, after) {
+		if len(p.children) == pageSize {
+			p.more = true
+			break
+		}
+		p.children = append(p.children, child)
+	}
+	return p, nil
 }

@@ -69,6 +69,7 @@ func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.In
 	}
 	if c.epoch == m.epoch {
 		box.acknowledge(acknowledged)
+		m.caches.acknowledge(c.session, box.acked)
 		m.acknowledged(c.session)
 	}
 	if c.epoch != m.epoch || grant < box.grant || !box.heard() || len(box.events) > 0 {

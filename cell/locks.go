@@ -262,7 +262,7 @@ func (m *master) endDelay(name api.Name) {
 // cancel withdraws a request of a session. If it had been done its answer is
 // returned.
 func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
-	result, err := m.proposer.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}})
+	result, err := m.proposer.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 

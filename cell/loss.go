@@ -100,26 +100,31 @@ func (m *master) revoked(r raftfsm.Revocation) {
 	}
 }
 
-// doomed stops the lease of a session and tells its client. m.mu is held.
+// doomed stops the lease of a session that somebody else is ending. m.mu is
+// held.
 func (m *master) doomed(id api.SessionID) {
-	s, ok := m.state().Sessions.Get(id)
-	if !ok || m.losses.ends[id] != nil {
-		return
+	if s, ok := m.state().Sessions.Get(id); ok {
+		m.stopLease(id, s.Doomed)
 	}
-	over, known := m.leases.Stop(id)
+}
+
+// stopLease extends a session no more, and tells its client; it ends when the
+// client has acknowledged that, or its last lease is over. m.mu is held.
+func (m *master) stopLease(id api.SessionID, why string) {
 	box := m.boxes[id]
-	if !known || box == nil {
+	if box == nil || m.losses.ends[id] != nil || !m.leases.Alive(id) {
 		return
 	}
+	over, _ := m.leases.Stop(id)
 	sequence := box.post(&pb.Event{
-		Kind: pb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: pb.EndReason_END_REASON_OPERATOR, Explanation: s.Doomed,
+		Kind: pb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: pb.EndReason_END_REASON_OPERATOR, Explanation: why,
 	})
 	m.losses.ends[id] = &ending{sequence: sequence, over: over}
 	for _, w := range m.queues.of(id) {
-		m.queues.finish(w.key(), raftfsm.Answer{Code: api.SessionExpired, Message: "the session is being ended: " + s.Doomed})
+		m.queues.finish(w.key(), raftfsm.Answer{Code: api.SessionExpired, Message: "the session is being ended: " + why})
 		m.queues.retry(w.lock.Name)
 	}
-	m.log.Info("session is being ended", "session", id, "why", s.Doomed)
+	m.log.Info("session is being ended", "session", id, "why", why)
 }
 
 // acknowledged acts upon what a session has heard by now: it has let go of what

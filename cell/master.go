@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -34,6 +35,8 @@ type master struct {
 	log     *slog.Logger
 	metrics *metrics
 
+	slowClient time.Duration // see Config.SlowClient
+
 	proposer *proposer
 	ctx      context.Context // ends with the epoch; its cause is NotMaster
 	work     sync.WaitGroup  // the proposer and the clock loop
@@ -45,6 +48,7 @@ type master struct {
 	queues  *queues
 	delays  *delays
 	losses  *losses
+	caches  *caches
 	unended []raftfsm.End   // sessions whose end could not be proposed yet
 	undying []namespace.Ref // ephemeral nodes that are to be removed
 }
@@ -62,7 +66,7 @@ func (m *master) start() {
 	now, state := m.clock(), m.state()
 	m.leases = session.NewLeases(now)
 	m.boxes = map[api.SessionID]*mailbox{}
-	m.handles, m.queues, m.delays, m.losses = newHandles(), newQueues(), newDelays(), newLosses()
+	m.handles, m.queues, m.delays, m.losses, m.caches = newHandles(), newQueues(), newDelays(), newLosses(), newCaches()
 	for s := range state.Sessions.All() {
 		m.leases.Start(s.ID, s.Lease, now)
 		m.boxes[s.ID] = &mailbox{}
@@ -76,6 +80,7 @@ func (m *master) start() {
 		}
 	}
 	m.failedOver()
+	m.flushCaches()
 	m.resume(state)
 	m.work.Go(func() { m.proposer.run(m.ctx) })
 	m.work.Go(func() { m.clockLoop(m.ctx) })
@@ -129,7 +134,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		}
 	}
 	if len(r.Dying) > 0 {
-		m.submit(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}})
+		m.removeDying(r.Dying)
 	}
 	for _, change := range r.Changes {
 		m.publish(change)
@@ -151,6 +156,7 @@ func (m *master) sessionEnded(end raftfsm.End) {
 	m.leases.Remove(end.Session)
 	m.handles.drop(end.Session)
 	m.losses.forget(end.Session)
+	m.caches.drop(end.Session)
 	if box := m.boxes[end.Session]; box != nil {
 		box.rouse()
 		delete(m.boxes, end.Session)
@@ -177,8 +183,6 @@ func (m *master) unproposed(c raftfsm.Command) {
 		}
 	case c.EndDelay != nil:
 		m.delays.start(c.EndDelay.Name, 0, m.clock())
-	case c.Remove != nil:
-		m.undying = append(m.undying, c.Remove.Nodes...)
 	case c.Evict != nil:
 		for _, owner := range c.Evict.Holders {
 			m.losses.locks[owner] = lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation}
@@ -196,7 +200,7 @@ func (m *master) submit(c raftfsm.Command) {
 // propose commits a command for a caller and returns its answer's error, if it
 // has one, as the error.
 func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
-	result, err := m.proposer.propose(ctx, c)
+	result, err := m.proposer.propose(ctx, c, nil)
 	if err != nil {
 		return result, err
 	}

@@ -20,6 +20,9 @@ type metrics struct {
 	renewals  prometheus.Counter
 	grants    prometheus.Counter
 	lockWaits prometheus.Histogram
+
+	invalidations prometheus.Counter
+	changeWaits   prometheus.Histogram
 }
 
 func newMetrics(r *Replica) *metrics {
@@ -42,12 +45,17 @@ func newMetrics(r *Replica) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
 		}),
 	}
+	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
+	m.changeWaits = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
+	})
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits,
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.changeWaits,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1

@@ -40,6 +40,7 @@ type proposal struct {
 	command raftfsm.Command
 	size    int
 	done    chan outcome // nil if nobody waits
+	after   func()       // called once it is observed, or never will be; may be nil
 }
 
 type outcome struct {
@@ -56,10 +57,15 @@ func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]r
 
 // propose commits a command and returns what it did. An error of code
 // Uncertain means that it may have been done, or may yet be; any other that it
-// was not. If ctx ends first the command goes its way all the same.
-func (p *proposer) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+// was not. If ctx ends first the command goes its way all the same; after, if it
+// is not nil, is called when the command has been observed, or never will be, and
+// before propose returns an answer.
+func (p *proposer) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	done := make(chan outcome, 1)
-	if err := p.enqueue(&proposal{command: c, size: size(c), done: done}); err != nil {
+	if err := p.enqueue(&proposal{command: c, size: size(c), done: done, after: after}); err != nil {
+		if after != nil {
+			after()
+		}
 		return raftfsm.Result{}, err
 	}
 	select {
@@ -180,6 +186,9 @@ func (p *proposer) apply(e raftfsm.Entry) ([]raftfsm.Result, error) {
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {
+	if one.after != nil {
+		one.after()
+	}
 	if one.done != nil {
 		one.done <- outcome{result: r, err: err}
 	}

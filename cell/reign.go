@@ -104,6 +104,7 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm
 	m := &master{
 		epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
 		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics, ctx: ctx,
+		slowClient: r.cfg.SlowClient,
 		fence: newFence(fenceConfig{
 			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
 		}),

@@ -27,6 +27,7 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 	}
 	return &pb.OpenReply{
 		Handle: m.sign.handle(o.handle), HandleId: uint64(o.handle.owner.Handle), Created: o.created, Stat: pb.NewStat(o.stat),
+		Cacheable: o.cacheable, Reusable: o.reusable,
 	}, nil
 }
 
@@ -199,7 +200,7 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	node, err := m.read(ctx, h, namespace.ToRead)
+	node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
 	if err == nil && node.Kind == api.Directory {
 		err = api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
 	}
@@ -207,7 +208,7 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
 	described, err := s.statIn(node)
-	return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described}, s.fail(op, s.pathOf(h), err)
+	return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described, Cacheable: cacheable}, s.fail(op, s.pathOf(h), err)
 }
 
 func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
@@ -216,12 +217,12 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	node, err := m.read(ctx, h, 0)
+	node, cacheable, err := m.readToCache(ctx, h, 0)
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
 	described, err := s.statIn(node)
-	return &pb.GetStatReply{Stat: described}, s.fail(op, s.pathOf(h), err)
+	return &pb.GetStatReply{Stat: described, Cacheable: cacheable}, s.fail(op, s.pathOf(h), err)
 }
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
@@ -230,12 +231,12 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	page, more, err := m.readDir(ctx, h, q.GetAfter())
+	p, err := m.readDir(ctx, h, q.GetAfter())
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	reply := &pb.ReadDirReply{More: more}
-	for _, node := range page {
+	reply := &pb.ReadDirReply{More: p.more, Cacheable: p.cacheable}
+	for _, node := range p.children {
 		described, err := s.statIn(node)
 		if err != nil {
 			return nil, s.fail(op, s.pathOf(h), err)
@@ -263,7 +264,7 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
 	c := raftfsm.SetContents{Mutation: mutation, Node: h.node, Contents: q.GetContents(), IfContent: generation(q.IfGeneration), Guards: guards}
-	result, err := m.mutate(ctx, h, namespace.ToWrite, raftfsm.Command{SetContents: &c})
+	result, err := m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &c})
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
@@ -284,7 +285,7 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 	guards, err := m.guards(h, q.GetIfSequencer())
 	if err == nil {
 		c := raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Guards: guards}
-		_, err = m.mutate(ctx, h, namespace.ToWrite, raftfsm.Command{Delete: &c})
+		_, err = m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &c})
 	}
 	return &pb.DeleteReply{}, s.fail(op, s.pathOf(h), err)
 }
@@ -309,7 +310,7 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		return nil, s.fail(op, s.pathOf(h), err)
 	}
 	c := raftfsm.SetACL{Mutation: mutation, Node: h.node, ACL: acl, IfACLs: generation(q.IfGeneration), Guards: guards}
-	result, err := m.mutate(ctx, h, namespace.ToChange, raftfsm.Command{SetACL: &c})
+	result, err := m.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &c})
 	if err != nil {
 		return nil, s.fail(op, s.pathOf(h), err)
 	}

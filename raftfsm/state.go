@@ -110,6 +110,13 @@ func (s *State) apply(c Command, wall int64) Result {
 	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
 }
 
+// Try returns the error that a command of the current epoch would be answered
+// with now, nil if it would be done. It changes nothing.
+func (s *State) Try(c Command) error {
+	tried := *s
+	return tried.apply(c, 0).Err()
+}
+
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) {
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret

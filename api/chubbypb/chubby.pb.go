@@ -497,6 +497,11 @@ func (x *ACL) GetChange() string {
 	return ""
 }
 
+// Stat is a node's metadata. Where a reply says that what it carries is
+// cacheable, the session may keep it, all but the lock generation, until its
+// lease runs out, its master changes, or an event CACHE_INVALIDATION names the
+// path; it acknowledges that event when it has dropped everything of that path
+// (Chubby §2.7).
 type Stat struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Path              string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -719,6 +724,7 @@ type ErrorDetail struct {
 	Holders       []*Party               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
 	RemainingNs   int64                  `protobuf:"varint,9,opt,name=remaining_ns,json=remainingNs,proto3" json:"remaining_ns,omitempty"`
 	Current       uint64                 `protobuf:"varint,10,opt,name=current,proto3" json:"current,omitempty"`
+	Cacheable     bool                   `protobuf:"varint,11,opt,name=cacheable,proto3" json:"cacheable,omitempty"` // of NotFound: the absence of the path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -821,6 +827,13 @@ func (x *ErrorDetail) GetCurrent() uint64 {
 		return x.Current
 	}
 	return 0
+}
+
+func (x *ErrorDetail) GetCacheable() bool {
+	if x != nil {
+		return x.Cacheable
+	}
+	return false
 }
 
 type CreateSessionRequest struct {
@@ -1529,11 +1542,15 @@ func (x *OpenRequest) GetAcl() *ACL {
 }
 
 type OpenReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Handle        []byte                 `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	HandleId      uint64                 `protobuf:"varint,2,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
-	Created       bool                   `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
-	Stat          *Stat                  `protobuf:"bytes,4,opt,name=stat,proto3" json:"stat,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Handle    []byte                 `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	HandleId  uint64                 `protobuf:"varint,2,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
+	Created   bool                   `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	Stat      *Stat                  `protobuf:"bytes,4,opt,name=stat,proto3" json:"stat,omitempty"`
+	Cacheable bool                   `protobuf:"varint,5,opt,name=cacheable,proto3" json:"cacheable,omitempty"` // the stat; see Stat
+	// The handle may be used again for another Open that asks for the same, until
+	// the node or the directory of ACLs is invalidated.
+	Reusable      bool `protobuf:"varint,6,opt,name=reusable,proto3" json:"reusable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1594,6 +1611,20 @@ func (x *OpenReply) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *OpenReply) GetCacheable() bool {
+	if x != nil {
+		return x.Cacheable
+	}
+	return false
+}
+
+func (x *OpenReply) GetReusable() bool {
+	if x != nil {
+		return x.Reusable
+	}
+	return false
 }
 
 type CloseRequest struct {
@@ -1748,6 +1779,7 @@ type GetContentsAndStatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Contents      []byte                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
 	Stat          *Stat                  `protobuf:"bytes,2,opt,name=stat,proto3" json:"stat,omitempty"`
+	Cacheable     bool                   `protobuf:"varint,3,opt,name=cacheable,proto3" json:"cacheable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1794,6 +1826,13 @@ func (x *GetContentsAndStatReply) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *GetContentsAndStatReply) GetCacheable() bool {
+	if x != nil {
+		return x.Cacheable
+	}
+	return false
 }
 
 type GetStatRequest struct {
@@ -1851,6 +1890,7 @@ func (x *GetStatRequest) GetHandle() []byte {
 type GetStatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stat          *Stat                  `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	Cacheable     bool                   `protobuf:"varint,2,opt,name=cacheable,proto3" json:"cacheable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1890,6 +1930,13 @@ func (x *GetStatReply) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *GetStatReply) GetCacheable() bool {
+	if x != nil {
+		return x.Cacheable
+	}
+	return false
 }
 
 type ReadDirRequest struct {
@@ -1956,6 +2003,7 @@ type ReadDirReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Children      []*Stat                `protobuf:"bytes,1,rep,name=children,proto3" json:"children,omitempty"` // by name
 	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Cacheable     bool                   `protobuf:"varint,3,opt,name=cacheable,proto3" json:"cacheable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2000,6 +2048,13 @@ func (x *ReadDirReply) GetChildren() []*Stat {
 func (x *ReadDirReply) GetMore() bool {
 	if x != nil {
 		return x.More
+	}
+	return false
+}
+
+func (x *ReadDirReply) GetCacheable() bool {
+	if x != nil {
+		return x.Cacheable
 	}
 	return false
 }
@@ -4241,9 +4296,12 @@ func (x *ExplainRequest) GetPath() string {
 }
 
 type ExplainReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lock          *LockInfo              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
-	Explanation   []string               `protobuf:"bytes,2,rep,name=explanation,proto3" json:"explanation,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Lock        *LockInfo              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	Explanation []string               `protobuf:"bytes,2,rep,name=explanation,proto3" json:"explanation,omitempty"`
+	// Sessions that may have the node in their caches: a change of it waits until
+	// each has acknowledged, or has ended.
+	Cachers       []*Cacher `protobuf:"bytes,3,rep,name=cachers,proto3" json:"cachers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4292,6 +4350,171 @@ func (x *ExplainReply) GetExplanation() []string {
 	return nil
 }
 
+func (x *ExplainReply) GetCachers() []*Cacher {
+	if x != nil {
+		return x.Cachers
+	}
+	return nil
+}
+
+type Cacher struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Party         *Party                 `protobuf:"bytes,1,opt,name=party,proto3" json:"party,omitempty"`
+	WaitingNs     int64                  `protobuf:"varint,2,opt,name=waiting_ns,json=waitingNs,proto3" json:"waiting_ns,omitempty"` // how long it has been waited for; 0 if it is not
+	AtMostNs      int64                  `protobuf:"varint,3,opt,name=at_most_ns,json=atMostNs,proto3" json:"at_most_ns,omitempty"`  // until it has ended, unless it acknowledges before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cacher) Reset() {
+	*x = Cacher{}
+	mi := &file_chubby_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cacher) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cacher) ProtoMessage() {}
+
+func (x *Cacher) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
+func (*Cacher) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Cacher) GetParty() *Party {
+	if x != nil {
+		return x.Party
+	}
+	return nil
+}
+
+func (x *Cacher) GetWaitingNs() int64 {
+	if x != nil {
+		return x.WaitingNs
+	}
+	return 0
+}
+
+func (x *Cacher) GetAtMostNs() int64 {
+	if x != nil {
+		return x.AtMostNs
+	}
+	return 0
+}
+
+// TransferRequest asks the master to hand over to another replica, of that id,
+// or to whichever is furthest if it is empty.
+type TransferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_chubby_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *TransferRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *TransferRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type TransferReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Master        string                 `protobuf:"bytes,1,opt,name=master,proto3" json:"master,omitempty"` // the id of the new master
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferReply) Reset() {
+	*x = TransferReply{}
+	mi := &file_chubby_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferReply) ProtoMessage() {}
+
+func (x *TransferReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
+func (*TransferReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *TransferReply) GetMaster() string {
+	if x != nil {
+		return x.Master
+	}
+	return ""
+}
+
 type LocateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"` // empty: whichever this is
@@ -4301,7 +4524,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4313,7 +4536,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4326,7 +4549,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -4350,7 +4573,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4585,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4598,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -4428,7 +4651,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4663,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4676,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 type StatusReply struct {
@@ -4472,7 +4695,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4707,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4720,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -4575,7 +4798,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4587,7 +4810,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4600,7 +4823,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -4688,7 +4911,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4923,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4936,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 type MembersReply struct {
@@ -4725,7 +4948,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4960,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4973,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -4773,7 +4996,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +5008,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +5021,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Member) GetId() string {
@@ -4872,7 +5095,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\"\x8e\x02\n" +
+	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\"\xac\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -4884,7 +5107,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\aholders\x18\b \x03(\v2\x10.chubby.v1.PartyR\aholders\x12!\n" +
 	"\fremaining_ns\x18\t \x01(\x03R\vremainingNs\x12\x18\n" +
 	"\acurrent\x18\n" +
-	" \x01(\x04R\acurrent\"\xae\x01\n" +
+	" \x01(\x04R\acurrent\x12\x1c\n" +
+	"\tcacheable\x18\v \x01(\bR\tcacheable\"\xae\x01\n" +
 	"\x14CreateSessionRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x19\n" +
@@ -4944,12 +5168,14 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04kind\x18\v \x01(\x0e2\x0f.chubby.v1.KindR\x04kind\x12\x1c\n" +
 	"\tephemeral\x18\f \x01(\bR\tephemeral\x12\x1a\n" +
 	"\bcontents\x18\r \x01(\fR\bcontents\x12 \n" +
-	"\x03acl\x18\x0e \x01(\v2\x0e.chubby.v1.ACLR\x03acl\"\x7f\n" +
+	"\x03acl\x18\x0e \x01(\v2\x0e.chubby.v1.ACLR\x03acl\"\xb9\x01\n" +
 	"\tOpenReply\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\fR\x06handle\x12\x1b\n" +
 	"\thandle_id\x18\x02 \x01(\x04R\bhandleId\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\bR\acreated\x12#\n" +
-	"\x04stat\x18\x04 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"\x82\x01\n" +
+	"\x04stat\x18\x04 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
+	"\tcacheable\x18\x05 \x01(\bR\tcacheable\x12\x1a\n" +
+	"\breusable\x18\x06 \x01(\bR\breusable\"\x82\x01\n" +
 	"\fCloseRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -4958,22 +5184,25 @@ const file_chubby_proto_rawDesc = "" +
 	"CloseReply\"^\n" +
 	"\x19GetContentsAndStatRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
-	"\x06handle\x18\x02 \x01(\fR\x06handle\"Z\n" +
+	"\x06handle\x18\x02 \x01(\fR\x06handle\"x\n" +
 	"\x17GetContentsAndStatReply\x12\x1a\n" +
 	"\bcontents\x18\x01 \x01(\fR\bcontents\x12#\n" +
-	"\x04stat\x18\x02 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"S\n" +
+	"\x04stat\x18\x02 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
+	"\tcacheable\x18\x03 \x01(\bR\tcacheable\"S\n" +
 	"\x0eGetStatRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
-	"\x06handle\x18\x02 \x01(\fR\x06handle\"3\n" +
+	"\x06handle\x18\x02 \x01(\fR\x06handle\"Q\n" +
 	"\fGetStatReply\x12#\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\"i\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
+	"\tcacheable\x18\x02 \x01(\bR\tcacheable\"i\n" +
 	"\x0eReadDirRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"O\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"m\n" +
 	"\fReadDirReply\x12+\n" +
 	"\bchildren\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\bchildren\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\x83\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1c\n" +
+	"\tcacheable\x18\x03 \x01(\bR\tcacheable\"\x83\x02\n" +
 	"\x12SetContentsRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -5128,10 +5357,22 @@ const file_chubby_proto_rawDesc = "" +
 	"\rSetQuotaReply\"8\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"Y\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x86\x01\n" +
 	"\fExplainReply\x12'\n" +
 	"\x04lock\x18\x01 \x01(\v2\x13.chubby.v1.LockInfoR\x04lock\x12 \n" +
-	"\vexplanation\x18\x02 \x03(\tR\vexplanation\"#\n" +
+	"\vexplanation\x18\x02 \x03(\tR\vexplanation\x12+\n" +
+	"\acachers\x18\x03 \x03(\v2\x11.chubby.v1.CacherR\acachers\"m\n" +
+	"\x06Cacher\x12&\n" +
+	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x1d\n" +
+	"\n" +
+	"waiting_ns\x18\x02 \x01(\x03R\twaitingNs\x12\x1c\n" +
+	"\n" +
+	"at_most_ns\x18\x03 \x01(\x03R\batMostNs\"L\n" +
+	"\x0fTransferRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
+	"\rTransferReply\x12\x16\n" +
+	"\x06master\x18\x01 \x01(\tR\x06master\"#\n" +
 	"\rLocateRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xa9\x01\n" +
 	"\vLocateReply\x12\x12\n" +
@@ -5209,7 +5450,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\x8b\r\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xcd\r\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -5237,7 +5478,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
-	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply2\xbd\x01\n" +
+	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
+	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply2\xbd\x01\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
@@ -5256,7 +5498,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -5326,146 +5568,154 @@ var file_chubby_proto_goTypes = []any{
 	(*SetQuotaReply)(nil),             // 65: chubby.v1.SetQuotaReply
 	(*ExplainRequest)(nil),            // 66: chubby.v1.ExplainRequest
 	(*ExplainReply)(nil),              // 67: chubby.v1.ExplainReply
-	(*LocateRequest)(nil),             // 68: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 69: chubby.v1.LocateReply
-	(*StatusRequest)(nil),             // 70: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 71: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 72: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 73: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 74: chubby.v1.MembersReply
-	(*Member)(nil),                    // 75: chubby.v1.Member
+	(*Cacher)(nil),                    // 68: chubby.v1.Cacher
+	(*TransferRequest)(nil),           // 69: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 70: chubby.v1.TransferReply
+	(*LocateRequest)(nil),             // 71: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 72: chubby.v1.LocateReply
+	(*StatusRequest)(nil),             // 73: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 74: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 75: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 76: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 77: chubby.v1.MembersReply
+	(*Member)(nil),                    // 78: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
-	1,  // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
-	7,  // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
-	9,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
-	13, // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
-	5,  // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
-	13, // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	16, // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	3,  // 7: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
-	4,  // 8: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	5,  // 9: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 10: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 11: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 12: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
-	3,  // 13: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
-	2,  // 14: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
-	1,  // 15: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	7,  // 16: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	8,  // 17: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	5,  // 18: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 19: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 20: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 21: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	5,  // 22: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 23: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	5,  // 24: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	8,  // 25: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	5,  // 26: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 27: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	8,  // 28: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	5,  // 29: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 30: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	7,  // 31: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	8,  // 32: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	5,  // 33: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 34: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 35: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 36: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,  // 37: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	37, // 38: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	38, // 39: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	9,  // 40: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	5,  // 41: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 42: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,  // 43: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	38, // 44: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	5,  // 45: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 46: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,  // 47: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,  // 48: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,  // 49: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 50: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	38, // 51: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	5,  // 52: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 53: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	55, // 54: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
-	0,  // 55: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	9,  // 56: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	56, // 57: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	9,  // 58: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
-	0,  // 59: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	59, // 60: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	9,  // 61: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	62, // 62: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	63, // 63: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	63, // 64: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	5,  // 65: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	6,  // 66: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	63, // 67: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	55, // 68: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	72, // 69: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	75, // 70: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11, // 71: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14, // 72: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17, // 73: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	19, // 74: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	21, // 75: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	23, // 76: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	25, // 77: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	27, // 78: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	29, // 79: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	31, // 80: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	33, // 81: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	35, // 82: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	39, // 83: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	41, // 84: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	43, // 85: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	45, // 86: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	47, // 87: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	49, // 88: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	51, // 89: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	53, // 90: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	57, // 91: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	60, // 92: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	64, // 93: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	66, // 94: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	68, // 95: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	70, // 96: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	73, // 97: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12, // 98: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15, // 99: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18, // 100: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	20, // 101: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	22, // 102: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	24, // 103: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	26, // 104: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	28, // 105: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	30, // 106: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	32, // 107: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	34, // 108: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	36, // 109: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	40, // 110: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	42, // 111: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	44, // 112: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	46, // 113: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	48, // 114: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	50, // 115: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	52, // 116: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	54, // 117: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	58, // 118: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	61, // 119: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	65, // 120: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	67, // 121: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	69, // 122: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	71, // 123: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	74, // 124: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	98, // [98:125] is the sub-list for method output_type
-	71, // [71:98] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
+	7,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
+	9,   // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
+	13,  // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
+	5,   // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
+	13,  // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
+	16,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	3,   // 7: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
+	4,   // 8: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
+	5,   // 9: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 10: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 11: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 12: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	3,   // 13: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
+	2,   // 14: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
+	1,   // 15: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
+	7,   // 16: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	8,   // 17: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	5,   // 18: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 19: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 20: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 21: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	5,   // 22: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 23: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	5,   // 24: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 25: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	5,   // 26: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 27: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 28: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	5,   // 29: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 30: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 31: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	8,   // 32: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	5,   // 33: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 34: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 35: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 36: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 37: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
+	37,  // 38: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	38,  // 39: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	9,   // 40: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	5,   // 41: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 42: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 43: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
+	38,  // 44: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	5,   // 45: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 46: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 47: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 48: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 49: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 50: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	38,  // 51: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	5,   // 52: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 53: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	55,  // 54: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	0,   // 55: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
+	9,   // 56: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	56,  // 57: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	9,   // 58: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	0,   // 59: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
+	59,  // 60: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	9,   // 61: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	62,  // 62: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	63,  // 63: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	63,  // 64: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	5,   // 65: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 66: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	63,  // 67: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	55,  // 68: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	68,  // 69: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	9,   // 70: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	5,   // 71: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	75,  // 72: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	78,  // 73: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 74: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 75: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 76: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	19,  // 77: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	21,  // 78: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	23,  // 79: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	25,  // 80: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	27,  // 81: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	29,  // 82: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	31,  // 83: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	33,  // 84: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	35,  // 85: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	39,  // 86: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	41,  // 87: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	43,  // 88: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	45,  // 89: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	47,  // 90: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	49,  // 91: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	51,  // 92: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	53,  // 93: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	57,  // 94: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	60,  // 95: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	64,  // 96: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	66,  // 97: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	69,  // 98: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	71,  // 99: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	73,  // 100: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	76,  // 101: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	12,  // 102: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 103: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18,  // 104: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	20,  // 105: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	22,  // 106: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	24,  // 107: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	26,  // 108: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	28,  // 109: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	30,  // 110: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	32,  // 111: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	34,  // 112: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	36,  // 113: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	40,  // 114: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	42,  // 115: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	44,  // 116: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	46,  // 117: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	48,  // 118: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	50,  // 119: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	52,  // 120: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	54,  // 121: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	58,  // 122: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	61,  // 123: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	65,  // 124: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	67,  // 125: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	70,  // 126: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	72,  // 127: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	74,  // 128: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	77,  // 129: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	102, // [102:130] is the sub-list for method output_type
+	74,  // [74:102] is the sub-list for method input_type
+	74,  // [74:74] is the sub-list for extension type_name
+	74,  // [74:74] is the sub-list for extension extendee
+	0,   // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -5485,7 +5735,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   71,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

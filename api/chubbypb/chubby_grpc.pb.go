@@ -51,6 +51,7 @@ const (
 	Chubby_ListQuotas_FullMethodName         = "/chubby.v1.Chubby/ListQuotas"
 	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
+	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
 )
 
 // ChubbyClient is the client API for Chubby service.
@@ -104,6 +105,9 @@ type ChubbyClient interface {
 	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainReply, error)
+	// Transfer makes another replica the master. Its answer may be lost with the
+	// mastership; Locate says what came of it.
+	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
 }
 
 type chubbyClient struct {
@@ -363,6 +367,16 @@ func (c *chubbyClient) Explain(ctx context.Context, in *ExplainRequest, opts ...
 	return out, nil
 }
 
+func (c *chubbyClient) Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferReply)
+	err := c.cc.Invoke(ctx, Chubby_Transfer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChubbyServer is the server API for Chubby service.
 // All implementations must embed UnimplementedChubbyServer
 // for forward compatibility.
@@ -414,6 +428,9 @@ type ChubbyServer interface {
 	SetQuota(context.Context, *SetQuotaRequest) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(context.Context, *ExplainRequest) (*ExplainReply, error)
+	// Transfer makes another replica the master. Its answer may be lost with the
+	// mastership; Locate says what came of it.
+	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
 	mustEmbedUnimplementedChubbyServer()
 }
 
@@ -495,6 +512,9 @@ func (UnimplementedChubbyServer) SetQuota(context.Context, *SetQuotaRequest) (*S
 }
 func (UnimplementedChubbyServer) Explain(context.Context, *ExplainRequest) (*ExplainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedChubbyServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
 }
 func (UnimplementedChubbyServer) mustEmbedUnimplementedChubbyServer() {}
 func (UnimplementedChubbyServer) testEmbeddedByValue()                {}
@@ -942,6 +962,24 @@ func _Chubby_Explain_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_Transfer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Transfer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Transfer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Transfer(ctx, req.(*TransferRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Chubby_ServiceDesc is the grpc.ServiceDesc for Chubby service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1040,6 +1078,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _Chubby_Explain_Handler,
+		},
+		{
+			MethodName: "Transfer",
+			Handler:    _Chubby_Transfer_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,341 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+// soloMaster is a master of a cell of one, whose log is applied as it is
+// written. What a test wants to happen at a certain point happens in a hook.
+type soloMaster struct {
+	*master
+	fsm      atomic.Pointer[raftfsm.State]
+	proving  func()        // while leadership is proved
+	applying func()        // before an entry is applied
+}
+
+type soloFuture struct {
+	raft.ApplyFuture
+	results []raftfsm.Result
+}
+
+func (f soloFuture) Error() error  { return nil }
+func (f soloFuture) Response() any { return f.results }
+
+func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+	if s.applying != nil {
+		s.applying()
+	}
+	e, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		panic(err)
+	}
+	next := *s.fsm.Load()
+	results := next.Apply(next.Applied+1, 1, e)
+	s.fsm.Store(&next)
+	return soloFuture{results: results}
+}
+
+func (s *soloMaster) prove(context.Context) (session.Instant, error) {
+	t0 := s.clock()
+	if s.proving != nil {
+		s.proving()
+	}
+	return t0, nil
+}
+
+// inSolo runs a test in virtual time with a master that has taken over a cell in
+// which prepare was done.
+func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, state := &soloMaster{}, raftfsm.NewState()
+		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32)}}}})
+		if prepare != nil {
+			prepare(&state)
+		}
+		s.fsm.Store(&state)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.master = &master{
+			epoch: 1, cell: "local", cellID: "c", ctx: ctx, fence: s, sign: signer{secret: state.Secret},
+			clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
+			state: s.fsm.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil),
+		}
+		s.proposer = newProposer(s, 1, func() int64 { return 0 }, s.observe)
+		s.start()
+		defer s.wait()
+		defer cancel()
+		test(t, s)
+	})
+}
+
+// with applies commands to a state that nobody is master of.
+func with(t *testing.T, s *raftfsm.State, commands ...raftfsm.Command) []raftfsm.Result {
+	t.Helper()
+	results := s.Apply(s.Applied+1, 1, raftfsm.Entry{Epoch: 1, Commands: commands})
+	for _, r := range results {
+		if err := r.Answer.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return results
+}
+
+func cachingSession(nonce byte) raftfsm.Command {
+	return raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: append(make([]byte, 15), nonce), Principal: "p", Lease: 12 * time.Second, MayCache: true}}
+}
+
+// soloClient is a session that is driven by hand.
+type soloClient struct {
+	m      *soloMaster
+	who    caller
+	number api.RequestNumber
+	acked  uint64
+	grant  uint64
+}
+
+func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
+	t.Helper()
+	reply, err := s.createSession(t.Context(), *cachingSession(nonce).CreateSession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &soloClient{m: s, who: caller{session: api.SessionID(reply.GetId()), epoch: 1}, grant: reply.GetGrant().GetNumber()}
+}
+
+func (c *soloClient) mutation() session.Mutation {
+	c.number++
+	return session.Mutation{Session: c.who.session, Number: c.number, Upto: c.number, Outstanding: []api.RequestNumber{c.number}, Hash: 1}
+}
+
+func (c *soloClient) open(t *testing.T, path string, create api.Create) opened {
+	t.Helper()
+	mutation := c.mutation()
+	o, err := c.m.open(t.Context(), openRequest{
+		mutation: mutation, path: api.MustParsePath(path),
+		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead | namespace.ToWrite},
+		create: raftfsm.Open{Create: create, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// write begins a write; what comes of it arrives in the channel.
+func (c *soloClient) write(ctx context.Context, h handle) <-chan error {
+	mutation := c.mutation()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: mutation, Node: h.node}})
+		done <- err
+	}()
+	return done
+}
+
+// hear sends a KeepAlive and takes its events, without acknowledging them.
+func (c *soloClient) hear(t *testing.T) []*pb.Event {
+	t.Helper()
+	reply, err := c.m.keepAlive(t.Context(), c.who, c.acked, c.grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := reply.GetGrant(); g != nil {
+		c.grant = g.GetNumber()
+	}
+	return reply.GetEvents()
+}
+
+// acknowledge sends the KeepAlive that acknowledges, and leaves it parked.
+func (c *soloClient) acknowledge(t *testing.T, events []*pb.Event) {
+	t.Helper()
+	c.acked = events[len(events)-1].GetSequence()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.acked, c.grant) }()
+	synctest.Wait()
+	cancel()
+	synctest.Wait()
+}
+
+func stillWaits(done <-chan error) bool {
+	synctest.Wait()
+	select {
+	case <-done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Whoever reads is known to have a copy before anything is looked at, or a change
+// between the look and the note would pass it by.
+func TestReaderIsKnownBeforeItLooks(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		author.open(t, "/ls/local/f", api.MayCreate)
+		known := func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.caches.names[reader.who.session]["/f"] != nil
+		}
+		m.proving = func() {
+			if !known() {
+				t.Error("a reader looked before it was known")
+			}
+		}
+		o := reader.open(t, "/ls/local/f", api.MustExist)
+		m.mu.Lock()
+		m.caches.drop(reader.who.session)
+		m.mu.Unlock()
+		if _, cacheable, err := m.readToCache(t.Context(), o.handle, namespace.ToRead); err != nil || !cacheable {
+			t.Error(cacheable, err)
+		}
+		m.proving = nil
+	})
+}
+
+// Chubby §2.7: a change waits until a caching client has acknowledged; that it
+// was told is not enough, nor is it enough for the next change that another has
+// waited before, and has given up.
+func TestChangeWaitsForAcknowledgement(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := author.write(ctx, f)
+		if !stillWaits(first) {
+			t.Fatal("it waited for nobody")
+		}
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-first; !errors.Is(err, api.Unavailable) {
+			t.Fatal(err)
+		}
+		second := author.write(t.Context(), f)
+		events := reader.hear(t)
+		if len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_CACHE_INVALIDATION || events[0].GetPath() != "/ls/local/f" {
+			t.Fatalf("%v", events)
+		}
+		if !stillWaits(second) {
+			t.Fatal("it waited for nobody, because another change had")
+		}
+		if again := reader.hear(t); len(again) != 1 || !stillWaits(second) {
+			t.Fatalf("told %d again; it was not acknowledged", len(again))
+		}
+		reader.acknowledge(t, events)
+		if stillWaits(second) {
+			t.Fatal("it still waits")
+		}
+	})
+}
+
+// A node is uncacheable until its change has been applied, also when the author
+// has gone away meanwhile.
+func TestUncacheableUntilApplied(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		h := reader.open(t, "/ls/local/f", api.MustExist).handle
+		m.mu.Lock()
+		m.caches.drop(reader.who.session)
+		m.mu.Unlock()
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := author.write(ctx, f)
+		<-entered
+		cancel()
+		if err := <-done; !errors.Is(err, api.Uncertain) {
+			t.Fatal(err)
+		}
+		if _, cacheable, err := m.readToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
+			t.Errorf("cacheable %v while a change is on its way: %v", cacheable, err)
+		}
+		close(leave)
+		synctest.Wait()
+		if _, cacheable, err := m.readToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
+			t.Errorf("cacheable %v after the change: %v", cacheable, err)
+		}
+	})
+}
+
+// Chubby §2.9, steps 5 and 6: after a fail-over a change waits until every
+// session that may cache has acknowledged it; design §4.12: nothing else does.
+func TestChangeWaitsForFlush(t *testing.T) {
+	var old api.SessionID
+	inSolo(t, func(s *raftfsm.State) { old = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
+		before := &soloClient{m: m, who: caller{session: old, epoch: 1}}
+		author := m.client(t, 1)
+		mutation := author.mutation()
+		created := make(chan error, 1)
+		go func() {
+			_, err := m.open(t.Context(), openRequest{
+				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
+				handle: handle{owner: namespace.Owner{Session: author.who.session, Handle: 1}, rights: namespace.ToWrite},
+				create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToWrite},
+			})
+			created <- err
+		}()
+		events := before.hear(t)
+		if len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER {
+			t.Fatalf("%v", events)
+		}
+		if !stillWaits(created) {
+			t.Fatal("a change waited for nobody")
+		}
+		author.open(t, "/ls/local/acl/everyone", api.MustExist) // no change
+		before.acknowledge(t, events)
+		if stillWaits(created) {
+			t.Fatal("it still waits")
+		}
+	})
+}
+
+// The end of an ephemeral file is a change like any other (design §4.11).
+func TestEphemeralDeathWaitsForCaches(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		owner, reader := m.client(t, 1), m.client(t, 2)
+		mutation := owner.mutation()
+		o, err := m.open(t.Context(), openRequest{
+			mutation: mutation, path: api.MustParsePath("/ls/local/e"),
+			handle: handle{owner: namespace.Owner{Session: owner.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
+			create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
+		m.remember(reader.who.session, "/e", "")
+		if err := m.close(t.Context(), owner.mutation(), o.handle); err != nil {
+			t.Fatal(err)
+		}
+		owner.acknowledge(t, owner.hear(t))
+		events := reader.hear(t)
+		synctest.Wait()
+		if _, there := m.state().Tree.Get("/e"); !there || len(events) != 2 {
+			t.Fatalf("there %v, told %v", there, events)
+		}
+		reader.acknowledge(t, events)
+		if _, there := m.state().Tree.Get("/e"); there {
+			t.Error("it is still there")
+		}
+	})
+}

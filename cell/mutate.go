@@ -1,0 +1,170 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// mutate is the one path of every change of what clients see of nodes, whoever
+// wants it (design §5): the names are made uncacheable, whoever may have them in
+// a cache is told to drop them, and only when everybody has said so, or has
+// ended, is the change proposed. Its events are posted while the log's result is
+// observed; then the names may be cached again, and the caller is answered. A
+// change that was done before, and is only to be answered again, waits for nobody.
+func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
+	if m.answered(by) {
+		return m.propose(ctx, c)
+	}
+	if err := m.refusedAnyway(ctx, by.Session, c, names); err != nil {
+		return raftfsm.Result{}, err
+	}
+	m.mu.Lock()
+	ch, flush := m.begin(by.Session, names), m.caches.flush
+	m.mu.Unlock()
+	for _, waits := range []*change{flush, ch} {
+		if err := m.await(ctx, waits, names); err != nil {
+			m.end(ch)
+			return raftfsm.Result{}, err
+		}
+	}
+	result, err := m.proposer.propose(ctx, c, func() { m.end(ch) })
+	if err != nil {
+		return result, err
+	}
+	return result, m.explain(result.Answer.Err())
+}
+
+// refusedAnyway returns the error of a change that cannot be made as things are,
+// so that nobody is disturbed, and its author not kept waiting, for nothing. It
+// looks only if there is somebody to wait for; else the log says the same, sooner.
+func (m *master) refusedAnyway(ctx context.Context, by api.SessionID, c raftfsm.Command, names []api.Name) error {
+	m.mu.Lock()
+	waits := m.expects(by, names)
+	m.mu.Unlock()
+	if !waits || by == 0 || m.state().Try(c) == nil {
+		return nil
+	}
+	if _, err := m.fence.prove(ctx); err != nil {
+		return err
+	}
+	return m.explain(m.state().Try(c))
+}
+
+// await waits until every session has dropped what a change of those names needs
+// it to drop. One that takes long is named in the log, and cut off if that is
+// the policy.
+func (m *master) await(ctx context.Context, ch *change, names []api.Name) error {
+	if ch == nil {
+		return nil
+	}
+	select {
+	case <-ch.clear: // most often
+		return nil
+	default:
+	}
+	began := m.clock()
+	defer func() { m.metrics.changeWaits.Observe(m.clock().Sub(began).Seconds()) }()
+	slow := time.NewTimer(slowChange)
+	defer slow.Stop()
+	limit := make(<-chan time.Time)
+	if m.slowClient > 0 {
+		timer := time.NewTimer(m.slowClient - began.Sub(ch.since))
+		defer timer.Stop()
+		limit = timer.C
+	}
+	for {
+		select {
+		case <-ch.clear:
+			return nil
+		case <-slow.C:
+			m.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", m.laggards(ch))
+		case <-limit:
+			m.cutOff(ch, names)
+		case <-ctx.Done():
+			return &api.Error{
+				Code: api.Unavailable, Err: context.Cause(ctx),
+				Message: fmt.Sprintf("the change was not made: it waited for clients that have not dropped what they have cached: %s; each is waited for until its lease is over", m.laggards(ch)),
+			}
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		}
+	}
+}
+
+// laggards names the clients that a change waits for.
+func (m *master) laggards(ch *change) string {
+	const most = 5
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var ids []api.SessionID
+	for id := range ch.left {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	var list []string
+	for i, id := range ids {
+		if i == most {
+			list = append(list, fmt.Sprintf("and %d more", len(ids)-most))
+			break
+		}
+		who := m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
+		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
+	}
+	return strings.Join(list, ", ")
+}
+
+// cutOff ends the sessions that a change has waited for too long: they are not
+// extended any more, whatever they acknowledge, and end when the leases they
+// have been granted are over (design §4.10).
+func (m *master) cutOff(ch *change, names []api.Name) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range ch.left {
+		m.stopLease(id, fmt.Sprintf("it held up a change of %s for more than %v", m.path(names[0]), m.slowClient))
+	}
+}
+
+// changeNode makes a change through a handle on a node, which was opened for it.
+func (m *master) changeNode(ctx context.Context, h handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
+	if err := m.use(h, right, false); err != nil {
+		return raftfsm.Result{}, err
+	}
+	result, err := m.mutate(ctx, by, c, touched(h.node.Name)...)
+	return result, m.refused(h.node, err)
+}
+
+// touched returns the names of which a client may see something else after a
+// change of that node: it stands in the listing of its directory, too, and that
+// counts its children.
+func touched(names ...api.Name) []api.Name {
+	var list []api.Name
+	for _, name := range names {
+		list = append(list, name, name.Parent())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// removeDying removes ephemeral nodes that nobody has open any more (Chubby
+// §2.3). m.mu is held.
+func (m *master) removeDying(nodes []namespace.Ref) {
+	var names []api.Name
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	m.work.Go(func() {
+		if _, err := m.mutate(m.ctx, session.Mutation{}, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, touched(names...)...); err != nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.undying = append(m.undying, nodes...) // the next tick tries again
+		}
+	})
+}
