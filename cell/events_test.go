@@ -129,7 +129,7 @@ func TestEventsOnce(t *testing.T) {
 func TestEventsOfSlowClient(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
-		slow := dial(t, ctx, c, "slow", client.Config{Lease: api.MaxLease})
+		slow := dial(t, ctx, c, "slow", client.Config{Lease: api.MaxLease, NoCache: true})
 		h := watchFile(t, ctx, slow, path)
 		author := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
 		c.Cut("slow")

@@ -45,7 +45,10 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 	if err := h.usable(op); err != nil {
 		return nil, err
 	}
-	a := &acquiring{handle: h, token: h.key(), mode: mode}
+	h.mu.Lock()
+	h.locked = true
+	a := &acquiring{handle: h, token: h.token, mode: mode}
+	h.mu.Unlock()
 	for _, option := range options {
 		option(&a.options)
 	}

@@ -34,6 +34,7 @@ type belief struct {
 	clock  session.Clock
 	grace  time.Duration
 	log    *slog.Logger
+	lapse  func()       // called when the lease has run out, under mu
 	post   func(func()) // runs it soon, in order, outside of mu
 	notify func(StateChange)
 	over   context.Context //nolint:containedctx // it is the session's, not a call's: ended, with the cause, when the session is gone
@@ -51,10 +52,10 @@ type belief struct {
 	turned chan struct{}      // closed and replaced at every grant and change of state
 }
 
-func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, post func(func())) *belief {
+func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, post func(func()), lapse func()) *belief {
 	b := &belief{
 		token: reply.GetSession(), id: api.SessionID(reply.GetId()),
-		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, post: post, notify: cfg.OnState,
+		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, post: post, lapse: lapse, notify: cfg.OnState,
 		wake: make(chan struct{}, 1), doubt: make(chan struct{}, 1), turned: make(chan struct{}), locks: map[*Lock]struct{}{},
 		local: session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
 		epoch: api.Epoch(reply.GetEpoch()), state: session.Safe,
@@ -95,6 +96,7 @@ func (b *belief) turn(s session.State, now session.Instant) {
 	left := b.local.End().Sub(now)
 	if s == session.Jeopardy {
 		left += b.grace
+		b.lapse()
 	}
 	b.broadcast()
 	b.tell(slog.LevelWarn, StateChange{State: s, Epoch: b.epoch, Left: left})
@@ -106,6 +108,7 @@ func (b *belief) stop(cause Cause, explanation string) {
 	b.why = &api.Error{Code: api.SessionExpired, Err: cause,
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", b.id, explanation)}
 	clear(b.locks)
+	b.lapse()
 	b.finish(b.why) // the contexts of its locks are children of over
 	b.broadcast()
 	if cause != Closed {

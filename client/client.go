@@ -23,6 +23,7 @@ type Client struct {
 	janitor  *janitor
 	notifier *notifier
 	handles  *handles
+	cache    *cache
 	auditor  *auditor
 	keeper   *keeper
 
@@ -70,6 +71,7 @@ func (c *Client) create(ctx context.Context) error {
 	}
 	request := &chubbypb.CreateSessionRequest{
 		Cell: c.cfg.Cell, Nonce: make([]byte, nonceSize), LeaseNs: int64(c.cfg.Lease), Host: host, Pid: int64(os.Getpid()), As: c.cfg.As,
+		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
 	_, err = c.finder.run(ctx, call{op: "open a session", path: c.root(),
@@ -77,7 +79,8 @@ func (c *Client) create(ctx context.Context) error {
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
 			reply, err := t.chubby.CreateSession(ctx, request)
 			if err == nil {
-				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier.post)
+				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
+				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier.post, func() { c.cache.flush(0) })
 			}
 			return err
 		}})
@@ -161,6 +164,9 @@ func (c *Client) Lease() time.Duration {
 	defer c.session.mu.Unlock()
 	return c.session.local.Lease()
 }
+
+// CacheStats counts what became of reads. It is all zero with Config.NoCache.
+func (c *Client) CacheStats() CacheStats { return c.cache.count() }
 
 // Done is closed when the session is gone, or the client closed.
 func (c *Client) Done() <-chan struct{} { return c.session.over.Done() }

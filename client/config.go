@@ -31,6 +31,14 @@ type Config struct {
 	// saved (Chubby §2.8); 0 is api.DefaultGrace.
 	Grace time.Duration
 
+	// NoCache makes every read ask the cell. Without it, what was read is kept as
+	// long as it is true (Chubby §2.7); nobody can change it before this client has
+	// dropped it, which takes a round trip, or its lease is over. A process that
+	// reads little, or stops often for long, does others a favour by not caching.
+	NoCache bool
+	// CacheSize bounds what is kept, in bytes, counted roughly; 0 is 64 MiB.
+	CacheSize int
+
 	// DialTimeout bounds one attempt to connect to one replica; 0 is 2 s.
 	DialTimeout time.Duration
 	// CallTimeout bounds one attempt of one call, so that a replica that hangs
@@ -61,6 +69,7 @@ type StateChange struct {
 
 const (
 	defaultDialTimeout = 2 * time.Second // a reachable host answers sooner, also across the world
+	defaultCacheSize   = 64 << 20        // bytes: 256 of the largest files, or 100,000 small ones
 	defaultCallTimeout = 5 * time.Second // longer than a healthy master under load takes
 )
 
@@ -81,6 +90,9 @@ func (c Config) withDefaults() Config {
 	if c.CallTimeout == 0 {
 		c.CallTimeout = defaultCallTimeout
 	}
+	if c.CacheSize == 0 {
+		c.CacheSize = defaultCacheSize
+	}
 	if c.Clock == nil {
 		c.Clock = systemClock()
 	}
@@ -96,6 +108,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// cacheLimit returns the bytes that may be cached; 0 is no cache.
+func (c Config) cacheLimit() int {
+	if c.NoCache {
+		return 0
+	}
+	return c.CacheSize
+}
+
 // validate reports every fault of a configuration with its defaults filled in.
 func (c Config) validate() error {
 	var faults []error
@@ -107,6 +127,9 @@ func (c Config) validate() error {
 	}
 	if c.Grace < 0 {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "Grace is %v; it cannot be negative", c.Grace))
+	}
+	if c.CacheSize < 0 {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "CacheSize is %d; it cannot be negative: NoCache is for none", c.CacheSize))
 	}
 	if c.DialTimeout < 0 || c.CallTimeout < 0 {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout))

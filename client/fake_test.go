@@ -31,24 +31,25 @@ type fake struct {
 	began   time.Time
 	servers []*grpc.Server
 
-	mu       sync.Mutex // guards what follows
-	pipes    map[string]*bufconn.Listener
-	conns    map[string][]net.Conn
-	down     map[string]bool // refuses connections
-	hook     func(c seen) verb
-	master   string
-	epoch    uint64
-	turn     chan struct{} // closed at each new epoch
-	calls    []seen
-	sessions map[string]*fakeSession
-	contents []byte
-	writes   int
-	gen      uint64
-	holder   *fakeHold
-	delayed  time.Duration
-	tickets  int
-	gone     map[string]bool // handles whose nodes are gone
-	evicted  []time.Duration // when revoked locks became free
+	mu        sync.Mutex // guards what follows
+	pipes     map[string]*bufconn.Listener
+	conns     map[string][]net.Conn
+	down      map[string]bool // refuses connections
+	hook      func(c seen) verb
+	master    string
+	epoch     uint64
+	turn      chan struct{} // closed at each new epoch
+	calls     []seen
+	sessions  map[string]*fakeSession
+	contents  []byte
+	writes    int
+	gen       uint64
+	holder    *fakeHold
+	delayed   time.Duration
+	tickets   int
+	gone      map[string]bool // handles whose nodes are gone
+	evicted   []time.Duration // when revoked locks became free
+	cacheable bool            // what GetStat tells
 }
 
 type fakeSession struct {

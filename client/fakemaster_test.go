@@ -232,7 +232,7 @@ func (f *fake) Close(_ context.Context, r *chubbypb.CloseRequest) (*chubbypb.Clo
 func (f *fake) GetStat(context.Context, *chubbypb.GetStatRequest) (*chubbypb.GetStatReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &chubbypb.GetStatReply{Stat: f.stat()}, nil
+	return &chubbypb.GetStatReply{Stat: f.stat(), Cacheable: f.cacheable}, nil
 }
 
 func (f *fake) SetContents(_ context.Context, r *chubbypb.SetContentsRequest) (*chubbypb.SetContentsReply, error) {

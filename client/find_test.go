@@ -183,7 +183,7 @@ func TestNoStorm(t *testing.T) {
 				return nil
 			},
 		} {
-			h := newHandle(c, "/ls/foo/x", OpenOptions{})
+			h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
 			f.script(script)
 			before := len(f.heard("GetStat")) + len(f.heard("Locate"))
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -205,7 +205,7 @@ func TestNoStorm(t *testing.T) {
 func TestGivingUpDisturbsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		h := newHandle(c, "/ls/foo/x", OpenOptions{})
+		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
 		f.script(func(s seen) verb {
 			if s.method == "GetStat" && s.nth == 1 {
 				return hang
@@ -248,7 +248,7 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 func TestSuperseded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		h := newHandle(c, "/ls/foo/x", OpenOptions{})
+		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
 		f.script(func(s seen) verb {
 			if s.method == "GetStat" && s.nth == 1 {
 				return hang

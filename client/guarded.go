@@ -14,6 +14,9 @@ import (
 // BadSequencer now if it is not valid now. Operations that have begun are not
 // bound. A handle may be bound to several, one after the other.
 func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	h.mu.Lock()
+	h.bound = true
+	h.mu.Unlock()
 	for {
 		var before, after []byte
 		err := h.read(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {

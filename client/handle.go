@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -22,10 +23,14 @@ import (
 type Handle struct {
 	client  *Client
 	path    string
+	name    api.Name      // the same within the cell
 	delay   time.Duration // the lock-delay it was opened with
 	id      api.HandleID  // set before the first attempt to open it
 	created bool
+	reads   bool            // it was opened to read
 	watches bool            // it was opened for events
+	asked   openKey         // what it was opened for,
+	shared  bool            // which another Open may share
 	poison  context.Context //nolint:containedctx // it is the handle's, not a call's: ended by Poison
 	spoil   context.CancelCauseFunc
 
@@ -39,10 +44,18 @@ type Handle struct {
 	reason    string         // why it was lost
 	queue     []api.Event    // not yet taken by Next; see push for its bound
 	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
+	bound     bool           // to a sequencer
+	locked    bool           // a lock was asked for through it
+
+	// For the cache: what the handle may be found by, and kept with when it is closed.
+	instance api.Generation // of the node; 0 until it is open
+	from     *entry         // nil if the handle is not to be used again
+	rights   uint64         // of the cache, when it was opened
 }
 
-func newHandle(c *Client, path string, opts OpenOptions) *Handle {
-	h := &Handle{client: c, path: path, delay: opts.LockDelay, watches: len(opts.Events) > 0}
+func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
+	h := &Handle{client: c, path: p.String(), name: p.Name(), delay: opts.LockDelay, reads: opts.Read, watches: len(opts.Events) > 0}
+	h.asked, h.shared = opts.openKey()
 	h.poison, h.spoil = context.WithCancelCause(context.WithoutCancel(c.session.over))
 	return h
 }
@@ -154,41 +167,71 @@ func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.
 	return l
 }
 
-// Stat returns the node's metadata.
+// Stat returns the node's metadata. In a session that caches, the generation of
+// the lock is not shown (0): it changes without a word to caches. A session with
+// Config.NoCache sees it.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
+	if h.fromCache(ctx) {
+		if stat, ok := h.client.cache.statOf(h.name, h.instance); ok {
+			return stat, nil
+		}
+	}
 	var stat api.Stat
-	err := h.read(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+	err := h.fetch(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
 		reply, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: token})
 		if err == nil {
-			stat, err = reply.GetStat().Stat()
+			stat, err = h.shown(reply.GetStat())
 		}
-		return err
-	})
+		return reply.GetCacheable(), err
+	}, func(e *entry) { e.stat = &stat })
 	return stat, err
 }
 
-// Contents returns the whole of a file with its metadata, atomically.
+// Contents returns the whole of a file with its metadata (see Stat), atomically.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
+	if h.reads && h.fromCache(ctx) {
+		if contents, stat, ok := h.client.cache.contentsOf(h.name, h.instance); ok {
+			return contents, stat, nil
+		}
+	}
 	var stat api.Stat
 	var contents []byte
-	err := h.read(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+	err := h.fetch(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
 		reply, err := t.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			contents = reply.GetContents()
-			stat, err = reply.GetStat().Stat()
+			stat, err = h.shown(reply.GetStat())
 		}
-		return err
-	})
+		return reply.GetCacheable(), err
+	}, func(e *entry) { e.stat, e.contents, e.whole = &stat, bytes.Clone(contents), true })
 	return contents, stat, err
 }
 
-// ReadDir returns the metadata of a directory's children, by name. Large
-// directories take several calls, between which children may come and go.
+// shown reads metadata as this session shows it.
+func (h *Handle) shown(s *chubbypb.Stat) (api.Stat, error) {
+	stat, err := s.Stat()
+	if h.client.cache.on() {
+		stat.Lock = 0
+	}
+	return stat, err
+}
+
+// ReadDir returns the metadata of a directory's children (see Stat), by name.
+// Large directories take several calls, between which children may come and go.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
+	if h.reads && h.fromCache(ctx) {
+		if list, ok := h.client.cache.childrenOf(h.name, h.instance); ok {
+			return list, nil
+		}
+	}
 	var list []api.Stat
+	all := h.client.cache.begin(h.name)
+	defer h.client.cache.done(all)
+	whole := true // every page may be kept
 	for {
 		var page []api.Stat
-		var more bool
+		var more, cacheable bool
+		var epoch uint64
 		err := h.read(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
 			request := &chubbypb.ReadDirRequest{Caller: caller, Handle: token}
 			if len(list) > 0 {
@@ -198,9 +241,9 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 			if err != nil {
 				return err
 			}
-			page, more = nil, reply.GetMore()
+			page, more, cacheable, epoch = nil, reply.GetMore(), reply.GetCacheable(), caller.GetEpoch()
 			for _, child := range reply.GetChildren() {
-				stat, err := child.Stat()
+				stat, err := h.shown(child)
 				if err != nil {
 					return err
 				}
@@ -212,10 +255,29 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 			return nil, err
 		}
 		list = append(list, page...)
+		whole = whole && cacheable
 		if !more || len(page) == 0 {
+			h.keep(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), true })
 			return list, nil
 		}
 	}
+}
+
+// fetch makes a call that changes nothing, and keeps what it brings.
+func (h *Handle) fetch(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
+	var epoch uint64
+	var cacheable bool
+	f := h.client.cache.begin(h.name)
+	defer h.client.cache.done(f)
+	err := h.read(ctx, op, func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (err error) {
+		epoch = caller.GetEpoch()
+		cacheable, err = attempt(ctx, t, caller, token)
+		return err
+	})
+	if err == nil {
+		h.keep(f, epoch, cacheable, set)
+	}
+	return err
 }
 
 // read makes a call that changes nothing; its token is that of now for all
@@ -237,12 +299,16 @@ func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.C
 // already, or whose session is gone. If ctx ends before an answer it returns
 // Uncertain, and the handle is closed in the background.
 func (h *Handle) Close(ctx context.Context) error {
-	l, first := h.shut()
+	l, first, sound := h.shut()
 	if l != nil {
 		_, _ = l.drop("its handle was closed")
 		h.part(l)
 	}
 	if !first {
+		return nil
+	}
+	if sound && h.spareIt() {
+		h.client.handles.remove(h)
 		return nil
 	}
 	err := h.client.close(ctx, h)
@@ -254,17 +320,18 @@ func (h *Handle) Close(ctx context.Context) error {
 	return err
 }
 
-// shut makes every later call fail. It returns the lock that was held, and
-// whether this was the first call of Close.
-func (h *Handle) shut() (l *Lock, first bool) {
+// shut makes every later call fail. It returns the lock that was held, whether
+// this was the first call of Close, and whether calls could succeed before.
+func (h *Handle) shut() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first, h.closed = !h.closed, true
+	sound = h.broken == nil
 	if first {
 		h.broken = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
 		h.wake()
 	}
-	return h.lock, first
+	return h.lock, first, sound
 }
 
 // part makes room for another lock. It comes after the owner has let go: until

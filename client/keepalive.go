@@ -148,6 +148,7 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.sent, k.ending = epoch, inbox{}, 0, 0
 		k.finder.learn(epoch)
+		k.cache.flush(epoch) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
 		k.auditor.suspect()
 	}
@@ -185,7 +186,8 @@ func (k *keeper) event(e *chubbypb.Event) {
 		if l != nil && kind == api.EventLockLost { // a node that is gone, and its lock, are kept for nobody
 			k.inbox.await(l)
 		}
-	case api.EventCacheInvalidation: // nothing is cached
+	case api.EventCacheInvalidation:
+		k.invalidate(e.GetPath())
 	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified, api.EventLockAcquired, api.EventConflictingLock:
 		if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			h.hear(k.epoch, eventOf(e))
@@ -196,6 +198,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 // lose tells every handle that events after that sequence are missing. One of
 // them may have taken a lock away.
 func (k *keeper) lose(after uint64, explanation string) {
+	k.cache.flush(k.epoch)
 	for _, h := range k.handles.all() {
 		h.push(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}

@@ -15,6 +15,11 @@ type mutation struct {
 	open     bool                // as in call
 	begun    func(number uint64) // told the number before the first attempt; may be nil
 	send     sender
+	// touches are the nodes that it may change; part is a read that it is as well,
+	// or nil. did says what it has done, once it is done; nil is changed.
+	touches []api.Name
+	part    *fetch
+	did     func() effect
 	// settle is called by the janitor if the caller left before the answer. It
 	// sees to it that the request was done, and undone, or will never be done,
 	// and finishes the number. nil withdraws it.
@@ -34,12 +39,14 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	if m.begun != nil {
 		m.begun(number)
 	}
+	c.cache.suspend(m.touches, m.part)
 	unsettled, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
 		}})
 	if !unsettled {
 		c.numbers.finish(number)
+		c.resume(m, err)
 		return err
 	}
 	settle := m.settle
@@ -49,8 +56,23 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 			_, _ = c.withdraw(ctx, m.op, m.path, number) // either answer is definite
 		}
 	}
-	c.janitor.leave(func(ctx context.Context) { settle(ctx, number) })
+	c.janitor.leave(func(ctx context.Context) {
+		settle(ctx, number)
+		c.retire(c.cache.resume(m.touches, changed))
+	})
 	return uncertain(err)
+}
+
+// resume has the nodes that a mutation touched read again, if it changed any.
+func (c *Client) resume(m mutation, err error) {
+	did := changed
+	switch {
+	case err != nil:
+		did = unchanged // it was refused
+	case m.did != nil:
+		did = m.did()
+	}
+	c.retire(c.cache.resume(m.touches, did))
 }
 
 // begin waits until the mutation may be numbered.

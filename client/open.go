@@ -71,11 +71,13 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if err != nil {
 		return nil, err
 	}
-	request, err := opts.request(p)
-	if err != nil {
+	if err := opts.fault(p); err != nil {
 		return nil, err
 	}
-	return c.open(ctx, newHandle(c, path, opts), request)
+	if h, err, ok := c.reopen(ctx, p, opts); ok {
+		return h, err
+	}
+	return c.open(ctx, newHandle(c, p, opts), opts.request(p))
 }
 
 // Open opens a node below a directory, whose handle h is (Chubby §2.6). name has
@@ -86,8 +88,7 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err != nil {
 		return nil, fmt.Errorf("open %q in %s: %w", name, h.path, err)
 	}
-	request, err := opts.request(p)
-	if err != nil {
+	if err := opts.fault(p); err != nil {
 		return nil, err
 	}
 	if err := h.usable("open"); err != nil {
@@ -95,8 +96,9 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	}
 	ctx, cancel := h.within(ctx)
 	defer cancel()
+	request := opts.request(p)
 	request.Path, request.Directory = name, h.key()
-	below, err := h.client.open(ctx, newHandle(h.client, p.String(), opts), request)
+	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)
 	return below, h.poisoned("open", err)
 }
 
@@ -109,18 +111,31 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
-	err := c.mutate(ctx, mutation{op: "open", path: h.path, send: send,
+	f := c.cache.begin(h.name)
+	defer c.cache.done(f)
+	m := mutation{op: "open", path: h.path, send: send,
 		// Events about the handle may come before the answer that brings it.
 		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
 			c.unopen(ctx, h.path, number, send, func() []byte { return reply.GetHandle() })
-		}})
-	if err != nil {
+		}}
+	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
+		m.part, m.touches = f, []api.Name{h.name, h.name.Parent()}
+		m.did = func() effect {
+			if reply.GetCreated() {
+				return changed
+			}
+			return unchanged
+		}
+	}
+	if err := c.mutate(ctx, m); err != nil {
 		if h.id != 0 {
 			c.handles.remove(h)
 		}
+		c.absent(f, epoch, err)
 		return nil, err
 	}
+	h.opened(f, epoch, reply)
 	h.created = reply.GetCreated()
 	h.mu.Lock()
 	h.token, h.presented = reply.GetHandle(), epoch
@@ -140,10 +155,10 @@ func with(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mu
 	}
 }
 
-// request checks the options and returns the request that says them.
-func (o OpenOptions) request(p api.Path) (*chubbypb.OpenRequest, error) {
-	bad := func(format string, args ...any) (*chubbypb.OpenRequest, error) {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}
+// fault checks the options.
+func (o OpenOptions) fault(p api.Path) error {
+	bad := func(format string, args ...any) error {
+		return &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}
 	}
 	create, kind, ok := o.Create.wire(o.Kind)
 	switch {
@@ -156,10 +171,6 @@ func (o OpenOptions) request(p api.Path) (*chubbypb.OpenRequest, error) {
 	case len(o.Contents) > 0 && kind == api.Directory:
 		return bad("a directory has no contents")
 	}
-	if err := contentsFault(o.Contents, "open", p.String()); err != nil {
-		return nil, err
-	}
-	var events []chubbypb.EventKind
 	for _, kind := range o.Events {
 		switch {
 		case !kind.Subscribable():
@@ -167,12 +178,21 @@ func (o OpenOptions) request(p api.Path) (*chubbypb.OpenRequest, error) {
 		case tellsContents(kind) && !o.Read:
 			return bad("events of kind %v tell of what is read, and Read is not set", kind)
 		}
+	}
+	return contentsFault(o.Contents, "open", p.String())
+}
+
+// request returns the request that says the options, which have no fault.
+func (o OpenOptions) request(p api.Path) *chubbypb.OpenRequest {
+	create, kind, _ := o.Create.wire(o.Kind)
+	var events []chubbypb.EventKind
+	for _, kind := range o.Events {
 		events = append(events, chubbypb.EventKind(kind))
 	}
 	return &chubbypb.OpenRequest{
 		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, Events: events, LockDelayNs: int64(o.LockDelay),
 		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: wireACL(o.ACL),
-	}, nil
+	}
 }
 
 // unopen settles an Open that was left: it is withdrawn, or, if it was done, its

@@ -48,7 +48,7 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	}
 	var stat api.Stat
 	o := collect(options)
-	err := h.mutate(ctx, "write", func(token []byte) sender {
+	err := h.mutate(ctx, "write", written, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
 				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -75,7 +75,7 @@ func contentsFault(contents []byte, op, path string) error {
 func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
 	var stat api.Stat
 	o := collect(options)
-	err := h.mutate(ctx, "set ACL", func(token []byte) sender {
+	err := h.mutate(ctx, "set ACL", changed, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
 				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -102,7 +102,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
 			Message: "a node is deleted whatever its generation; leave IfGeneration out, or use IfSequencer"}
 	}
-	return h.mutate(ctx, "delete", func(token []byte) sender {
+	return h.mutate(ctx, "delete", changed, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			_, err := t.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
 			return err
@@ -112,11 +112,14 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 
 // mutate makes a call that changes something. Its token is that of now for all
 // attempts: a request that is sent again is the same request.
-func (h *Handle) mutate(ctx context.Context, op string, send func(token []byte) sender) error {
+func (h *Handle) mutate(ctx context.Context, op string, does effect, send func(token []byte) sender) error {
 	if err := h.usable(op); err != nil {
 		return err
 	}
 	ctx, cancel := h.within(ctx)
 	defer cancel()
-	return h.poisoned(op, h.client.mutate(ctx, mutation{op: op, path: h.path, send: send(h.key())}))
+	return h.poisoned(op, h.client.mutate(ctx, mutation{
+		op: op, path: h.path, send: send(h.key()),
+		touches: []api.Name{h.name, h.name.Parent()}, did: func() effect { return does },
+	}))
 }

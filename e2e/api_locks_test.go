@@ -122,7 +122,7 @@ func notRecursive(s *suite) {
 // Chubby §2.4: a sequencer names the lock, its mode and its generation, and is
 // valid while the lock is so held.
 func sequencerOfALock(s *suite) {
-	h := s.file(s.alice, "l")
+	h := s.file(s.bob, "l") // who caches nothing, and so sees the generation of the lock
 	l := s.acquire(h, api.Exclusive)
 	seq := l.Sequencer()
 	if seq.Path.String() != s.path("l") || seq.Mode != api.Exclusive || seq.Generation != s.stat(h).Lock || seq.Token() != l.Token() {

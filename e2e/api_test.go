@@ -134,7 +134,7 @@ func runAPI(t *testing.T, w *world, round string) {
 					t.Cleanup(cancel)
 					s := &suite{
 						T: t, w: w, ctx: ctx, dir: "/ls/local/" + strings.Join([]string{round, group, name}, "-"),
-						alice: w.clientFor(t, client.Config{As: "alice"}), bob: w.clientFor(t, client.Config{As: "bob"}),
+						alice: w.clientFor(t, client.Config{As: "alice"}), bob: w.clientFor(t, client.Config{As: "bob", NoCache: true}),
 					}
 					s.open(s.alice, "", client.OpenOptions{Read: true, Create: client.NewDirectory})
 					run(s)

@@ -24,7 +24,7 @@ func TestZombieMaster(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute}), "/ls/local/file")
+	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute, NoCache: true}), "/ls/local/file")
 	var answered, stale, grants atomic.Int64
 	for round := range *rounds {
 		if _, err := other.SetContents(ctx, fmt.Append(nil, "old", round)); err != nil {
