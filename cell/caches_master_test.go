@@ -23,8 +23,8 @@ import (
 type soloMaster struct {
 	*master
 	fsm      atomic.Pointer[raftfsm.State]
-	proving  func()        // while leadership is proved
-	applying func()        // before an entry is applied
+	proving  func() // while leadership is proved
+	applying func() // before an entry is applied
 }
 
 type soloFuture struct {

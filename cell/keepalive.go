@@ -77,15 +77,37 @@ func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.In
 	}
 	end, _ := m.leases.End(c.session)
 	lease := m.leaseOf(c.session)
-	return box.park(), end.Add(session.Due(lease) - lease), nil
+	// Its last lease may have been longer than the next will be; its client's
+	// patience with this call is that of the lease that it was granted last.
+	due := min(end.Add(session.Due(lease)-lease), m.clock().Add(session.Due(lease)))
+	return box.park(), due, nil
 }
 
-// leaseOf returns the length of the leases that a session is granted.
+// leaseOf returns the length of the leases that a session is granted: by the
+// rule of session.Lengthen, but not longer than the log knows of.
 func (m *master) leaseOf(id api.SessionID) time.Duration {
 	if s, ok := m.state().Sessions.Get(id); ok {
-		return s.Lease
+		return min(m.wanted(s), s.Lease)
 	}
 	return api.DefaultLease
+}
+
+// wanted returns how long the leases of a session are to be.
+func (m *master) wanted(s *session.Session[raftfsm.Answer]) time.Duration {
+	return session.Lengthen(s.Asked, m.state().Sessions.Len(), m.keepAlives)
+}
+
+// raise has the log know of a longer lease, if a session is to be granted one:
+// from the KeepAlive after that it is. m.mu is held.
+func (m *master) raise(id api.SessionID) {
+	s, ok := m.state().Sessions.Get(id)
+	if !ok || m.raising[id] {
+		return
+	}
+	if lease := m.wanted(s); lease > s.Lease {
+		m.raising[id] = true
+		m.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
+	}
 }
 
 // waitUntil returns when the parked call is to be answered.
@@ -129,6 +151,7 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.K
 		box.grant = number
 		reply.Grant = &pb.Grant{LeaseNs: int64(lease), ParkedNs: int64(t0.Sub(receipt)), Number: number}
 		m.metrics.extended()
+		m.raise(c.session)
 	}
 	reply.Events = box.tell()
 	return reply, nil

@@ -112,7 +112,7 @@ func (m *master) listSessions(ctx context.Context) ([]*pb.SessionInfo, error) {
 			Party: &pb.Party{
 				Session: uint64(s.ID), Principal: s.Principal, Host: s.Host, Pid: int64(s.PID), SinceUnix: s.SinceUnix,
 			},
-			LeaseNs: int64(s.Lease), Handles: uint32(m.handles.count(s.ID)), MayCache: s.MayCache,
+			LeaseNs: int64(m.leaseOf(s.ID)), Handles: uint32(m.handles.count(s.ID)), MayCache: s.MayCache,
 		}
 		if end, ok := m.leases.End(s.ID); ok {
 			info.LeftLeastNs = int64(max(end.Sub(now), 0))

@@ -36,6 +36,7 @@ type master struct {
 	metrics *metrics
 
 	slowClient time.Duration // see Config.SlowClient
+	keepAlives float64       // see Config.KeepAlives
 
 	proposer *proposer
 	ctx      context.Context // ends with the epoch; its cause is NotMaster
@@ -49,8 +50,9 @@ type master struct {
 	delays  *delays
 	losses  *losses
 	caches  *caches
-	unended []raftfsm.End   // sessions whose end could not be proposed yet
-	undying []namespace.Ref // ephemeral nodes that are to be removed
+	raising map[api.SessionID]bool // sessions whose longest lease is being raised
+	unended []raftfsm.End          // sessions whose end could not be proposed yet
+	undying []namespace.Ref        // ephemeral nodes that are to be removed
 }
 
 // prover proves that this replica is still the master: a proof began at t0 and
@@ -67,6 +69,7 @@ func (m *master) start() {
 	m.leases = session.NewLeases(now)
 	m.boxes = map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.delays, m.losses, m.caches = newHandles(), newQueues(), newDelays(), newLosses(), newCaches()
+	m.raising = map[api.SessionID]bool{}
 	for s := range state.Sessions.All() {
 		m.leases.Start(s.ID, s.Lease, now)
 		m.boxes[s.ID] = &mailbox{}
@@ -113,6 +116,9 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	if c.CreateSession != nil && r.Code == api.OK && m.boxes[r.Session] == nil {
 		m.leases.Start(r.Session, c.CreateSession.Lease, m.clock())
 		m.boxes[r.Session] = &mailbox{}
+	}
+	if c.RaiseLease != nil {
+		delete(m.raising, c.RaiseLease.Session)
 	}
 	for _, claim := range r.Claims {
 		if !claim.Pending {
@@ -181,6 +187,8 @@ func (m *master) unproposed(c raftfsm.Command) {
 				m.unended = append(m.unended, end)
 			}
 		}
+	case c.RaiseLease != nil:
+		delete(m.raising, c.RaiseLease.Session)
 	case c.EndDelay != nil:
 		m.delays.start(c.EndDelay.Name, 0, m.clock())
 	case c.Evict != nil:

@@ -81,7 +81,7 @@ func (r *Replica) takeOver(ctx context.Context) (*master, error) {
 			return nil, fmt.Errorf("draw random bytes: %w", err)
 		}
 	}
-	entry := raftfsm.Entry{Epoch: api.Epoch(term), Wall: wallClock(), Commands: []raftfsm.Command{{
+	entry := raftfsm.Entry{Epoch: api.Epoch(term), Wall: r.cfg.Wall(), Commands: []raftfsm.Command{{
 		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: api.CellID(hex.EncodeToString(id)), Secret: secret},
 	}}}
 	first := &proposer{raft: r.raft}
@@ -104,12 +104,12 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm
 	m := &master{
 		epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
 		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics, ctx: ctx,
-		slowClient: r.cfg.SlowClient,
+		slowClient: r.cfg.SlowClient, keepAlives: r.cfg.KeepAlives,
 		fence: newFence(fenceConfig{
 			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
 		}),
 	}
-	m.proposer = newProposer(r.raft, epoch, wallClock, m.observe)
+	m.proposer = newProposer(r.raft, epoch, r.cfg.Wall, m.observe)
 	return m
 }
 

@@ -213,24 +213,6 @@ func (r *Replica) Stop(ctx context.Context) error {
 	}
 }
 
-// handOver gives mastership to the replica whose log is longest. It is worth a
-// try: without it the others elect a new master after the election timeout.
-func (r *Replica) handOver(ctx context.Context) {
-	if r.master.Load() == nil || len(r.cfg.Members) == 1 || ctx.Err() != nil {
-		return
-	}
-	future := r.raft.LeadershipTransfer()
-	handed := make(chan error, 1)
-	go func() { handed <- future.Error() }() // ends with Raft, at the latest
-	select {
-	case err := <-handed:
-		if err != nil {
-			r.log.Warn("mastership was not handed over", "error", err)
-		}
-	case <-ctx.Done():
-	}
-}
-
 // shutdown stops everything, from the clients down to the disk.
 func (r *Replica) shutdown(ctx context.Context) {
 	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))

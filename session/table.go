@@ -35,6 +35,8 @@ type Session[R any] struct {
 	Open []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to Upto that are not finished, ascending; at most api.MaxOutstanding
 
 	Doomed string `cbor:"11,keyasint,omitempty"` // why the session is being ended by another; empty while it is not
+
+	Asked time.Duration `cbor:"12,keyasint"` // the lease that its client asked for
 }
 
 // NewTable returns an empty table.

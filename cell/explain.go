@@ -1,0 +1,131 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// Explain says what an operation on a node would wait for.
+func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
+	const op = "explain"
+	m, err := s.master()
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	path, err := api.ParsePath(q.GetPath())
+	if err == nil {
+		err = s.wrongCell(path.Cell())
+	}
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
+	}
+	reply, err := m.explainNode(ctx, path.Name())
+	return reply, s.fail(op, q.GetPath(), err)
+}
+
+// explainNode describes a node's lock, and whose caches a change of it waits
+// for, until when.
+func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainReply, error) {
+	if _, err := m.fence.prove(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tree := m.state().Tree
+	reply := &pb.ExplainReply{Lock: m.lockInfo(tree, name)}
+	node, there := tree.Get(name)
+	switch {
+	case !there:
+		reply.Explanation = append(reply.Explanation, "there is no such node; who opens it to create it changes it")
+	case node.Dying():
+		reply.Explanation = append(reply.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
+	}
+	reply.Explanation = append(reply.Explanation, m.explainLock(reply.GetLock(), node)...)
+	reply.Cachers = m.cachers(name)
+	reply.Explanation = append(reply.Explanation, m.explainChange(reply.GetCachers())...)
+	return reply, nil
+}
+
+// explainLock says what an Acquire would wait for.
+func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
+	holders, waiters := len(lock.GetHolders()), len(lock.GetWaiters())
+	delayed := time.Duration(lock.GetDelayedNs()).Round(time.Millisecond)
+	switch {
+	case holders > 0 && node != nil && node.Revoked != "":
+		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
+	case holders > 0:
+		return []string{fmt.Sprintf("the lock is held by %s and %s: a new request waits behind them, in its turn", count(holders, "session"), count(waiters, "waiter"))}
+	case delayed > 0:
+		return []string{fmt.Sprintf("the lock is delayed because a holder failed: nobody can have it for another %v", delayed)}
+	}
+	return []string{"the lock is free: an Acquire waits for nobody"}
+}
+
+// cachers lists those who may have something of a name in their caches, the
+// longest waited for first. m.mu is held.
+func (m *master) cachers(name api.Name) []*pb.Cacher {
+	now, state := m.clock(), m.state()
+	waiting := map[api.SessionID]time.Duration{}
+	for id, one := range m.caches.copies[name] {
+		waiting[id] = 0
+		if one.sequence != 0 {
+			waiting[id] = now.Sub(one.posted)
+		}
+	}
+	if flush := m.caches.flush; flush != nil {
+		for id := range flush.left {
+			waiting[id] = now.Sub(flush.since)
+		}
+	}
+	var list []*pb.Cacher
+	for id, since := range waiting {
+		end, _ := m.leases.End(id)
+		list = append(list, &pb.Cacher{
+			Party:     pb.NewParty(m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: id}})),
+			WaitingNs: int64(since), AtMostNs: int64(max(end.Sub(now), 0) + expirySlack),
+		})
+	}
+	slices.SortFunc(list, func(a, b *pb.Cacher) int {
+		return cmp.Or(cmp.Compare(b.GetWaitingNs(), a.GetWaitingNs()), cmp.Compare(a.GetParty().GetSession(), b.GetParty().GetSession()))
+	})
+	return list
+}
+
+// explainChange says what a change would wait for.
+func (m *master) explainChange(cachers []*pb.Cacher) []string {
+	if len(cachers) == 0 {
+		return []string{"nobody has it in a cache: a change waits for nobody"}
+	}
+	var longest time.Duration
+	var late *pb.Cacher
+	for _, c := range cachers {
+		longest = max(longest, time.Duration(c.GetAtMostNs()))
+		if c.GetWaitingNs() > int64(slowChange) && late == nil {
+			late = c
+		}
+	}
+	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or has ended, within %v",
+		count(len(cachers), "session"), longest.Round(100*time.Millisecond))}
+	if late != nil {
+		p := late.GetParty()
+		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; it is ended in %v, or by chubbyctl session end",
+			api.SessionID(p.GetSession()), p.GetPrincipal(), p.GetHost(), p.GetPid(),
+			time.Duration(late.GetWaitingNs()).Round(100*time.Millisecond), time.Duration(late.GetAtMostNs()).Round(100*time.Millisecond)))
+	}
+	return list
+}
+
+// count says how many of something there are.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
