@@ -20,6 +20,7 @@ import (
 type Cell struct {
 	t       testing.TB
 	network *network
+	clocks  *clocks
 	dir     string
 	members []cell.Member
 	edit    func(*cell.Config)
@@ -28,16 +29,12 @@ type Cell struct {
 	replicas map[string]*cell.Replica
 }
 
-// Clock is the clock of a cell in a test: Go's, so that a synctest bubble has
-// it in hand. Clients of the cell are to be given it too.
-func Clock() session.Instant { return session.Instant(time.Now().UnixNano()) }
-
 // Start starts a cell of n replicas, r1 to rn, with data in a temporary
 // directory, and returns when it has a master. Each edit may change the
 // configuration of every replica before it starts.
 func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
 	t.Helper()
-	c := &Cell{t: t, network: newNetwork(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
+	c := &Cell{t: t, network: newNetwork(), clocks: newClocks(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
 		for _, edit := range edits {
 			edit(cfg)
 		}
@@ -54,13 +51,14 @@ func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
 	return c
 }
 
-// Restart starts a replica that was stopped, on its data.
+// Restart starts a replica that was stopped, on its data, neither cut off nor
+// paused.
 func (c *Cell) Restart(id string) {
 	c.t.Helper()
 	cfg := cell.Config{
 		Cell: api.LocalCell, ID: id, Members: c.members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
 		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
-		Dial: c.network.dialer(id), Clock: Clock,
+		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
 	}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -73,7 +71,8 @@ func (c *Cell) Restart(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.replicas[id] = r
-	c.network.setCut(id, false)
+	c.Heal(id)
+	c.Resume(id)
 }
 
 // Servers returns the client addresses of all replicas, for client.Config.
@@ -85,18 +84,21 @@ func (c *Cell) Servers() []string {
 	return list
 }
 
-// Dial connects a client, for client.Config.
+// Dial connects a client, for client.Config, from a host that is called
+// "client".
 func (c *Cell) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return c.network.dial(ctx, "client", address)
 }
 
-// DialFrom returns a Dial for a client on a host of that name, which Cut can
-// cut off.
+// DialFrom returns a Dial for a client on a host of that name, any name, which
+// Cut can cut off. The host's clock is ClockOf.
 func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.dial(ctx, host, address) }
 }
 
-// Cut cuts hosts off: replicas by their ids, or clients' hosts.
+// Cut cuts hosts off: replicas by their ids, or clients' hosts. Their
+// connections break, and nobody is connected with them until Heal. It imitates a
+// switch that fails, or a firewall.
 func (c *Cell) Cut(hosts ...string) {
 	for _, h := range hosts {
 		c.network.setCut(h, true)
@@ -119,7 +121,8 @@ func (c *Cell) Slow(host string, delay time.Duration) {
 	c.network.delays[host] = delay
 }
 
-// Isolate cuts replicas off from the other replicas; clients still reach them.
+// Isolate cuts replicas off from the other replicas; clients still reach them. A
+// master that is isolated does not know yet that it is none any more.
 func (c *Cell) Isolate(ids ...string) {
 	for _, id := range ids {
 		c.network.isolate(id, true)

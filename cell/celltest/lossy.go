@@ -16,8 +16,12 @@ import (
 
 // Lossy returns a Dial, as DialFrom does, for a client whose replies may get
 // lost: the replica has done what was asked, and the client hears that nobody
-// answered. lose is asked for each reply, from several goroutines, with the full
-// method, as in /chubby.v1.Chubby/SetContents.
+// answered. It imitates a connection, or a master, that fails after the request
+// and before the reply, which an application sees, if at all, as a call that
+// takes longer: the client asks again and has the answer to what was done once.
+//
+// lose is asked for each reply, from several goroutines, with the full method,
+// as in /chubby.v1.Chubby/SetContents.
 func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Context, string) (net.Conn, error) {
 	dial := c.DialFrom(host)
 	var mu sync.Mutex // guards proxies
@@ -30,7 +34,11 @@ func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Co
 			proxies[address] = l
 		}
 		mu.Unlock()
-		return l.dial(ctx)
+		conn, err := l.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
 	}
 }
 

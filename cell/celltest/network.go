@@ -18,11 +18,15 @@ type network struct {
 	conns     map[*link]bool
 	cut       map[string]bool // hosts
 	isolated  map[string]bool // hosts that no other replica is connected with
+	paused    map[string]bool // hosts whose connections are frozen
 	delays    map[string]time.Duration
 }
 
 func newNetwork() *network {
-	return &network{listeners: map[string]*listener{}, conns: map[*link]bool{}, cut: map[string]bool{}, isolated: map[string]bool{}, delays: map[string]time.Duration{}}
+	return &network{
+		listeners: map[string]*listener{}, conns: map[*link]bool{},
+		cut: map[string]bool{}, isolated: map[string]bool{}, paused: map[string]bool{}, delays: map[string]time.Duration{},
+	}
 }
 
 // errCut is what a connection over a cut wire fails with.
@@ -81,14 +85,15 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	one := &link{Conn: conn, network: n, ends: [2]string{from, to}, peers: peers, delay: n.delays[from], closed: make(chan struct{})}
+	one := &link{pipe: conn, network: n, ends: [2]string{from, to}, peers: peers, delay: n.delays[from], closed: make(chan struct{})}
 	n.conns[one] = true
+	one.freeze(n.frozen(one))
 	return one, nil
 }
 
 // link is one connection of the network.
 type link struct {
-	net.Conn
+	*pipe
 	network *network
 	ends    [2]string
 	peers   bool          // between replicas
@@ -99,7 +104,7 @@ type link struct {
 
 // Read delays what has arrived.
 func (l *link) Read(p []byte) (int, error) {
-	n, err := l.Conn.Read(p)
+	n, err := l.pipe.Read(p)
 	if l.delay > 0 {
 		timer := time.NewTimer(l.delay)
 		defer timer.Stop()
@@ -108,17 +113,53 @@ func (l *link) Read(p []byte) (int, error) {
 		case <-l.closed:
 			return 0, errCut
 		}
+		if !l.in.awaitThaw() { // it may have been frozen on its way
+			return 0, errCut
+		}
 	}
 	return n, err
 }
 
-// Close closes the connection.
+// Close closes the connection. The other end of a frozen one is to hear of it
+// when it thaws.
 func (l *link) Close() error {
-	l.network.mu.Lock()
-	delete(l.network.conns, l)
-	l.network.mu.Unlock()
 	l.once.Do(func() { close(l.closed) })
-	return l.Conn.Close()
+	l.network.mu.Lock()
+	if !l.network.frozen(l) {
+		delete(l.network.conns, l)
+	}
+	l.network.mu.Unlock()
+	return l.pipe.Close()
+}
+
+func (l *link) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// frozen reports whether nothing passes a connection. n.mu is held.
+func (n *network) frozen(l *link) bool { return n.paused[l.ends[0]] || n.paused[l.ends[1]] }
+
+// setPaused freezes or thaws the connections of a host. What is written to a
+// frozen one, and that it was closed, arrives when it has thawed.
+func (n *network) setPaused(host string, paused bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paused[host] = paused
+	for l := range n.conns {
+		if l.ends[0] != host && l.ends[1] != host {
+			continue
+		}
+		frozen := n.frozen(l)
+		l.freeze(frozen)
+		if !frozen && l.isClosed() {
+			delete(n.conns, l)
+		}
+	}
 }
 
 // raftPort is the port of the Raft addresses.

@@ -46,7 +46,7 @@ func (l *listener) Close() error {
 }
 
 // dial connects, as soon as the other side accepts.
-func (l *listener) dial(ctx context.Context) (net.Conn, error) {
+func (l *listener) dial(ctx context.Context) (*pipe, error) {
 	there, back := newStream(), newStream()
 	select {
 	case l.conns <- &pipe{in: there, out: back, local: name(l.address), remote: "memory"}:
@@ -84,6 +84,13 @@ func (p *pipe) Close() error {
 	return nil
 }
 
+// freeze keeps what is under way in either direction from arriving, until it is
+// called with false.
+func (p *pipe) freeze(frozen bool) {
+	p.in.freeze(frozen)
+	p.out.freeze(frozen)
+}
+
 // LocalAddr implements net.Conn.
 func (p *pipe) LocalAddr() net.Addr { return p.local }
 
@@ -108,6 +115,7 @@ type stream struct {
 	data    []byte
 	ended   bool // by the writer: what is there can still be read
 	refused bool // by the reader
+	frozen  bool // nothing arrives, neither data nor its end, and a writer does not hear of the refusal
 	reader  deadline
 	writer  deadline
 }
@@ -134,6 +142,7 @@ func (s *stream) read(b []byte) (int, error) {
 			return 0, net.ErrClosed
 		case s.reader.over:
 			return 0, os.ErrDeadlineExceeded
+		case s.frozen:
 		case len(s.data) > 0:
 			n := copy(b, s.data)
 			s.data = s.data[n:]
@@ -153,7 +162,7 @@ func (s *stream) write(b []byte) (written int, err error) {
 		switch {
 		case s.ended:
 			return written, net.ErrClosed
-		case s.refused:
+		case s.refused && !s.frozen:
 			return written, io.ErrClosedPipe
 		case s.writer.over:
 			return written, os.ErrDeadlineExceeded
@@ -168,6 +177,27 @@ func (s *stream) write(b []byte) (written int, err error) {
 		}
 		s.changed.Wait()
 	}
+}
+
+func (s *stream) freeze(frozen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
+	if s.refused {
+		s.data = nil
+	}
+	s.changed.Broadcast()
+}
+
+// awaitThaw waits while the stream is frozen; false says that its reader closed
+// it.
+func (s *stream) awaitThaw() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.frozen && !s.refused {
+		s.changed.Wait()
+	}
+	return !s.refused
 }
 
 // close ends the stream from its writer's or its reader's side.

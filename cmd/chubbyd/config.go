@@ -108,6 +108,15 @@ log-store: wal
 # replicas are far apart.
 election-timeout: 300ms
 
+# A change of a file waits until clients that have it in their caches have
+# dropped it, or their leases are over. A client that holds up a change for
+# longer than this is ended with the lease it has. 1s to 1m; 0: no such bound.
+slow-client: 0
+
+# How many KeepAlives a second a master wants at most. When there are so many
+# sessions that more would come, leases grow from 12s to 60s.
+keepalives: 2000
+
 # Take a client's word for who it is (chubbyctl --as). For development only.
 insecure-principals: false
 

@@ -41,6 +41,8 @@ func keys() []key {
 		{"data", "the directory that belongs to this replica alone", setData},
 		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 1m", setElectionTimeout},
+		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", setSlowClient},
+		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", setKeepAlives},
 		{"insecure-principals", "believe clients who they are; for development only", setInsecurePrincipals},
 		{"log-level", "the least level that is logged: debug, info, warn or error", setLogLevel},
 		{"log-format", "how log lines are written: text or json", setLogFormat},
@@ -55,7 +57,7 @@ func variable(key string) string {
 
 func defaults() settings {
 	return settings{
-		replica:   cell.Config{LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout},
+		replica:   cell.Config{LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout, KeepAlives: cell.DefaultKeepAlives},
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
 		stop:      10 * time.Second,
@@ -107,6 +109,24 @@ func setLogStore(s *settings, text string) error {
 func setElectionTimeout(s *settings, text string) (err error) {
 	s.replica.ElectionTimeout, err = durationWithin(text, 50*time.Millisecond, time.Minute)
 	return err
+}
+
+func setSlowClient(s *settings, text string) (err error) {
+	if text == "0" {
+		s.replica.SlowClient = 0
+		return nil
+	}
+	s.replica.SlowClient, err = durationWithin(text, time.Second, time.Minute)
+	return err
+}
+
+func setKeepAlives(s *settings, text string) error {
+	rate, err := strconv.ParseFloat(text, 64)
+	if err != nil || rate < 1 || rate > 1e6 {
+		return fmt.Errorf("%q is not a number from 1 to 1000000", text)
+	}
+	s.replica.KeepAlives = rate
+	return nil
 }
 
 func setStopTimeout(s *settings, text string) (err error) {
