@@ -339,3 +339,28 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 		}
 	})
 }
+
+// A longer lease is granted only after the entry that says so has committed: the
+// next master starts from what the log knows (design §4.6).
+func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		m.keepAlives = 0.02 // one session of 12 s sends more
+		var granted time.Duration
+		for range 5 {
+			synctest.Wait()
+			s, _ := m.state().Sessions.Get(c.who.session)
+			reply, err := m.keepAlive(t.Context(), c.who, 0, 0) // as if the reply before had been lost: it is answered at once
+			if err != nil {
+				t.Fatal(err)
+			}
+			granted = time.Duration(reply.GetGrant().GetLeaseNs())
+			if granted > s.Lease {
+				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
+			}
+		}
+		if granted != api.MaxLease {
+			t.Errorf("granted %v at last", granted)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package main
+
+// cacheGuards are those of caches and of the leases that they depend on.
+func cacheGuards() []guard {
+	return []guard{
+		{
+			name: "a change waits for the clients that cache", file: "cell/mutate.go",
+			old: "	for _, waits := range []*change{flush, ch} {\n", new: "	for _, waits := range []*change{flush} {\n",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "a change waits for the fail-over to be acknowledged", file: "cell/mutate.go",
+			old: "	for _, waits := range []*change{flush, ch} {\n", new: "	_ = flush\n	for _, waits := range []*change{ch} {\n",
+			pkg: "./cell", test: "TestChangeWaitsForFlush",
+		},
+		{
+			name: "a reader is known before it looks", file: "cell/files.go",
+			old: "	cacheable = m.remember(h.owner.Session, h.node.Name)\n	node, err = m.read(ctx, h, right)\n",
+			new: "	node, err = m.read(ctx, h, right)\n	cacheable = m.remember(h.owner.Session, h.node.Name)\n",
+			pkg: "./cell", test: "TestReaderIsKnownBeforeItLooks",
+		},
+		{
+			name: "a node is uncacheable while it is changed", file: "cell/caches.go",
+			old: "	if c.changing[name] > 0 {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "a node is uncacheable until the change is applied", file: "cell/mutate.go",
+			old: "	result, err := m.proposer.propose(ctx, c, func() { m.end(ch) })\n", new: "	m.end(ch)\n	result, err := m.proposer.propose(ctx, c, nil)\n",
+			pkg: "./cell", test: "TestUncacheableUntilApplied",
+		},
+		{
+			name: "what was told is not what was acknowledged", file: "cell/keepalive.go",
+			old: "		m.caches.acknowledge(c.session, box.acked)\n", new: "		m.caches.acknowledge(c.session, box.told)\n",
+			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
+		},
+		{
+			name: "the second change waits too", file: "cell/caches.go",
+			old: "			one.waiting = append(one.waiting, ch)\n			ch.left[id]++\n",
+			new: "			if one.posted == ch.since {\n				one.waiting = append(one.waiting, ch)\n				ch.left[id]++\n			}\n",
+			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
+		},
+		{
+			name: "the listing of the directory goes too", file: "cell/mutate.go",
+			old: "		list = append(list, name, name.Parent())\n", new: "		list = append(list, name)\n",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "the end of an ephemeral node is a change", file: "cell/mutate.go",
+			old: "		names = append(names, node.Name)\n", new: "		names = append(names[:0], \"/none\")\n		_ = node\n",
+			pkg: "./cell", test: "TestEphemeralDeathWaitsForCaches",
+		},
+		{
+			name: "what is invalidated is dropped (the planted bug)", file: "client/keepalive.go",
+			old: "		k.invalidate(e.GetPath())\n", new: "		_ = k.invalidate\n",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "a reply that an invalidation overtook is not kept", file: "client/cache.go",
+			old: "	if f.spoiled || epoch", new: "	if epoch",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "what another master told is not kept", file: "client/cache.go",
+			old: "|| epoch != c.epoch", new: "",
+			pkg: "./client", test: "TestKeepOfAnotherEpoch",
+		},
+		{
+			name: "a fail-over empties the cache", file: "client/keepalive.go",
+			old: "		k.cache.flush(epoch) //", new: "		k.cache.mu.Lock()\n		k.cache.epoch = epoch\n		k.cache.mu.Unlock() //",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "one's own change puts aside what it touches", file: "client/mutate.go",
+			old: "	c.cache.suspend(m.touches, m.part)\n", new: "	m.touches = nil\n",
+			pkg: "./cell", test: "TestCachesAreConsistent",
+		},
+		{
+			name: "a new master waits as long as leases may have been", file: "cell/master.go",
+			old: "		m.leases.Start(s.ID, s.Lease, now)\n", new: "		m.leases.Start(s.ID, s.Asked, now)\n",
+			pkg: "./cell", test: "TestTakeoverHonoursLongLeases",
+		},
+		{
+			name: "a longer lease is in the log before it is granted", file: "cell/keepalive.go",
+			old: "		return min(m.wanted(s), s.Lease)\n", new: "		return m.wanted(s)\n",
+			pkg: "./cell", test: "TestLongerLeaseIsInTheLogFirst",
+		},
+		{
+			name: "jeopardy empties the cache", file: "client/belief.go",
+			old: "		b.lapse()\n	}\n", new: "	}\n",
+			pkg: "./client", test: "TestJeopardyEmptiesTheCache",
+		},
+	}
+}
