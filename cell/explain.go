@@ -61,7 +61,7 @@ func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
 	case holders > 0 && node != nil && node.Revoked != "":
 		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
 	case holders > 0:
-		return []string{fmt.Sprintf("the lock is held by %s and %s: a new request waits behind them, in its turn", count(holders, "session"), count(waiters, "waiter"))}
+		return []string{fmt.Sprintf("the lock is held by %s, and %s: a new request waits behind them, in its turn", count(holders, "session"), waiting(waiters))}
 	case delayed > 0:
 		return []string{fmt.Sprintf("the lock is delayed because a holder failed: nobody can have it for another %v", delayed)}
 	}
@@ -72,20 +72,20 @@ func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
 // longest waited for first. m.mu is held.
 func (m *master) cachers(name api.Name) []*pb.Cacher {
 	now, state := m.clock(), m.state()
-	waiting := map[api.SessionID]time.Duration{}
+	waited := map[api.SessionID]time.Duration{}
 	for id, one := range m.caches.copies[name] {
-		waiting[id] = 0
+		waited[id] = 0
 		if one.sequence != 0 {
-			waiting[id] = now.Sub(one.posted)
+			waited[id] = now.Sub(one.posted)
 		}
 	}
 	if flush := m.caches.flush; flush != nil {
 		for id := range flush.left {
-			waiting[id] = now.Sub(flush.since)
+			waited[id] = now.Sub(flush.since)
 		}
 	}
 	var list []*pb.Cacher
-	for id, since := range waiting {
+	for id, since := range waited {
 		end, _ := m.leases.End(id)
 		list = append(list, &pb.Cacher{
 			Party:     pb.NewParty(m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: id}})),
@@ -120,6 +120,17 @@ func (m *master) explainChange(cachers []*pb.Cacher) []string {
 			time.Duration(late.GetWaitingNs()).Round(100*time.Millisecond), time.Duration(late.GetAtMostNs()).Round(100*time.Millisecond)))
 	}
 	return list
+}
+
+// waiting says how many wait.
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
 }
 
 // count says how many of something there are.

@@ -364,3 +364,51 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 		}
 	})
 }
+
+// Chubby §2.8: a client cannot keep its session without acknowledging what it was
+// told: until it has, nothing is extended.
+func TestNothingIsExtendedUnacknowledged(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		done := author.write(t.Context(), f)
+		events := reader.hear(t) // what it had heard before is extended with this reply
+		for range 3 {
+			time.Sleep(time.Second)
+			if reply, err := m.keepAlive(t.Context(), reader.who, 0, reader.grant); err != nil || reply.GetGrant() != nil || len(reply.GetEvents()) != 1 {
+				t.Fatalf("%v, %v", reply, err)
+			}
+		}
+		before := reader.grant
+		reader.acked = events[0].GetSequence()
+		time.Sleep(time.Second)
+		reader.hear(t) // it is parked until the lease is due
+		if reader.grant <= before {
+			t.Error("acknowledged, and not extended")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Chubby §2.9, step 8: a handle of an earlier master's is made again when it is
+// used, and stays closed once it was closed in this epoch, whatever is late.
+func TestHandleOfAnEarlierEpoch(t *testing.T) {
+	var id api.SessionID
+	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
+		c := &soloClient{m: m, who: caller{session: id, epoch: 1}}
+		node, _ := m.state().Tree.Get("/acl/everyone")
+		h := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref(), rights: namespace.ToRead, epoch: 0}
+		if _, err := m.read(t.Context(), h, namespace.ToRead); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.close(t.Context(), c.mutation(), h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("after it was closed: %v", err)
+		}
+	})
+}

@@ -23,12 +23,14 @@ func (r *Replica) Transfer(ctx context.Context, to string) error {
 	}
 	var future raft.Future
 	switch member, ok := r.member(to); {
+	case to == r.cfg.ID: // there is nothing to do
+		return nil
 	case to == "":
 		future = r.raft.LeadershipTransfer()
-	case ok && to != r.cfg.ID:
+	case ok:
 		future = r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(member.Raft))
 	default:
-		return api.Errorf(api.InvalidArgument, "%q is not another replica of the cell; see chubbyctl cell members", to)
+		return api.Errorf(api.InvalidArgument, "%q is no replica of the cell; see chubbyctl cell members", to)
 	}
 	handed := make(chan error, 1)
 	go func() { handed <- future.Error() }() // ends with Raft, at the latest
@@ -70,6 +72,9 @@ func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.Tran
 	}
 	if err != nil {
 		return nil, s.fail(op, "", err)
+	}
+	if q.GetTo() == s.r.cfg.ID {
+		return &pb.TransferReply{Master: q.GetTo()}, nil
 	}
 	return &pb.TransferReply{Master: s.r.successor(ctx)}, nil
 }
