@@ -91,6 +91,16 @@ func (t *handles) close(h handle, epoch api.Epoch) {
 	of[h.owner.Handle] = &openHandle{handle: h, closed: true}
 }
 
+// discard forgets the handle of an Open that its client has withdrawn: one of a
+// node that was there already needed no entry, and so had been opened all the
+// same.
+func (t *handles) discard(id api.SessionID, handle api.HandleID) {
+	if one := t.open[id][handle]; one != nil {
+		t.forget(one)
+		delete(t.open[id], handle)
+	}
+}
+
 // drop forgets every handle of a session.
 func (t *handles) drop(id api.SessionID) {
 	for _, h := range t.open[id] {

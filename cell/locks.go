@@ -263,6 +263,11 @@ func (m *master) endDelay(name api.Name) {
 // returned.
 func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
 	result, err := m.proposer.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
+	if err == nil && result.Answer.Code == api.Cancelled {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.handles.discard(mutation.Session, api.HandleID(mutation.Number))
+	}
 	return result.Answer, err
 }
 

@@ -16,7 +16,7 @@ import (
 // whose log is longest if it is empty. It returns once the other has been asked
 // to stand for election, with its log complete: it wins as a rule, within
 // milliseconds. No session notices. The errors are NotMaster, InvalidArgument for
-// an id that is no other replica's, Unavailable if the other does not catch up.
+// an id that is no replica's, Uncertain if the other does not catch up.
 func (r *Replica) Transfer(ctx context.Context, to string) error {
 	if r.master.Load() == nil {
 		return r.notMaster()
@@ -36,10 +36,13 @@ func (r *Replica) Transfer(ctx context.Context, to string) error {
 	go func() { handed <- future.Error() }() // ends with Raft, at the latest
 	select {
 	case err := <-handed:
-		if err != nil {
-			return &api.Error{Code: api.Unavailable, Message: "the mastership was not handed over; this replica keeps it: is the other running, and caught up (chubbyctl cell status)?", Err: err}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, raft.ErrNotLeader):
+			return r.notMaster()
 		}
-		return nil
+		return &api.Error{Code: api.Uncertain, Message: "the mastership was not handed over, and may yet be: is the other replica running, and caught up (chubbyctl cell status)?", Err: err}
 	case <-ctx.Done():
 		return &api.Error{Code: api.Uncertain, Message: "the mastership may yet be handed over", Err: context.Cause(ctx)}
 	}
@@ -118,7 +121,7 @@ func (r *Replica) handOver(ctx context.Context) {
 	if r.master.Load() == nil || len(r.cfg.Members) == 1 || ctx.Err() != nil {
 		return
 	}
-	if err := r.Transfer(ctx, ""); err != nil && !errors.Is(err, api.Uncertain) {
+	if err := r.Transfer(ctx, ""); err != nil && ctx.Err() == nil {
 		r.log.Warn("mastership was not handed over", "error", err)
 	}
 }
