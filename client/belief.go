@@ -42,6 +42,8 @@ type belief struct {
 	wake   chan struct{} // capacity 1: something else is due next
 	doubt  chan struct{} // capacity 1: a call heard of another master than the session has
 
+	counters counters
+
 	mu     sync.Mutex // guards what follows
 	local  *session.Local
 	epoch  api.Epoch // of the newest reply
@@ -92,11 +94,16 @@ func (b *belief) look() session.State {
 
 // turn changes the state to one of the living; mu is held.
 func (b *belief) turn(s session.State, now session.Instant) {
+	was := b.state
 	b.state = s
 	left := b.local.End().Sub(now)
-	if s == session.Jeopardy {
+	switch {
+	case s == session.Jeopardy:
 		left += b.grace
+		b.counters.jeopardies.Add(1)
 		b.lapse()
+	case was == session.Jeopardy:
+		b.counters.rescues.Add(1)
 	}
 	b.broadcast()
 	b.tell(slog.LevelWarn, StateChange{State: s, Epoch: b.epoch, Left: left})

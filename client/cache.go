@@ -59,11 +59,16 @@ type entry struct {
 	stat     *api.Stat  // without the lock's generation
 	contents []byte     // with whole
 	whole    bool
-	children []api.Stat // with listed
-	listed   bool
+	children []api.Stat     // of the instance listed
+	listed   api.Generation // 0 if there is no listing
 	handles  map[openKey][]spare
 	size     int
 	dropped  bool
+}
+
+// blank forgets what was read; handles are as good as before.
+func (e *entry) blank() {
+	e.absent, e.stat, e.contents, e.whole, e.children, e.listed = nil, nil, nil, false, nil, 0
 }
 
 // openKey is what two Opens must agree in to share a handle.
@@ -80,6 +85,7 @@ type spare struct {
 	id       api.HandleID
 	instance api.Generation
 	rights   uint64
+	epoch    api.Epoch // of the master that has it open
 }
 
 // fetch is a read that is under way. It is spoiled if what it brings may not be
@@ -147,7 +153,7 @@ func (c *cache) contentsOf(name api.Name, instance api.Generation) ([]byte, api.
 func (c *cache) childrenOf(name api.Name, instance api.Generation) ([]api.Stat, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.find(name); e != nil && e.listed && (e.stat == nil || e.stat.Instance == instance) {
+	if e := c.find(name); e != nil && e.listed != 0 && e.listed == instance {
 		c.hit(e)
 		return slices.Clone(e.children), true
 	}
@@ -201,9 +207,7 @@ func (c *cache) keep(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, 
 		c.entries[f.name] = e
 	}
 	set(e)
-	c.bytes -= e.size
-	e.size = entryBytes*(1+len(e.children)) + len(e.contents)
-	c.bytes += e.size
+	c.weigh(e)
 	for c.bytes > c.limit && c.used.Len() > 0 {
 		closing = append(closing, c.drop(c.used.Back().Value.(*entry))...)
 	}
@@ -211,6 +215,13 @@ func (c *cache) keep(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, 
 		return nil, closing
 	}
 	return e, closing
+}
+
+// weigh counts an entry as large as it is now; mu is held.
+func (c *cache) weigh(e *entry) {
+	c.bytes -= e.size
+	e.size = entryBytes*(1+len(e.children)) + len(e.contents)
+	c.bytes += e.size
 }
 
 // drop forgets an entry, and returns the handles that were kept with it; mu is
@@ -261,13 +272,20 @@ func (c *cache) spoil(name api.Name) {
 const aclDirectory api.Name = "/acl"
 
 // flush drops everything, and takes what masters of that epoch say from now on.
-// The handles that were kept are left to themselves: a new master does not know
-// them, and the cell has none of a session that is over.
-func (c *cache) flush(epoch api.Epoch) {
+// It returns the handles that were kept and are open at the cell still: a new
+// master does not know them, but the present one does, whatever has become of the
+// lease.
+func (c *cache) flush(epoch api.Epoch) (closing []spare) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		e.dropped = true
+		if epoch > c.epoch {
+			continue
+		}
+		for _, list := range e.handles {
+			closing = append(closing, list...)
+		}
 	}
 	for f := range c.fetches {
 		f.spoiled = true
@@ -276,6 +294,7 @@ func (c *cache) flush(epoch api.Epoch) {
 	c.used.Init()
 	c.epoch, c.bytes, c.idle = max(c.epoch, epoch), 0, 0
 	c.stats.Flushes++
+	return closing
 }
 
 // suspend puts aside what a change of this client's own is about to touch.
@@ -325,7 +344,8 @@ func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
 		default:
 			c.spoil(name)
 			if e != nil {
-				e.stat, e.contents, e.whole, e.children, e.listed, e.absent = nil, nil, false, nil, false, nil
+				e.blank()
+				c.weigh(e)
 			}
 		}
 	}
@@ -343,16 +363,19 @@ func (c *cache) put(e *entry, key openKey, one spare) bool {
 	if e.handles == nil {
 		e.handles = map[openKey][]spare{}
 	}
+	one.epoch = c.epoch
 	e.handles[key] = append(e.handles[key], one)
 	c.idle++
 	return true
 }
 
-// take returns a handle that was kept for such an Open.
+// take returns a handle that was kept for such an Open. While this client is
+// changing an access control list itself there is none: the change may have been
+// made already, and the Open be refused.
 func (c *cache) take(name api.Name, key openKey) (e *entry, one spare, ok bool, closing []spare) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e = c.find(name); e == nil {
+	if e = c.find(name); e == nil || c.changing[aclDirectory] > 0 {
 		return nil, one, false, nil
 	}
 	for list := e.handles[key]; len(list) > 0; list = e.handles[key] {

@@ -53,18 +53,25 @@ func withoutLock(s api.Stat) *api.Stat {
 func (c *Client) invalidate(path string) {
 	p, err := api.ParsePath(path)
 	if err != nil {
-		c.cache.flush(0) // whatever it was meant to name
+		c.retire(c.cache.flush(0)) // whatever it was meant to name
 		return
 	}
 	c.retire(c.cache.invalidate(p.Name()))
 }
 
 // retire closes handles at the cell that were kept for another Open, and will
-// not be used.
+// not be used. Those that another master had open are not open any more.
 func (c *Client) retire(closing []spare) {
 	for _, one := range closing {
+		send := closer(one.token)
+		known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			if api.Epoch(caller.GetEpoch()) != one.epoch {
+				return nil
+			}
+			return send(ctx, t, caller, m)
+		}
 		c.janitor.leave(func(ctx context.Context) {
-			_ = c.insist(ctx, "close", c.root(), c.numbers.reserve(), closer(one.token)) // what cannot be closed is gone
+			_ = c.insist(ctx, "close", c.root(), c.numbers.reserve(), known) // what cannot be closed is gone
 		})
 	}
 }
@@ -126,6 +133,11 @@ func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	h.mu.Lock()
 	h.instance = stat.Instance
 	h.mu.Unlock()
+	// The answer has the path that was asked for, and the cell may be called local
+	// in it; reads show the cell's own name, whoever has opened the node.
+	if path, err := h.name.In(h.client.finder.ownName(h.client.cfg.Cell)); err == nil {
+		stat.Path = path
+	}
 	if !reply.GetCacheable() {
 		return
 	}
@@ -142,7 +154,7 @@ func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 func (c *Client) absent(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
-		_, closing := c.cache.keep(f, epoch, func(kept *entry) { kept.absent, kept.stat = e, nil })
+		_, closing := c.cache.keep(f, epoch, func(kept *entry) { kept.blank(); kept.absent = e })
 		c.retire(closing)
 	}
 }

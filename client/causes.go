@@ -67,6 +67,6 @@ func about(e *api.Error, op, path string) *api.Error {
 }
 
 // closedError is what a call without a session gets after Close.
-func closedError() error {
+func closedError() *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: "the client is closed", Err: Closed}
 }

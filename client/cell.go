@@ -14,6 +14,8 @@ type Cell struct {
 	cfg    Config
 	pool   *pool
 	finder *finder
+	// sessions are those that were opened with NewSession.
+	sessions *sessions
 }
 
 // Dial returns a Cell. It connects to nothing yet; it fails with
@@ -33,12 +35,17 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}}, nil
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}, sessions: newSessions()}, nil
 }
 
-// Close closes the connections and returns when no goroutine of the Cell runs
-// any more. Calls that are still waiting fail.
+// Close closes the connections and returns when no goroutine of the Cell itself
+// runs any more. Calls that are still waiting fail. Sessions that are still open
+// are over at once, for this process: the contexts of their locks end, with the
+// cause Closed, and calls fail with SessionExpired. The cell is not told, and
+// keeps them, and their locks, until lease and lock-delays are over; so close
+// them first. They are to be closed also after it.
 func (c *Cell) Close() error {
+	c.sessions.end()
 	c.pool.close()
 	c.finder.close()
 	return nil

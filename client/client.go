@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ import (
 type Client struct {
 	*Cell
 
+	cfg      Config // of this session, which others of its Cell do not share
+	owns     bool   // the Cell is of this session alone, and closed with it
 	session  *belief
 	numbers  *numbers
 	janitor  *janitor
@@ -46,21 +49,49 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		Cell: cell, numbers: newNumbers(), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
-		auditor: newAuditor(), stop: make(chan struct{}),
-	}
-	if err := c.create(ctx); err != nil {
+	c, err := cell.NewSession(ctx, cfg.Session())
+	if err != nil {
 		_ = cell.Close() // it never fails
 		return nil, err
 	}
+	c.owns = true
+	return c, nil
+}
+
+// NewSession opens a session over the connections of the Cell, as New does.
+// Sessions of one Cell share its connections and the search for the master, and
+// nothing else; what is the session's own in the Config of the Cell is not
+// theirs. The Client is to be closed, before the Cell, which it leaves open.
+// A server takes 10,000 calls at a time over one connection, and each session has
+// one there always: some hundred sessions for each Cell are a good measure.
+func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
+	cfg := c.cfg.with(s).withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	one := &Client{
+		Cell: c, cfg: cfg, numbers: newNumbers(), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
+		auditor: newAuditor(), stop: make(chan struct{}),
+	}
+	if err := one.create(ctx); err != nil {
+		return nil, err
+	}
+	if !c.sessions.add(one.session) {
+		one.session.end(Closed, "its Cell was closed")
+		return nil, one.Err()
+	}
+	one.start(ctx)
+	return one, nil
+}
+
+// start starts what Close waits for.
+func (c *Client) start(ctx context.Context) {
 	c.running.Go(c.session.run)
 	c.keeper = newKeeper(ctx, c)
 	c.running.Go(c.keeper.run)
 	c.running.Go(func() { c.janitor.run(c.session.over) })
 	c.running.Go(func() { c.runAudits(c.session.over) })
 	c.running.Go(func() { c.notifier.run(c.stop) })
-	return c, nil
 }
 
 // create makes the session, under one nonce however often it takes.
@@ -80,7 +111,7 @@ func (c *Client) create(ctx context.Context) error {
 			reply, err := t.chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
-				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier.post, func() { c.cache.flush(0) })
+				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier.post, func() { c.retire(c.cache.flush(0)) })
 			}
 			return err
 		}})
@@ -91,8 +122,9 @@ func (c *Client) create(ctx context.Context) error {
 // cannot be ended ends by itself.
 const closeTime = 5 * time.Second
 
-// Close ends the session, which frees its locks at once, closes the
-// connections, and returns when no goroutine of the client runs any more. The
+// Close ends the session, which frees its locks at once, closes the connections
+// that New has made for it, and returns when no goroutine of the client runs any
+// more. The
 // contexts of locks are cancelled first, and the caller says by it that the work
 // under them has stopped. It tries to reach the master until ctx ends, at most
 // 5 s. An error means that the cell may keep the session, and its locks, until
@@ -106,9 +138,13 @@ func (c *Client) Close(ctx context.Context) error {
 		for _, l := range c.handles.locks() {
 			l.letGo()
 		}
-		if own {
+		switch {
+		case own:
 			c.closed = c.endOwn(ctx)
-		} else {
+		case errors.Is(c.Err(), Closed): // by Close of the Cell
+			c.closed = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.root(), Err: Closed,
+				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
+		default:
 			// The cell had ended it, and may wait to hear that all has been let go.
 			select {
 			case <-c.keeper.done:
@@ -117,17 +153,24 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 		c.keeper.leave()
 		close(c.stop)
-		_ = c.Cell.Close() // it never fails
+		c.sessions.remove(c.session)
+		if c.owns {
+			_ = c.Cell.Close() // it never fails
+		}
 		c.running.Wait()
 	})
 	return c.closed
 }
 
-// endOwn ends this client's session at the cell.
+// endOwn ends this client's session at the cell. Nothing of the session is left
+// that a new master would have to be heard of for; so where another is in office
+// by now, it is told in its own epoch.
 func (c *Client) endOwn(ctx context.Context) error {
 	_, err := c.finder.run(ctx, call{op: "close the session", path: c.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
-			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: c.session.caller()})
+			caller := c.session.caller()
+			caller.Epoch = max(caller.GetEpoch(), uint64(c.finder.latest()))
+			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})
 	if api.CodeOf(err) == api.SessionExpired {
@@ -164,9 +207,6 @@ func (c *Client) Lease() time.Duration {
 	defer c.session.mu.Unlock()
 	return c.session.local.Lease()
 }
-
-// CacheStats counts what became of reads. It is all zero with Config.NoCache.
-func (c *Client) CacheStats() CacheStats { return c.cache.count() }
 
 // Done is closed when the session is gone, or the client closed.
 func (c *Client) Done() <-chan struct{} { return c.session.over.Done() }

@@ -59,6 +59,35 @@ type Config struct {
 	OnState func(StateChange)
 }
 
+// SessionConfig is the part of Config that is a session's own: sessions of one
+// Cell may differ in it. Zero is what it is in Config. Config.Session returns that
+// of a Config.
+type SessionConfig struct {
+	As        string
+	Lease     time.Duration
+	Grace     time.Duration
+	NoCache   bool
+	CacheSize int
+	Clock     session.Clock
+	Logger    *slog.Logger
+	OnState   func(StateChange)
+}
+
+// Session returns the part that is a session's own.
+func (c Config) Session() SessionConfig {
+	return SessionConfig{
+		As: c.As, Lease: c.Lease, Grace: c.Grace, NoCache: c.NoCache, CacheSize: c.CacheSize,
+		Clock: c.Clock, Logger: c.Logger, OnState: c.OnState,
+	}
+}
+
+// with returns the configuration of a session of the Cell of c.
+func (c Config) with(s SessionConfig) Config {
+	c.As, c.Lease, c.Grace, c.NoCache, c.CacheSize = s.As, s.Lease, s.Grace, s.NoCache, s.CacheSize
+	c.Clock, c.Logger, c.OnState = s.Clock, s.Logger, s.OnState
+	return c
+}
+
 // StateChange is a change of a session's state (Chubby §2.8).
 type StateChange struct {
 	State session.State // the new state

@@ -26,7 +26,12 @@
 // when that is over too, or as soon as the master says so (Chubby §2.8). A gone
 // session stays gone: everything that depends on it fails with SessionExpired,
 // which wraps a Cause. A fail-over of the master is survived without notice, if
-// it is shorter than what is left of the lease.
+// it is shorter than what is left of the lease. Renew opens a new session for each
+// that is lost, and has the application make again what went with it.
+//
+// New makes connections for one session. A process with thousands of sessions
+// spreads them over some Cells: those of a Cell (NewSession) share its connections
+// and its search for the master. Stats counts what has become of a session.
 //
 // # Calls
 //
@@ -54,6 +59,22 @@
 // which knows nothing of them before, and then delivers EventMasterFailedOver: an
 // application that looks again on that, and on EventLost, misses nothing.
 //
+// # Cache
+//
+// What was read is kept: contents, metadata, listings, that there is no such node,
+// and handles that were closed, for the next Open that asks for the same. The rule
+// is that what is in the cache is true (Chubby §2.7): the cell makes no change
+// before every client that may have cached what it touches has dropped that, or
+// its lease is over. So a read that the cache answers looks at the clock, and asks
+// nobody; in jeopardy, and at a fail-over, everything is dropped.
+//
+// The price is paid by those who change: a change waits for a round trip to every
+// client that caches what it touches, at worst, if one is cut off, for the rest of
+// its lease; and an acknowledgement that is held back (Forced loss) holds back that
+// of the cache too. Config.NoCache is for those who read little, or are often
+// stopped for long: nobody waits for them. Locks are not cached, and never wait: so
+// Stat does not show the generation of the lock in a session that caches.
+//
 // # Forced loss
 //
 // An acknowledgement says that the owner has stopped. When a lock is taken away,
@@ -70,15 +91,15 @@
 //
 // A Client has five: one sends KeepAlives, and the last acknowledgement of a
 // session that the cell has ended; one looks at the clock when something is due,
-// and owns the deadlines of all locks; one settles abandoned requests; one asks
-// about held locks and presents handles after a fail-over, with four more while it
-// does so; one calls OnState and writes the log. No handle has one. A Cell has one
-// more while the master is looked for, and one for each replica that is asked.
-// Close waits for all of them. gRPC has its own, three for each connection, that
-// end when the connections are closed.
+// and owns the deadlines of all locks; one settles abandoned requests, and closes
+// cached handles; one asks about held locks and presents handles after a fail-over,
+// with four more while it does so; one calls OnState and writes the log. No handle
+// has one, and no cache. A Cell has one more while the master is looked for, and
+// one for each replica that is asked, however many sessions it has. Close of each
+// waits for its own. Renew has none: it runs in its caller's. gRPC has three for
+// each connection, that end when the connections are closed.
 //
 // # Not here
 //
-// Nothing is cached, and a session announces that it caches nothing; connections
-// are not encrypted. Elections and other recipes are in package recipe.
+// Connections are not encrypted. Elections and other recipes are in package recipe.
 package client

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -44,3 +46,50 @@ func Example() {
 }
 
 func compact(context.Context, string) {}
+
+// A service that is to go on through the loss of its session makes again, in the
+// next, what went with it: here its handle, and its place in the queue for a lock.
+func ExampleRenew() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	lead := func(ctx context.Context, c *client.Client) error {
+		h, err := c.Open(ctx, "/ls/foo/svc/primary", client.OpenOptions{Write: true, Create: client.File, LockDelay: 10 * time.Second})
+		for err == nil {
+			var l *client.Lock
+			if l, err = h.Acquire(ctx, api.Exclusive); err != nil {
+				break
+			}
+			compact(l.Context(), l.Sequencer().String()) // until it is done, or the lock is lost
+			if err = l.Release(ctx); errors.Is(err, api.LockLost) {
+				err = nil // the session is there still: wait for the lock again
+			}
+		}
+		return err // if it is for want of the session, lead is called again with the next
+	}
+	err := client.Renew(ctx, client.Config{Cell: "foo"}, lead)
+	if !errors.Is(err, context.Canceled) {
+		fmt.Println(err)
+	}
+}
+
+// A process with many sessions opens some hundred over the connections of each
+// Cell.
+func ExampleCell_NewSession() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cfg := client.Config{Cell: "foo"}
+	cell, err := client.Dial(ctx, cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cell.Close() // the sessions are closed before it
+	for range 100 {
+		c, err := cell.NewSession(ctx, cfg.Session())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer c.Close(ctx)
+	}
+}

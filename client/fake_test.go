@@ -50,6 +50,7 @@ type fake struct {
 	gone      map[string]bool // handles whose nodes are gone
 	evicted   []time.Duration // when revoked locks became free
 	cacheable bool            // what GetStat tells
+	reusable  bool            // what Open tells, of files that exist
 }
 
 type fakeSession struct {

@@ -203,7 +203,10 @@ func (f *fake) Open(_ context.Context, r *chubbypb.OpenRequest) (*chubbypb.OpenR
 	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
 		token := fmt.Sprintf("h%d.%d", s.id, r.GetMutation().GetNumber())
 		s.handles[token], s.known[r.GetMutation().GetNumber()] = r.GetMutation().GetNumber(), true
-		return &chubbypb.OpenReply{Handle: []byte(token), HandleId: r.GetMutation().GetNumber(), Created: true, Stat: f.stat()}, nil
+		stat := f.stat()
+		stat.Path = r.GetPath()
+		return &chubbypb.OpenReply{Handle: []byte(token), HandleId: r.GetMutation().GetNumber(), Created: !f.reusable, Stat: stat,
+			Cacheable: f.reusable, Reusable: f.reusable}, nil
 	})
 	out, _ := reply.(*chubbypb.OpenReply)
 	return out, err
@@ -413,6 +416,26 @@ func (f *fake) CheckSequencer(_ context.Context, r *chubbypb.CheckSequencerReque
 	defer f.mu.Unlock()
 	valid := f.holder != nil && r.GetSequencer() == f.sequencer(f.holder.gen)
 	return &chubbypb.CheckSequencerReply{Valid: valid, Explanation: "not the newest"}, nil
+}
+
+func (f *fake) Explain(context.Context, *chubbypb.ExplainRequest) (*chubbypb.ExplainReply, error) {
+	return &chubbypb.ExplainReply{
+		Lock: &chubbypb.LockInfo{Path: "/ls/foo/x", Mode: chubbypb.LockMode_LOCK_MODE_EXCLUSIVE}, Explanation: []string{"somebody holds it"},
+		Cachers: []*chubbypb.Cacher{{Party: &chubbypb.Party{Session: 7, Host: "h"}, WaitingNs: int64(time.Second), AtMostNs: int64(time.Minute)}},
+	}, nil
+}
+
+// Transfer elects another address, whose name is also its id here.
+func (f *fake) Transfer(_ context.Context, r *chubbypb.TransferRequest) (*chubbypb.TransferReply, error) {
+	to := r.GetTo()
+	if to == "" {
+		to = "b:1"
+	}
+	if !slices.Contains(addresses(), to) {
+		return nil, chubbypb.Status(api.Errorf(api.InvalidArgument, "there is no replica %s", to))
+	}
+	f.elect(to)
+	return &chubbypb.TransferReply{Master: to}, nil
 }
 
 // fakeCell is what one address says of the cell.

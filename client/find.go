@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -66,6 +67,20 @@ func (f *finder) learn(epoch api.Epoch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.epoch = max(f.epoch, epoch)
+}
+
+// latest returns the highest epoch that any master was heard of in.
+func (f *finder) latest() api.Epoch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.epoch
+}
+
+// ownName returns what the cell calls itself, or was called if it has not said.
+func (f *finder) ownName(called string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cmp.Or(f.name, called)
 }
 
 // doubtful reports whether the one that says it is the master may not be: a later

@@ -80,10 +80,14 @@ func (t *handles) put(h *Handle) {
 	t.byID[h.id] = h
 }
 
+// remove takes a handle out, unless an Open has taken its place at the cell, and
+// here: events of the node are for that one then.
 func (t *handles) remove(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byID, h.id)
+	if t.byID[h.id] == h {
+		delete(t.byID, h.id)
+	}
 }
 
 // all returns the handles that are open, or about to be, in the order of their
@@ -257,7 +261,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 		list = append(list, page...)
 		whole = whole && cacheable
 		if !more || len(page) == 0 {
-			h.keep(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), true })
+			h.keep(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), h.instance })
 			return list, nil
 		}
 	}

@@ -102,6 +102,7 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (*chubby
 	}
 	acknowledged := k.inbox.acknowledged()
 	k.last, k.hurried = k.cfg.Clock(), false
+	k.session.counters.keepAlives.Add(1)
 	var reply *chubbypb.KeepAliveReply
 	e, _ := k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = t.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
@@ -120,6 +121,9 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (*chubby
 // master's word that it is over ends a session before its time; about any other
 // error another master may think differently.
 func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
+	if ctx.Err() == nil {
+		k.session.counters.keepAlivesFailed.Add(1)
+	}
 	if e.Code == api.SessionExpired {
 		k.buried = true
 		k.session.end(EndedByCell, brief(e))
@@ -148,7 +152,8 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.sent, k.ending = epoch, inbox{}, 0, 0
 		k.finder.learn(epoch)
-		k.cache.flush(epoch) // before this is acknowledged: until then the master makes no change
+		k.session.counters.failOvers.Add(1)
+		k.retire(k.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
 		k.auditor.suspect()
 	}
@@ -198,7 +203,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 // lose tells every handle that events after that sequence are missing. One of
 // them may have taken a lock away.
 func (k *keeper) lose(after uint64, explanation string) {
-	k.cache.flush(k.epoch)
+	k.retire(k.cache.flush(k.epoch))
 	for _, h := range k.handles.all() {
 		h.push(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
@@ -272,6 +277,7 @@ func (k *keeper) lastKeepAlive() bool {
 	defer cancel()
 	t, err := k.finder.find(ctx)
 	if err != nil {
+		k.buried = errors.Is(err, Closed) // there will be no master any more
 		return false
 	}
 	ended := k.ending

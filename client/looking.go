@@ -31,6 +31,21 @@ type Waiter struct {
 	Absent  bool // its connection is broken; its place is kept for a while
 }
 
+// Explanation is what an operation on a node would wait for.
+type Explanation struct {
+	Lock      LockInfo // who holds the lock, and who waits for it
+	Sentences []string // the same, and more, for people
+	Cachers   []Cacher // whom a change of the node would wait for
+}
+
+// Cacher is a session that may have a node in its cache: a change of the node
+// waits until it has dropped that, or has ended (Chubby §2.7).
+type Cacher struct {
+	api.Holder
+	Waiting time.Duration // a change has waited for it for so long; 0 if none waits
+	AtMost  time.Duration // it has ended after this long, unless it drops it before
+}
+
 // SessionInfo is one session of a cell.
 type SessionInfo struct {
 	api.Holder
@@ -130,21 +145,25 @@ func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return list, err
 }
 
-// Explain says who holds the lock on a node and who waits for it, and, in
-// sentences, what an operation on the node would wait for.
-func (c *Cell) Explain(ctx context.Context, path string) (LockInfo, []string, error) {
+// Explain says who holds the lock on a node and who waits for it, who may have
+// the node in a cache, and, in sentences, what an operation on it would wait for.
+func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	p, err := c.parse("explain", path)
 	if err != nil {
-		return LockInfo{}, nil, err
+		return Explanation{}, err
 	}
-	var info LockInfo
-	var sentences []string
+	var x Explanation
 	err = c.ask(ctx, "explain", path, func(ctx context.Context, t *target) error {
 		reply, err := t.chubby.Explain(ctx, &chubbypb.ExplainRequest{Cell: c.cfg.Cell, Path: p.String()})
-		info, sentences = lockInfo(reply.GetLock()), reply.GetExplanation()
+		x = Explanation{Lock: lockInfo(reply.GetLock()), Sentences: reply.GetExplanation()}
+		for _, one := range reply.GetCachers() {
+			x.Cachers = append(x.Cachers, Cacher{
+				Holder: one.GetParty().Holder(), Waiting: time.Duration(one.GetWaitingNs()), AtMost: time.Duration(one.GetAtMostNs()),
+			})
+		}
 		return err
 	})
-	return info, sentences, err
+	return x, err
 }
 
 // asked is what one replica answered.

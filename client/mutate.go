@@ -40,13 +40,15 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		m.begun(number)
 	}
 	c.cache.suspend(m.touches, m.part)
+	attempts := 0
 	unsettled, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
 		}})
 	if !unsettled {
 		c.numbers.finish(number)
-		c.resume(m, err)
+		c.retire(c.cache.resume(m.touches, m.effect(attempts, err)))
 		return err
 	}
 	settle := m.settle
@@ -63,16 +65,17 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	return uncertain(err)
 }
 
-// resume has the nodes that a mutation touched read again, if it changed any.
-func (c *Client) resume(m mutation, err error) {
-	did := changed
+// effect returns what a mutation that came to this after so many attempts has
+// done. What refuses a later attempt, as a handle that was closed meanwhile, says
+// nothing of the one before, whose answer was lost.
+func (m mutation) effect(attempts int, err error) effect {
 	switch {
-	case err != nil:
-		did = unchanged // it was refused
-	case m.did != nil:
-		did = m.did()
+	case err != nil && attempts == 1:
+		return unchanged
+	case err == nil && m.did != nil:
+		return m.did()
 	}
-	c.retire(c.cache.resume(m.touches, did))
+	return changed
 }
 
 // begin waits until the mutation may be numbered.

@@ -117,7 +117,7 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 		// Events about the handle may come before the answer that brings it.
 		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
-			c.unopen(ctx, h.path, number, send, func() []byte { return reply.GetHandle() })
+			c.unopen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
 		m.part, m.touches = f, []api.Name{h.name, h.name.Parent()}
@@ -197,16 +197,22 @@ func (o OpenOptions) request(p api.Path) *chubbypb.OpenRequest {
 
 // unopen settles an Open that was left: it is withdrawn, or, if it was done, its
 // answer is asked for again and the handle in it closed.
-func (c *Client) unopen(ctx context.Context, path string, number uint64, send sender, handle func() []byte) {
-	reply, err := c.withdraw(ctx, "open", path, number)
-	if err != nil || reply.GetCancelled() {
+func (c *Client) unopen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
+	withdrawn, err := c.withdraw(ctx, "open", path, number)
+	if err != nil || withdrawn.GetCancelled() {
 		c.numbers.finish(number)
 		return
 	}
-	if err := c.insist(ctx, "open", path, number, send); err != nil {
+	var handle []byte
+	err = c.insist(ctx, "open", path, number, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		reply, err := t.chubby.Open(ctx, with(request, caller, m))
+		handle = reply.GetHandle()
+		return err
+	})
+	if err != nil {
 		return // it was done, and failed
 	}
-	_ = c.insist(ctx, "close", path, c.numbers.reserve(), closer(handle()))
+	_ = c.insist(ctx, "close", path, c.numbers.reserve(), closer(handle))
 }
 
 // parse checks a path, and that it is not in another cell, as far as is known:

@@ -138,6 +138,9 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 		ctx, stop = context.WithTimeout(ctx, f.cfg.CallTimeout)
 		defer stop()
 	}
+	if k.session != nil {
+		k.session.counters.attempts.Add(1)
+	}
 	err := k.attempt(ctx, t, caller)
 	if err == nil {
 		return nil, false

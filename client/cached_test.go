@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// A write that was done, whose answer was lost, and whose repetition is refused,
+// has changed the node all the same: what was cached before is not shown again.
+func TestRefusedAfterDone(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable = true
+		c := f.client(f.config())
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true, Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := h.Stat(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			switch {
+			case s.method != "SetContents":
+				return nil
+			case s.nth == 1:
+				return func(_ context.Context, next func() (any, error)) (any, error) {
+					_, _ = next()
+					return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
+				}
+			}
+			return fail(api.Errorf(api.BadSequencer, "released meanwhile"))
+		})
+		if _, err := h.SetContents(t.Context(), []byte("new")); !errors.Is(err, api.BadSequencer) {
+			t.Errorf("SetContents: %v", err)
+		}
+		if after, err := h.Stat(t.Context()); err != nil || after.Content == before.Content {
+			t.Errorf("after the write: %v, generation %d as before", err, after.Content)
+		}
+		closeClient(t, c)
+	})
+}
+
+// reuse opens and closes a file, and opens and closes it again.
+func reuse(t *testing.T, f *fake) *Client {
+	t.Helper()
+	f.cacheable, f.reusable = true, true
+	c := f.client(f.config())
+	for range 2 {
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if opens, closes := len(f.heard("Open")), len(f.heard("Close")); opens != 1 || closes != 0 || c.cache.idle != 1 || f.state().handles != 1 {
+		t.Fatalf("%d Opens and %d Closes, %d handles kept, %d open", opens, closes, c.cache.idle, f.state().handles)
+	}
+	return c
+}
+
+// Handles that were kept are closed at the cell when they will not be used again:
+// of jeopardy, and of events that are missing, the master knows nothing. A new
+// master knows nothing of them.
+func TestSpareHandlesAreClosed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		happen func(f *fake)
+		closes int
+	}{
+		{"jeopardy", func(f *fake) {
+			f.cut(addresses()...)
+			time.Sleep(20 * time.Second)
+			f.heal()
+		}, 1},
+		{"missing events", func(f *fake) { f.post(f.only(), chubbypb.EventKind_EVENT_KIND_LOST) }, 1},
+		{"an invalidation", func(f *fake) {
+			s := f.only()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: "/ls/foo/x"})
+		}, 1},
+		{"a fail-over", func(f *fake) { f.elect("b:1") }, 0},
+		{"a fail-over in jeopardy", func(f *fake) {
+			f.cut(addresses()...)
+			time.Sleep(20 * time.Second)
+			f.elect("b:1")
+			f.heal()
+		}, 0},
+	} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			c := reuse(t, f)
+			test.happen(f)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if n := len(f.heard("Close")); n != test.closes || c.cache.idle != 0 {
+				t.Errorf("%s: %d Closes, want %d; %d handles kept", test.name, n, test.closes, c.cache.idle)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// A handle that is closed leaves the table to the one that has taken its place at
+// the cell meanwhile: else nobody would be told that its lock is taken away.
+func TestHandleTakesPlace(t *testing.T) {
+	table := newHandles()
+	closed, open := &Handle{id: 7}, &Handle{id: 7}
+	table.put(closed)
+	table.put(open)
+	if table.remove(closed); table.get(7) != open {
+		t.Error("the handle that is open was removed")
+	}
+	if table.remove(open); table.get(7) != nil {
+		t.Error("the handle was not removed")
+	}
+}
+
+// A listing is that of one instance of a directory, whatever else is known of it.
+func TestListingOfAnotherInstance(t *testing.T) {
+	c := newCache(1<<20, 4)
+	c.keep(c.begin("/d"), 4, func(e *entry) { e.children, e.listed = []api.Stat{{Instance: 9}}, 2 })
+	if _, ok := c.childrenOf("/d", 1); ok {
+		t.Error("a handle on the directory that was deleted lists the one created since")
+	}
+	if _, ok := c.childrenOf("/d", 2); !ok {
+		t.Error("not kept")
+	}
+}
+
+// Where a node is known to be absent nothing else is known of it.
+func TestAbsentAfterAll(t *testing.T) {
+	c := &Client{cache: newCache(1<<20, 4)}
+	keepText(c.cache, c.cache.begin(cachedName), 4, "a")
+	c.absent(c.cache.begin(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
+	if _, _, ok := c.cache.contentsOf(cachedName, 1); ok || c.cache.absence(cachedName) == nil {
+		t.Error("contents of a node that is absent")
+	}
+}
+
+// While this client is changing an access control list itself, no handle is used
+// again: the change may have been made, and the Open be refused.
+func TestSpareHandlesWhileRightsChange(t *testing.T) {
+	c, key := newCache(1<<20, 4), openKey{read: true}
+	names := []api.Name{aclDirectory + "/staff", aclDirectory}
+	c.suspend(names, nil)
+	f := c.begin(cachedName)
+	e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
+	if !c.put(e, key, spare{token: []byte("t"), rights: f.rights}) {
+		t.Fatal("not kept")
+	}
+	if _, _, ok, _ := c.take(cachedName, key); ok {
+		t.Error("used during the change")
+	}
+	c.resume(names, written)
+	if _, _, ok, closing := c.take(cachedName, key); ok || len(closing) != 1 {
+		t.Errorf("used after the change: %v, %d to be closed", ok, len(closing))
+	}
+}
+
+// The room that is counted is that of what is there.
+func TestCacheWeight(t *testing.T) {
+	c := newCache(1<<20, 4)
+	keepText(c, c.begin(cachedName), 4, "0123456789")
+	c.suspend([]api.Name{cachedName}, nil)
+	c.resume([]api.Name{cachedName}, written)
+	if s := c.count(); s.Entries != 1 || s.Bytes != entryBytes {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Metadata shows the cell's own name, by whatever name the node was opened.
+func TestCachedPath(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.reusable = true
+		c := f.client(f.config())
+		h, err := c.Open(t.Context(), "/ls/local/x", OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stat, err := h.Stat(t.Context()); err != nil || stat.Path.String() != "/ls/foo/x" || len(f.heard("GetStat")) != 0 {
+			t.Errorf("%v, %v", stat.Path, err)
+		}
+		closeClient(t, c)
+	})
+}

@@ -1,0 +1,275 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// crowd opens sessions over one Cell, each with a handle and its own record.
+func (f *fake) crowd(n int) (cell *Cell, clients []*Client, handles []*Handle, records []*record) {
+	f.t.Helper()
+	cell, err := Dial(f.t.Context(), f.config())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for range n {
+		cfg, r := f.recorded()
+		c, err := cell.NewSession(f.t.Context(), cfg.Session())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		h, err := c.Open(f.t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		clients, handles, records = append(clients, c), append(handles, h), append(records, r)
+	}
+	return cell, clients, handles, records
+}
+
+// connections returns how many were made, to whichever address.
+func (f *fake) connections() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, list := range f.conns {
+		n += len(list)
+	}
+	return n
+}
+
+// Sessions of one Cell share its connections, and end one by one: what becomes of
+// one is nothing to the others.
+func TestSessionsOfOneCell(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, records := f.crowd(20)
+		if n := f.connections(); n > len(addresses()) {
+			t.Errorf("%d connections", n)
+		}
+		closeClient(t, clients[0])
+		clients[1].session.end(EndedByCell, "as a test")
+		closeClient(t, clients[1])
+		for _, s := range f.all() {
+			if s.id == uint64(clients[2].Session()) {
+				f.mu.Lock()
+				s.doom()
+				f.mu.Unlock()
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !errors.Is(clients[2].Err(), EndedByCell) || !errors.Is(clients[0].Err(), Closed) {
+			t.Errorf("ended with %v and %v", clients[0].Err(), clients[2].Err())
+		}
+		closeClient(t, clients[2])
+		for i, h := range handles[3:] {
+			if _, err := h.SetContents(t.Context(), nil); err != nil || len(records[i+3].states()) > 0 {
+				t.Errorf("session %d: %v, states %v", i+3, err, records[i+3].states())
+			}
+			closeClient(t, clients[i+3])
+		}
+		if err := cell.CheckSequencer(t.Context(), "x"); !errors.Is(err, api.BadSequencer) {
+			t.Errorf("the Cell was closed with its sessions: %v", err)
+		}
+		_ = cell.Close()
+	})
+}
+
+// all returns all sessions.
+func (f *fake) all() (list []*fakeSession) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sessions {
+		list = append(list, s)
+	}
+	return list
+}
+
+// Sessions of one Cell differ in what is their own.
+func TestSessionConfig(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable = true
+		cfg := f.config()
+		cfg.Lease, cfg.NoCache = 50*time.Second, true
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := cell.NewSession(t.Context(), cfg.Session())
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, err := cell.NewSession(t.Context(), SessionConfig{Lease: 5 * time.Second, Clock: cfg.Clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if long.Lease() != 50*time.Second || short.Lease() != 5*time.Second || long.cache.on() || !short.cache.on() {
+			t.Errorf("leases %v and %v, caches %v and %v", long.Lease(), short.Lease(), long.cache.on(), short.cache.on())
+		}
+		if _, err := cell.NewSession(t.Context(), SessionConfig{Lease: time.Nanosecond}); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("a faulty configuration: %v", err)
+		}
+		closeClient(t, long)
+		closeClient(t, short)
+		_ = cell.Close()
+	})
+}
+
+// When the master hangs, one session finds out, and all of them follow to the
+// next, by one search: nobody's lease runs out, and no lock is lost.
+func TestFailOverOfAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, records := f.crowd(20)
+		l, err := handles[0].Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		f.script(func(s seen) verb { // it answers nothing any more, and breaks no connection
+			if s.address == "a:1" {
+				return hang
+			}
+			return nil
+		})
+		time.Sleep(7 * time.Second) // all KeepAlives are with it, and hang
+		f.elect("b:1")
+		asked := len(f.heard("Locate"))
+		// One call finds the new master, after which no KeepAlive is left with the old one.
+		began := time.Now()
+		if _, err := handles[7].SetContents(t.Context(), nil); err != nil || time.Since(began) > defaultCallTimeout+time.Second {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for i, c := range clients {
+			if c.Epoch() != 6 || c.Stats().FailOvers != 1 || len(records[i].states()) > 0 {
+				t.Errorf("session %d: epoch %d, %+v, states %v", i, c.Epoch(), c.Stats(), records[i].states())
+			}
+		}
+		if n := len(f.heard("Locate")) - asked; n > 4*len(addresses()) {
+			t.Errorf("%d questions for the master by %d sessions", n, len(clients))
+		}
+		f.script(nil)
+		for i := range 3 { // and now one after the other, connections and all
+			f.cut(addresses()[(i+1)%3])
+			f.elect(addresses()[(i+2)%3])
+			time.Sleep(5 * time.Second)
+			f.heal()
+		}
+		synctest.Wait()
+		if err := l.Err(); err != nil {
+			t.Errorf("the lock: %v", err)
+		}
+		for i, c := range clients {
+			if c.State() != session.Safe || c.Stats().FailOvers != 4 || len(records[i].states()) > 0 {
+				t.Errorf("session %d: %v, %+v, states %v", i, c.State(), c.Stats(), records[i].states())
+			}
+			closeClient(t, c)
+		}
+		_ = cell.Close()
+	})
+}
+
+// A Cell that is closed takes its sessions along, for this process; the cell is
+// not told.
+func TestCellClosedFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, records := f.crowd(3)
+		l, err := handles[0].Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method == "SetContents" {
+				return hang
+			}
+			return nil
+		})
+		waits := make(chan error)
+		go func() { _, err := handles[1].SetContents(t.Context(), nil); waits <- err }()
+		synctest.Wait()
+		_ = cell.Close()
+		if err := <-waits; !errors.Is(err, api.SessionExpired) || !errors.Is(err, Closed) {
+			t.Errorf("a call that waits: %v", err)
+		}
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, Closed) {
+			t.Errorf("the lock: %v", cause)
+		}
+		if _, err := cell.NewSession(t.Context(), f.config().Session()); !errors.Is(err, Closed) {
+			t.Errorf("another session: %v", err)
+		}
+		late, err := Dial(t.Context(), f.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method == "CreateSession" {
+				late.sessions.end() // as Close does, when the answer is on its way
+			}
+			return nil
+		})
+		if _, err := late.NewSession(t.Context(), f.config().Session()); !errors.Is(err, Closed) {
+			t.Errorf("a session that comes too late: %v", err)
+		}
+		_ = late.Close()
+		for i, c := range clients {
+			began := time.Now()
+			if err := c.Close(t.Context()); !errors.Is(err, api.Unavailable) || !errors.Is(c.Err(), Closed) || time.Since(began) > 0 {
+				t.Errorf("session %d: %v after %v; %v", i, err, time.Since(began), c.Err())
+			}
+			if len(records[i].states()) > 0 {
+				t.Errorf("states %v", records[i].states())
+			}
+		}
+		if n := len(f.heard("EndSession")); n != 0 {
+			t.Errorf("%d sessions were ended at the cell", n)
+		}
+	})
+}
+
+// A session that is closed before it has heard of a new master is ended there.
+func TestCloseAfterFailOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		f.elect("b:1")
+		began := time.Now()
+		if closeClient(t, c); time.Since(began) > time.Second {
+			t.Errorf("Close took %v", time.Since(began))
+		}
+	})
+}
+
+// What Stats counts.
+func TestStats(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable = true
+		c := f.client(f.config())
+		h := watching(t, c)
+		for range 3 {
+			if _, err := h.Stat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(8 * time.Second)
+		if s := c.Stats(); s.KeepAlives != 2 || s.KeepAlivesFailed+s.Jeopardies+s.Rescues+s.FailOvers != 0 || s.Attempts != 2 || s.Cache.Hits != 2 || s.Cache != c.CacheStats() {
+			t.Errorf("in peace: %+v", s)
+		}
+		f.cut(addresses()...)
+		time.Sleep(20 * time.Second)
+		f.elect("b:1")
+		f.heal()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := c.Stats(); s.KeepAlivesFailed == 0 || s.KeepAlivesFailed >= s.KeepAlives || s.Jeopardies != 1 || s.Rescues != 1 || s.FailOvers != 1 {
+			t.Errorf("after jeopardy: %+v", s)
+		}
+		closeClient(t, c)
+	})
+}

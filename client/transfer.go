@@ -1,0 +1,84 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Transfer makes another replica the master, as an operator's act: the one of
+// that id, or whichever is furthest if to is empty. It returns the id of the
+// master that is in office then. Sessions and locks survive it as they do any
+// fail-over.
+//
+// The answer may go with the mastership. So after one that is lost the replicas
+// are asked who leads: a later epoch than that in which the master was asked, of
+// another replica (of the one wanted, if one was named), is what was asked for,
+// whoever brought it about. No master is asked twice in one epoch: if it is still
+// the master after that, or ctx ends before it is known, the error is Uncertain,
+// and it may yet hand over. The other errors are the master's, as PermissionDenied.
+func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
+	h := &handover{client: c, to: to}
+	const op = "transfer the mastership"
+	unsettled, err := c.finder.run(ctx, call{op: op, path: c.root(), session: c.session, attempt: h.attempt})
+	var e *api.Error
+	switch {
+	case err == nil && h.failed == nil:
+		return h.master, nil
+	case err == nil:
+		return "", about(h.failed, op, c.root())
+	case unsettled && h.asked != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
+		own := *e
+		own.Code, own.Message = api.Uncertain, h.whom+" was asked to hand over, and may yet do so; "+e.Message
+		return "", &own
+	}
+	return "", err
+}
+
+// handover is one call of Transfer.
+type handover struct {
+	client *Client
+	to     string
+	asked  api.Epoch  // in which a master was asked last; 0 if none was
+	whom   string     // that master
+	last   *api.Error // what came of it
+	master string     // the result,
+	failed *api.Error // or why there is none
+}
+
+// attempt asks the master, if it is not that already which was wanted.
+func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	now, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
+	if err != nil {
+		return err
+	}
+	id, epoch := now.GetMaster(), api.Epoch(now.GetEpoch())
+	switch {
+	case id == "" || id != now.GetReplica():
+		return &api.Error{Code: api.NotMaster, Replica: now.GetReplica(), Master: now.GetMasterAddress(), Message: "it is not the master"}
+	case h.asked == 0:
+	case epoch > h.asked && (id == h.to || h.to == "" && id != h.whom):
+		h.master = id
+		return nil
+	case epoch == h.asked:
+		h.failed = &api.Error{Code: api.Uncertain, Replica: id, Err: h.last.Err,
+			Message: fmt.Sprintf("%s was asked to hand over and is still the master; it may yet do so: %s", id, brief(h.last))}
+		return nil
+	}
+	asked, whom := h.asked, h.whom
+	h.asked, h.whom = api.Epoch(caller.GetEpoch()), id
+	reply, err := t.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.to})
+	if err == nil {
+		h.master = reply.GetMaster()
+		return nil
+	}
+	h.last = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
+	errors.As(t.explain(err), &h.last)
+	if v := judge(h.last); v == again || v == stale {
+		h.asked, h.whom = asked, whom // it did nothing
+	}
+	return err
+}
