@@ -100,7 +100,44 @@ LAG is how many entries of the log a replica is behind the furthest one.`, exitU
 				})
 			},
 		},
+		newTransferCommand(g),
 	)
+}
+
+// newTransferCommand makes another replica the master.
+func newTransferCommand(g *globals) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "transfer [CELL]",
+		Short: "Have the master hand over to another replica",
+		Long: `transfer makes another replica of the cell the master: the one that --to names, or
+the one whose log is furthest. Sessions and locks do not notice; calls wait for some
+milliseconds. Do it before the master's machine is stopped; a replica that is
+stopped by SIGTERM does it by itself.
+
+It is for those who may change the ACL of the cell's root.`,
+		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := cellOf(args)
+			if err != nil {
+				return err
+			}
+			return g.visit(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+				master, err := c.Transfer(ctx, to)
+				if err != nil {
+					return err
+				}
+				if g.json() {
+					return printJSON(cmd.OutOrStdout(), map[string]string{"master": master})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the id of the replica that is to be the master")
+	return cmd
 }
 
 func (g *globals) lookAtCell(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {

@@ -74,7 +74,7 @@ Exit codes, but for those of a command that runs under a lock (see acquire):
 		newAcquireCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newWatchCommand(g),
-		newLocksCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
+		newLocksCommand(g), newExplainCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
 		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newVersionCommand(g),
 	)
 	return root, g

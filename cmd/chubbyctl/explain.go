@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+type explainFields struct {
+	lockFields
+	Explanation []string       `json:"explanation"`
+	Cachers     []cacherFields `json:"cachers"`
+}
+
+type cacherFields struct {
+	Session   string  `json:"session"`
+	Principal string  `json:"principal"`
+	Host      string  `json:"host"`
+	PID       int     `json:"pid"`
+	WaitingS  float64 `json:"waiting_s"`
+	AtMostS   float64 `json:"at_most_s"`
+}
+
+func newExplainCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain PATH",
+		Short: "Say what an operation on a node would wait for, and until when",
+		Long: `explain says who holds the lock of a node and who waits for it, and whose caches a
+change of the node would wait for: a change is made when every client that may
+have the node in its cache has dropped it, which takes a round trip, or has ended.
+
+A client that does not answer is named, with how long a change has waited for it,
+and how long it can go on; chubbyctl session end takes its session away sooner.`,
+		Example: `  chubbyctl explain /ls/local/service/config
+  chubbyctl explain /ls/local/service/config -o json`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.look(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				e, err := c.Explain(ctx, p.String())
+				if err != nil {
+					return err
+				}
+				return g.printExplanation(cmd.OutOrStdout(), e)
+			})
+		},
+	}
+}
+
+func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
+	if g.json() {
+		f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}}
+		for _, c := range e.Cachers {
+			f.Cachers = append(f.Cachers, cacherFields{
+				Session: c.Session.String(), Principal: c.Principal, Host: c.Host, PID: c.PID,
+				WaitingS: seconds(c.Waiting), AtMostS: seconds(c.AtMost),
+			})
+		}
+		return printJSON(out, f)
+	}
+	for _, sentence := range e.Sentences {
+		if _, err := fmt.Fprintf(out, "- %s\n", sentence); err != nil {
+			return err
+		}
+	}
+	if len(e.Lock.Holders)+len(e.Lock.Waiters) > 0 {
+		if _, err := fmt.Fprintln(out); err != nil {
+			return err
+		}
+		t := newTable(out, "PATH", "STATE", "TOKEN", "WHO", "FOR", "REASON")
+		addLock(t, e.Lock)
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if len(e.Cachers) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	t := newTable(out, "MAY CACHE IT", "A CHANGE WAITS SINCE", "AT MOST")
+	for _, c := range e.Cachers {
+		waiting := "-"
+		if c.Waiting > 0 {
+			waiting = roughly(c.Waiting)
+		}
+		t.add(whoIs(c.Holder), waiting, roughly(c.AtMost))
+	}
+	return t.flush()
+}
