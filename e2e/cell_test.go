@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,9 +21,18 @@ import (
 )
 
 // TestMain builds the binaries once, with the race detector if the tests have
-// it, and runs the tests with them.
+// it, and runs the tests with them; or it does a task of theirs.
 func TestMain(m *testing.M) {
-	os.Exit(build(m))
+	flag.Parse()
+	if *childTask == "" {
+		os.Exit(build(m))
+	}
+	var k task
+	if err := json.Unmarshal([]byte(*childTask), &k); err != nil {
+		fmt.Fprintf(os.Stderr, "-child: %v\n", err)
+		os.Exit(2)
+	}
+	os.Exit(k.run())
 }
 
 // binaries is where TestMain put chubbyd and chubbyctl.

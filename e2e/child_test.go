@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// childTask makes this program a child of the tests: clients that are to be
+// killed or stopped have to be processes of their own.
+var childTask = flag.String("child", "", "what to do instead of testing, as JSON; the tests start their own children with it")
+
+// task is what a child is to do, until its standard input ends.
+type task struct {
+	Do        string // holdCaches or reportPause
+	Servers   []string
+	Lease     time.Duration
+	Grace     time.Duration
+	LockDelay time.Duration
+	Clients   int
+	Files     []string
+	Lock      string
+	Watch     string // what to look at all the time: "read" or "lock"
+}
+
+// run does the task and returns the exit code.
+func (k task) run() int {
+	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause}[k.Do]
+	if work == nil {
+		fmt.Fprintf(os.Stderr, "no task is called %q\n", k.Do)
+		return 2
+	}
+	over := make(chan struct{})
+	go func() { // ends with the process
+		io.Copy(io.Discard, os.Stdin)
+		close(over)
+	}()
+	if err := work(k, over); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (k task) config() client.Config {
+	return client.Config{Servers: k.Servers, Lease: k.Lease, Grace: k.Grace}
+}
+
+// child is a process that does a task.
+type child struct{ *process }
+
+// child starts one, which ends with the test at the latest.
+func (w *world) child(t *testing.T, k task) child {
+	t.Helper()
+	k.Servers = strings.Split(w.servers(), ",")
+	text, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, open, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c child
+	t.Cleanup(func() {
+		if c.process != nil && strings.Contains(c.stderr.String(), "DATA RACE") {
+			t.Errorf("a child has a data race:\n%s", &c.stderr)
+		}
+	})
+	c.process = spawn(t, stdin, os.Args[0], "-child", string(text))
+	stdin.Close()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Signal(syscall.SIGCONT) // it may have ended, or never been stopped
+		open.Close()
+	})
+	return c
+}
+
+// signal sends a signal, and has to succeed.
+func (c child) signal(s syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatalf("%v to a child: %v", s, err)
+	}
+}
+
+// note is a line that a child prints. Its instants are those of the machine's
+// monotonic clock, in nanoseconds, and so can be compared with the test's own.
+type note struct {
+	What  string
+	Began int64         // when what it tells of began
+	Took  time.Duration // until it was over
+	Left  time.Duration // of the lease
+	Text  string
+	Err   string
+	Cause client.Cause // of Err, if it has one
+}
+
+func (n *note) blame(err error) {
+	if err != nil {
+		n.Err = err.Error()
+		errors.As(err, &n.Cause)
+	}
+}
+
+// notes returns what the child has printed until now.
+func (c child) notes() []note {
+	c.t.Helper()
+	var all []note
+	printed := c.stdout.String()
+	whole := strings.LastIndexByte(printed, '\n') + 1 // the rest of a line may come yet
+	for lines := bufio.NewScanner(strings.NewReader(printed[:whole])); lines.Scan(); {
+		var n note
+		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
+			c.t.Fatalf("a child printed %q: %v", lines.Text(), err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// waitNote waits until the child has printed a note of that kind, after the
+// first few that are given, and returns it.
+func (c child) waitNote(what string, after int, limit time.Duration) note {
+	c.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, n := range c.notes()[after:] {
+			if n.What == what {
+				return n
+			}
+		}
+		if !c.running() {
+			break
+		}
+	}
+	c.t.Fatalf("a child did not report %q within %v\nstdout: %s\nstderr: %s", what, limit, &c.stdout, &c.stderr)
+	return note{}
+}
+
+// machineNow reads the clock that all processes of the machine share.
+func machineNow() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err) // every Linux has it
+	}
+	return ts.Nano()
+}

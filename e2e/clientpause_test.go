@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// pausedClient is a client in a process of its own, and one that makes its
+// cache and its lock a matter of the past while it is stopped.
+type pausedClient struct {
+	*testing.T
+	child
+	ctx      context.Context //nolint:containedctx // of the test
+	file     *client.Handle  // of the other, as lock
+	lock     *client.Handle
+	leaseEnd int64 // when the lease runs out that the child knows of
+	before   int   // notes that it had printed when it was stopped
+	resumed  int64
+}
+
+// A client that was stopped for longer than its lease finds out before it uses
+// anything: no call that it starts after that is answered from its cache, and it
+// does not believe in its lock (Chubby §2.4, §2.7, §2.8).
+func TestClientPaused(t *testing.T) {
+	w := start(t)
+	times := 1
+	if *full {
+		times = *rounds
+	}
+	for name, c := range map[string]struct {
+		lease, grace, delay time.Duration
+		watch               string
+		trial               func(*pausedClient, time.Duration)
+	}{
+		"within-what-the-master-granted": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", trial: (*pausedClient).savedInTime},
+		"past-lease":                     {lease: 2 * time.Second, delay: time.Second, watch: "read", trial: (*pausedClient).pastLease},
+		"past-grace":                     {lease: 2 * time.Second, grace: time.Second, watch: "lock", trial: (*pausedClient).pastGrace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for round := range times {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				p := &pausedClient{T: t, ctx: ctx}
+				path := fmt.Sprintf("/ls/local/%s-%d", name, round)
+				k := task{Do: "reportPause", Lease: c.lease, Grace: c.grace, LockDelay: c.delay, Files: []string{path}, Lock: path + ".lock", Watch: c.watch}
+				other := w.clientFor(t, client.Config{NoCache: true})
+				p.file, p.lock = w.handle(ctx, other, path), w.handle(ctx, other, k.Lock)
+				if _, err := p.file.SetContents(ctx, []byte("old")); err != nil {
+					t.Fatal(err)
+				}
+				p.child = w.child(t, k)
+				p.stopWell()
+				c.trial(p, c.grace)
+				cancel()
+			}
+		})
+	}
+}
+
+// stopWell stops the child right after its lease was extended: the master has
+// the next KeepAlive, and the child will not see the answer.
+func (p *pausedClient) stopWell() {
+	p.Helper()
+	p.waitNote("ready", 0, 30*time.Second)
+	lease := p.waitNote("lease", len(p.notes()), 10*time.Second)
+	p.signal(syscall.SIGUSR1)
+	time.Sleep(20 * time.Millisecond) // it is in haste by now
+	p.signal(syscall.SIGSTOP)
+	time.Sleep(50 * time.Millisecond) // for what it has printed to arrive
+	notes := p.notes()
+	p.before, p.leaseEnd = len(notes), lease.Began+int64(lease.Left)
+	for _, n := range notes[slices.Index(notes, lease):] {
+		if n.What == "lease" {
+			p.leaseEnd = n.Began + int64(n.Left)
+		}
+	}
+}
+
+// resume lets the child go on, at that instant at the earliest.
+func (p *pausedClient) resume(at int64) {
+	p.Helper()
+	time.Sleep(time.Duration(at - machineNow()))
+	p.resumed = machineNow()
+	p.signal(syscall.SIGCONT)
+}
+
+// overtake changes the file and takes the lock: both succeed when the cell has
+// given up the child's session.
+func (p *pausedClient) overtake() {
+	p.Helper()
+	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
+		p.Fatal(err)
+	}
+	if _, err := p.lock.Acquire(p.ctx, api.Exclusive); err != nil {
+		p.Fatal(err)
+	}
+	if machineNow() < p.leaseEnd {
+		p.Error("the file was changed while the child's lease ran and it had the file in its cache")
+	}
+}
+
+// after returns the notes of that kind about what began after the child went on.
+func (p *pausedClient) after(what string) []note {
+	return slices.DeleteFunc(p.notes(), func(n note) bool { return n.What != what || n.Began < p.resumed })
+}
+
+// settle waits until the child has had time to be wrong: it has made its looks,
+// and a little longer.
+func (p *pausedClient) settle() {
+	p.Helper()
+	for _, what := range []string{"lock", "write", "read"} {
+		p.waitNote(what, p.before, 20*time.Second)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if locks, reads := len(p.after("lock")), len(p.after("read")); locks == 0 || reads == 0 || locks+reads < 3 {
+		p.Errorf("the child did not look when it went on: %s", &p.stdout)
+	}
+}
+
+// pastLease is stopped until the cell has given up the session.
+func (p *pausedClient) pastLease(time.Duration) {
+	p.overtake()
+	p.resume(0)
+	p.settle()
+	p.nothingUsed(client.LeaseNearEnd)
+	states := p.after("state")
+	if len(states) == 0 || states[len(states)-1].Text != "gone" || states[len(states)-1].Cause != client.EndedByCell {
+		p.Errorf("states: %+v, want gone at last, ended by the cell", states)
+	}
+}
+
+// pastGrace is stopped until it has to give up the session itself.
+func (p *pausedClient) pastGrace(grace time.Duration) {
+	p.overtake()
+	p.resume(p.leaseEnd + int64(grace+100*time.Millisecond))
+	p.settle()
+	p.nothingUsed(client.GraceOver)
+	for _, n := range p.after("read") {
+		if n.Cause != client.GraceOver {
+			p.Errorf("a read: %+v, want that the session is gone", n)
+		}
+	}
+}
+
+// nothingUsed looks at what the child saw after it went on: neither its cache nor
+// its lock was good for anything, and the lock's context ended for that cause, soon.
+func (p *pausedClient) nothingUsed(cause client.Cause) {
+	p.Helper()
+	for _, n := range p.after("read") {
+		if n.Err == "" && n.Text != "new" {
+			p.Errorf("a read that began %v after the child went on shows %q", time.Duration(n.Began-p.resumed), n.Text)
+		}
+	}
+	for _, n := range p.after("lock") {
+		if n.Cause != cause {
+			p.Errorf("the lock: %+v, want its end by %v", n, cause)
+		}
+	}
+	for _, n := range p.after("write") {
+		if n.Err == "" {
+			p.Errorf("a write under the lock succeeded: %+v", n)
+		}
+	}
+	ends := p.after("lock's end")
+	if len(ends) != 1 || ends[0].Cause != cause || time.Duration(ends[0].Began-p.resumed) > time.Second {
+		p.Errorf("the end of the lock's context: %+v, want one by %v within a second of %d", ends, cause, p.resumed)
+	}
+}
+
+// savedInTime is stopped past the lease that it knows of, but not past what the
+// master has granted in an answer that waits for it: it is in jeopardy, then safe,
+// and has its lock still, since there is the lock-delay.
+func (p *pausedClient) savedInTime(time.Duration) {
+	acknowledged := make(chan int64, 1)
+	at := p.leaseEnd + int64(200*time.Millisecond)
+	time.Sleep(time.Duration(at-machineNow()) - 100*time.Millisecond)
+	go func() {
+		if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
+			p.Error(err)
+		}
+		acknowledged <- machineNow()
+	}()
+	p.resume(at)
+	changed := <-acknowledged
+	p.settle()
+	if changed < p.resumed {
+		p.Error("the file was changed before the child had dropped it from its cache")
+	}
+	for _, n := range p.after("read") {
+		if n.Err != "" || n.Began > changed && n.Text != "new" {
+			p.Errorf("a read that began %v after the change was acknowledged: %+v", time.Duration(n.Began-changed), n)
+		}
+	}
+	var states []string
+	for _, n := range p.after("state") {
+		states = append(states, n.Text)
+	}
+	if !slices.Equal(states, []string{"jeopardy", "safe"}) {
+		p.Errorf("states: %v, want jeopardy, then safe", states)
+	}
+	for _, n := range append(p.after("lock"), p.after("write")...) {
+		if n.Err != "" {
+			p.Errorf("the lock was to outlast this: %+v", n)
+		}
+	}
+	if ends := p.after("lock's end"); len(ends) > 0 {
+		p.Errorf("the lock's context ended: %+v", ends)
+	}
+}

@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Very many idle sessions over few connections cost the master little memory and
+// little time, and a fail-over does none of them any harm (Chubby §3.1).
+func TestManySessions(t *testing.T) {
+	number, connections, idle := 500, 10, 5*time.Second
+	if *full {
+		number, connections, idle = 10_000, 100, time.Minute
+	}
+	w := start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	replica := w.replicas()[w.status().Master]
+	master := replica.PID
+	cells := make([]*client.Cell, connections)
+	for i := range cells {
+		cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cell.Close() })
+		cells[i] = cell
+	}
+	time.Sleep(2 * time.Second) // the connections are there, and the master has settled
+	resident, live := rss(t, master), liveMemory(t, replica)
+	sessions := openMany(t, ctx, cells, number)
+	time.Sleep(10 * time.Second) // every session has a KeepAlive parked
+	resident, live = (rss(t, master)-resident)/int64(number), (liveMemory(t, replica)-live)/int64(number)
+	busy := cpu(t, master)
+	time.Sleep(idle)
+	share := (cpu(t, master) - busy).Seconds() / idle.Seconds()
+	t.Logf("%d sessions over %d connections, each: %d bytes of the master's memory (%d resident, until the garbage is collected); all: %.3f of a core at leases of %v",
+		number, connections, live, resident, share, sessions[0].Lease())
+	if *full && (live > 16<<10 || share > 0.125) {
+		t.Errorf("the budget is 16 KB and 0.125 of a core")
+	}
+
+	killed := time.Now()
+	w.kill9(master)
+	epoch := sessions[0].Epoch()
+	for _, c := range sessions {
+		for (c.Epoch() == epoch || c.State() != session.Safe) && c.Err() == nil && time.Since(killed) < time.Minute {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	took := time.Since(killed)
+	lost := 0
+	for _, c := range sessions {
+		if c.Err() != nil {
+			lost++
+		}
+	}
+	t.Logf("the master was killed: all sessions have heard of the next, and are safe, after %v; %d were lost", took.Round(time.Millisecond), lost)
+	if lost > 0 || took > 10*time.Second {
+		t.Errorf("%d of %d sessions were lost; it took %v", lost, number, took)
+	}
+}
+
+// openMany opens that many sessions, a few at a time.
+func openMany(t *testing.T, ctx context.Context, cells []*client.Cell, number int) []*client.Client {
+	t.Helper()
+	sessions := make([]*client.Client, number)
+	var opening sync.WaitGroup
+	for i, cell := range cells {
+		opening.Go(func() {
+			for at := i; at < number; at += len(cells) {
+				c, err := cell.NewSession(ctx, client.SessionConfig{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sessions[at] = c
+			}
+		})
+	}
+	opening.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(func() { // the cell goes with the test; what they hold here is to go, too
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		var closing sync.WaitGroup
+		for _, c := range sessions {
+			closing.Go(func() { _ = c.Close(ctx) })
+		}
+		closing.Wait()
+	})
+	return sessions
+}
+
+// liveMemory returns the memory of a replica that is in use: its stacks, and the
+// part of its heap that is not garbage, as the collector has last found.
+func liveMemory(t *testing.T, r replica) int64 {
+	t.Helper()
+	resp, err := http.Get("http://" + r.HTTP + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) int64 {
+		for line := range strings.Lines(string(text)) {
+			if number, ok := strings.CutPrefix(line, name+" "); ok {
+				v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return int64(v)
+			}
+		}
+		t.Fatalf("there is no metric %s", name)
+		return 0
+	}
+	// The collector begins anew when what it has left, and the stacks, have doubled.
+	stacks := value("go_memstats_stack_inuse_bytes")
+	return stacks + (value("go_memstats_next_gc_bytes")-stacks)/2
+}
+
+// rss returns the resident memory of a process, in bytes.
+func rss(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatalf("process %d does not say how much memory it has", pid)
+	return 0
+}
+
+// cpu returns the processor time that a process has used.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ") // its name may hold anything
+	fields := strings.Fields(after)
+	const user, system, tick = 11, 12, 10 * time.Millisecond // of proc(5), counted from the state; a tick is 1/100 s on Linux
+	var sum time.Duration
+	for _, at := range []int{user, system} {
+		n, err := strconv.ParseInt(fields[at], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}
