@@ -13,7 +13,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
-	"github.com/chubbylock/chubby/session"
 )
 
 // Cell is a running cell, called api.LocalCell.
