@@ -184,7 +184,7 @@ func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.D
 // happens to the network, to masters and to clients.
 func TestCachesAreConsistent(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		hits, wrong := cacheTrial(t, ctx, c, 2*time.Minute,
+		hits, wrong := cacheTrial(t, ctx, c, 45*time.Second,
 			func(stop <-chan struct{}) { killMasters(c, 11*time.Second, stop) },
 			func(stop <-chan struct{}) { flap(c, "reader0", stop) },
 			func(stop <-chan struct{}) { cutForLong(c, "reader1", 7*time.Second, stop) },
@@ -192,7 +192,7 @@ func TestCachesAreConsistent(t *testing.T) {
 		if wrong != nil {
 			t.Error(wrong)
 		}
-		if hits < 1000 {
+		if hits < 500 {
 			t.Errorf("the caches answered %d times only", hits)
 		}
 		t.Logf("%d answers from caches", hits)

@@ -160,9 +160,15 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.K
 // endSession ends a session at its client's wish. What it holds is free in the
 // same entry, and those who wait have it.
 func (m *master) endSession(ctx context.Context, id api.SessionID) error {
-	end := raftfsm.End{Session: id, Reason: api.ByClose}
 	m.mu.Lock()
 	m.leases.Stop(id)
+	m.mu.Unlock()
+	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
+}
+
+// endNow ends a session whose lease was stopped, at once.
+func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
+	m.mu.Lock()
 	command := m.endCommand([]raftfsm.End{end})
 	m.mu.Unlock()
 	_, err := m.propose(ctx, command)

@@ -38,6 +38,7 @@ type Replica struct {
 	master atomic.Pointer[master] // nil unless this replica is the master
 
 	cancel  context.CancelCauseFunc // ends reign
+	reigned chan struct{}           // closed when reign has ended
 	work    sync.WaitGroup          // reign and the servers
 	once    sync.Once               // the first of Stop and fail
 	started chan struct{}           // closed when Start returns
@@ -121,7 +122,11 @@ func (r *Replica) startRaft(self Member) error {
 	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), applied: r.raft.AppliedIndex()} })
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
-	r.work.Go(func() { r.reign(ctx, elected) })
+	r.reigned = make(chan struct{})
+	r.work.Go(func() {
+		defer close(r.reigned)
+		r.reign(ctx, elected)
+	})
 	return nil
 }
 
@@ -239,6 +244,7 @@ func (r *Replica) shutdown(ctx context.Context) {
 func (r *Replica) release() {
 	if r.cancel != nil {
 		r.cancel(errStopped)
+		r.abdicate()
 	}
 	var stopping raft.Future
 	if r.raft != nil {
@@ -269,6 +275,22 @@ func (r *Replica) release() {
 		}
 	}
 }
+
+// abdicate waits for the end of the reign before Raft is shut down: Raft does not
+// always answer what was proposed to it when it stops, and the proposer waits for
+// the answer. While it runs it does, at the latest when it has stepped down.
+func (r *Replica) abdicate() {
+	late := time.NewTimer(abdicateLimit)
+	defer late.Stop()
+	select {
+	case <-r.reigned:
+	case <-late.C: // Raft hangs, most likely in the disk
+	}
+}
+
+// abdicateLimit is longer than Raft takes to step down, and shorter than
+// failLimit.
+const abdicateLimit = time.Second
 
 // errStopped is why an epoch ends when its replica stops.
 var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")

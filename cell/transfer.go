@@ -146,8 +146,6 @@ func (m *master) expire(ctx context.Context, id api.SessionID) error {
 		return api.Errorf(api.NotFound, "there is no session %v", id)
 	}
 	m.leases.Stop(id)
-	command := m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByExpiry}})
 	m.mu.Unlock()
-	_, err := m.propose(ctx, command)
-	return err
+	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }
