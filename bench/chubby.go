@@ -128,7 +128,7 @@ func free(base int) bool {
 }
 
 func (c *chubby) config() client.Config {
-	return client.Config{Cell: benchCell, Servers: c.servers, As: "bench", NoCache: true} // the others do not cache either
+	return client.Config{Cell: benchCell, Servers: c.servers, As: "bench"}
 }
 
 // path returns the name of a file in the bench's directory.
