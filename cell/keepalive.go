@@ -80,7 +80,14 @@ func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.In
 	// Its last lease may have been longer than the next will be; its client's
 	// patience with this call is that of the lease that it was granted last.
 	due := min(end.Add(session.Due(lease)-lease), m.clock().Add(session.Due(lease)))
-	return box.park(), due, nil
+	return box.park(), together(due, lease), nil
+}
+
+// together has replies that are due at about the same time be sent at the same
+// time, a little early, so that with very many sessions they share proofs, wake-ups
+// and packets.
+func together(due session.Instant, lease time.Duration) session.Instant {
+	return due - due%session.Instant(lease/48)
 }
 
 // leaseOf returns the length of the leases that a session is granted: by the

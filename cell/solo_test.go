@@ -393,6 +393,18 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	})
 }
 
+// Replies that are due at about the same time are sent together, never late: so
+// very many sessions cost a master less.
+func TestRepliesDueTogether(t *testing.T) {
+	const lease = 12 * time.Second
+	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {
+		at := together(due, lease)
+		if at > due || due.Sub(at) >= lease/48 || together(at, lease) != at {
+			t.Fatalf("due at %d, sent at %d", due, at)
+		}
+	}
+}
+
 // Chubby §2.9, step 8: a handle of an earlier master's is made again when it is
 // used, and stays closed once it was closed in this epoch, whatever is late.
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
