@@ -108,7 +108,11 @@ func (p *proposer) run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		for batch := p.take(); len(batch) > 0 && ctx.Err() == nil; batch = p.take() {
+		for ctx.Err() == nil { // looked at first: what is taken is committed, and so answered
+			batch := p.take()
+			if len(batch) == 0 {
+				break
+			}
 			p.commit(batch)
 		}
 	}

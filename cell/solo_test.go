@@ -393,6 +393,36 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	})
 }
 
+// Whatever was handed over when an epoch ends is answered, also what came while
+// the last entry was on its way.
+func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
+		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
+		late := make(chan error, 1)
+		m.applying = func() {
+			m.applying = nil
+			go func() { _, err := p.propose(t.Context(), c, nil); late <- err }()
+			synctest.Wait()
+			cancel(api.Errorf(api.NotMaster, "deposed"))
+		}
+		go p.run(ctx)
+		if _, err := p.propose(t.Context(), c, nil); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-late:
+			if !errors.Is(err, api.NotMaster) {
+				t.Error(err)
+			}
+		default:
+			t.Fatal("a proposal was forgotten")
+		}
+	})
+}
+
 // Replies that are due at about the same time are sent together, never late: so
 // very many sessions cost a master less.
 func TestRepliesDueTogether(t *testing.T) {
