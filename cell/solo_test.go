@@ -393,6 +393,30 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	})
 }
 
+// A lease counts from the start of the proof behind it, however long that takes:
+// another may have been elected since (session, M1).
+func TestLeaseCountsFromTheProof(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		m.proving = func() { time.Sleep(3 * time.Second) }
+		began := m.clock()
+		reply, err := m.keepAlive(t.Context(), c.who, 0, 0)
+		m.proving = nil
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := reply.GetGrant()
+		if time.Duration(g.GetParkedNs()) > time.Second {
+			t.Errorf("the lease is said to begin %v after the request", time.Duration(g.GetParkedNs()))
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if end, _ := m.leases.End(c.who.session); end > began.Add(time.Duration(g.GetLeaseNs())) {
+			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
+		}
+	})
+}
+
 // Whatever was handed over when an epoch ends is answered, also what came while
 // the last entry was on its way.
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {

@@ -86,6 +86,17 @@ func cacheGuards() []guard {
 			pkg: "./cell", test: "TestLongerLeaseIsInTheLogFirst",
 		},
 		{
+			name: "a lease counts from the start of its proof", file: "cell/keepalive.go",
+			old: "	return m.extend(c, p, receipt, t0)\n", new: "	_ = t0\n	return m.extend(c, p, receipt, m.clock())\n",
+			pkg: "./cell", test: "TestLeaseCountsFromTheProof",
+		},
+		{
+			name: "what is handed over as an epoch ends is answered", file: "cell/proposer.go",
+			old: "		for ctx.Err() == nil { // looked at first: what is taken is committed, and so answered\n			batch := p.take()\n			if len(batch) == 0 {\n",
+			new: "		for {\n			batch := p.take()\n			if len(batch) == 0 || ctx.Err() != nil {\n",
+			pkg: "./cell", test: "TestProposalsAreAnsweredAtTheEnd",
+		},
+		{
 			name: "jeopardy empties the cache", file: "client/client.go",
 			old: "func() { c.retire(c.cache.flush(0)) })", new: "func() {})",
 			pkg: "./client", test: "TestJeopardyEmptiesTheCache",
