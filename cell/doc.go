@@ -3,7 +3,7 @@
 //
 // From the wire to the log and back: service (rpc_*.go) decodes a call and makes
 // one call of the master; the master (master.go and the files named for what it
-// does: keepalive, files, locks, look) decides, and hands commands to the
+// does: keepalive, files, mutate, locks, look) decides, and hands commands to the
 // proposer, which puts them into the Raft log; the state machine (package
 // raftfsm) applies them; the master observes what they did, and answers.
 // Reads, lease grants and sequencer checks pass the fence instead of the log.

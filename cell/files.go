@@ -39,7 +39,7 @@ func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 		return opened{}, err
 	}
 	node, there := m.state().Tree.Get(name)
-	if there && !node.Ephemeral && !m.answered(r.mutation) {
+	if there && !node.Ephemeral && r.create.Create != api.MustCreate && !m.answered(r.mutation) {
 		state := m.state()
 		if err := state.MayOpen(r.mutation.Session, node, &r.create); err != nil {
 			return opened{}, err

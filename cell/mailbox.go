@@ -44,7 +44,8 @@ func (b *mailbox) post(e *pb.Event) uint64 {
 }
 
 // essential reports whether the master waits for an event of this kind to be
-// acknowledged. There are as many of these at most as the session has handles.
+// acknowledged. There are as many of these at most as the session has handles and
+// names in its cache.
 func essential(kind pb.EventKind) bool {
 	switch kind {
 	case pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_SESSION_ENDED, pb.EventKind_EVENT_KIND_CACHE_INVALIDATION:

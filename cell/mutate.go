@@ -23,8 +23,8 @@ func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Comm
 	if m.answered(by) {
 		return m.propose(ctx, c)
 	}
-	if err := m.refusedAnyway(ctx, by.Session, c, names); err != nil {
-		return raftfsm.Result{}, err
+	if result, refused, err := m.refusedAnyway(ctx, by, c, names); refused || err != nil {
+		return result, err
 	}
 	m.mu.Lock()
 	ch, flush := m.begin(by.Session, names), m.caches.flush
@@ -42,20 +42,25 @@ func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Comm
 	return result, m.explain(result.Answer.Err())
 }
 
-// refusedAnyway returns the error of a change that cannot be made as things are,
-// so that nobody is disturbed, and its author not kept waiting, for nothing. It
-// looks only if there is somebody to wait for; else the log says the same, sooner.
-func (m *master) refusedAnyway(ctx context.Context, by api.SessionID, c raftfsm.Command, names []api.Name) error {
+// refusedAnyway refuses a change that cannot be made as things are, so that nobody
+// is disturbed, and its author not kept waiting, for nothing. The refusal is the
+// request's answer for good, in the log: an earlier copy of it may be waiting here,
+// and things may be otherwise by the time that could go on. If there is nobody to
+// wait for, it leaves the request to the log.
+func (m *master) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	m.mu.Lock()
-	waits := m.expects(by, names)
+	waits := m.expects(by.Session, names)
 	m.mu.Unlock()
-	if !waits || by == 0 || m.state().Try(c) == nil {
-		return nil
+	if !waits || by.Session == 0 {
+		return result, false, nil
 	}
-	if _, err := m.fence.prove(ctx); err != nil {
-		return err
+	answer := m.state().Try(c)
+	if answer.Code == api.OK {
+		return result, false, nil
 	}
-	return m.explain(m.state().Try(c))
+	by.Hash = 0
+	result, err = m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+	return result, true, err
 }
 
 // await waits until every session has dropped what a change of those names needs

@@ -243,6 +243,50 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	})
 }
 
+// What was refused stays refused, although an earlier copy of the request waits
+// and could be done by now: its author was told that it was not.
+func TestRefusalIsForGood(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader, locker := m.client(t, 1), m.client(t, 2), m.client(t, 3)
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		lock := locker.open(t, "/ls/local/f", api.MustExist).handle
+		mutation := author.mutation()
+		remove := func() <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				_, err := m.changeNode(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.node, Handle: f.owner.Handle}})
+				done <- err
+			}()
+			return done
+		}
+		first := remove()
+		if !stillWaits(first) {
+			t.Fatal("it waited for nobody")
+		}
+		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.owner.Handle, Mode: api.Exclusive}
+		granted, err := m.tryAcquire(t.Context(), claim, lock.node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-remove(); !errors.Is(err, api.LockHeld) {
+			t.Fatalf("delete of a node whose lock another holds: %v", err)
+		}
+		if err := m.release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*soloClient{reader, locker} {
+			c.acknowledge(t, c.hear(t))
+		}
+		if err := <-first; !errors.Is(err, api.LockHeld) {
+			t.Errorf("the copy that waited: %v", err)
+		}
+		if _, there := m.state().Tree.Get("/f"); !there {
+			t.Error("it was done after it had been refused")
+		}
+	})
+}
+
 // A node is uncacheable until its change has been applied, also when the author
 // has gone away meanwhile.
 func TestUncacheableUntilApplied(t *testing.T) {

@@ -175,8 +175,10 @@ type EndDelay struct {
 
 // Cancel withdraws a request that is not done yet; of one that is, it learns
 // the answer (Chubby §4.4). The mutation is that request's own, its hash zero.
+// With a refusal it is the master who does not want it done: that is its answer.
 type Cancel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
+	Refusal  *Answer          `cbor:"2,keyasint,omitempty"`
 }
 
 // Remove removes dying ephemeral nodes.

@@ -157,7 +157,11 @@ func (d *driver) cancel() raftfsm.Command {
 	default:
 		q = d.mutation(d.session())
 	}
-	return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: q}}
+	c := &raftfsm.Cancel{Mutation: q}
+	if d.pick(3) == 0 {
+		c.Refusal = &raftfsm.Answer{Code: api.LockHeld, Message: "held"}
+	}
+	return raftfsm.Command{Cancel: c}
 }
 
 // end is the end of sessions or of a delay.

@@ -87,7 +87,12 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	case c.Cancel != nil:
 		withdrawn := c.Cancel.Mutation
 		withdrawn.Hash = 0
-		return m.once(withdrawn, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(api.Cancelled)} })
+		return m.once(withdrawn, nil, func() raftfsm.Result {
+			if c.Cancel.Refusal != nil {
+				return raftfsm.Result{Answer: *c.Cancel.Refusal}
+			}
+			return raftfsm.Result{Answer: refused(api.Cancelled)}
+		})
 	case c.Doom != nil:
 		return m.once(c.Doom.Mutation, nil, func() raftfsm.Result { return m.doom(c.Doom) })
 	case c.SetQuota != nil:

@@ -59,6 +59,9 @@ func (s *State) cancel(c *Cancel) Result {
 	m := c.Mutation
 	m.Hash = 0 // whatever was asked
 	return s.once(m, nil, func() Result {
+		if c.Refusal != nil {
+			return Result{Answer: *c.Refusal}
+		}
 		return Result{Answer: refusal(api.Errorf(api.Cancelled, "the caller withdrew the request"))}
 	})
 }

@@ -110,11 +110,11 @@ func (s *State) apply(c Command, wall int64) Result {
 	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
 }
 
-// Try returns the error that a command of the current epoch would be answered
-// with now, nil if it would be done. It changes nothing.
-func (s *State) Try(c Command) error {
+// Try returns what a command of the current epoch would be answered with now. It
+// changes nothing.
+func (s *State) Try(c Command) Answer {
 	tried := *s
-	return tried.apply(c, 0).Err()
+	return tried.apply(c, 0).Answer
 }
 
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) {

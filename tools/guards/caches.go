@@ -41,6 +41,12 @@ func cacheGuards() []guard {
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
+			name: "what was refused stays refused", file: "cell/mutate.go",
+			old: "	result, err = m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})\n	return result, true, err\n",
+			new: "	_, err = m.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
+			pkg: "./cell", test: "TestRefusalIsForGood",
+		},
+		{
 			name: "the listing of the directory goes too", file: "cell/mutate.go",
 			old: "		list = append(list, name, name.Parent())\n", new: "		list = append(list, name)\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
