@@ -74,6 +74,10 @@ func rooms() []room {
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
 		{"cmd/chubbyd", []string{"cell", "api"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{
+			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
+			"names of services for gRPC: only who uses them for that links this",
+		},
+		{
 			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/guard"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},

@@ -19,6 +19,7 @@ const (
 	EventLost              EventKind = 10 // the client fell behind: look again
 	EventCacheInvalidation EventKind = 11 // for the client library, never shown to applications
 	EventSessionEnded      EventKind = 12 // somebody else ended the session; for the client library
+	EventLockVacant        EventKind = 13 // nobody holds the lock any more: it was released, or its holder failed
 )
 
 var eventNames = map[EventKind]string{
@@ -26,7 +27,7 @@ var eventNames = map[EventKind]string{
 	EventChildModified: "child-modified", EventMasterFailedOver: "master-failed-over", EventHandleInvalid: "handle-invalid",
 	EventLockLost: "lock-lost", EventLockAcquired: "lock-acquired", EventConflictingLock: "conflicting-lock-request",
 	EventLost: "events-lost", EventCacheInvalidation: "cache-invalidation",
-	EventSessionEnded: "session-ended",
+	EventSessionEnded: "session-ended", EventLockVacant: "lock-vacant",
 }
 
 // Event is one thing that happened to a node that is open (Chubby §2.5). It is
@@ -63,7 +64,7 @@ func ParseEventKind(text string) (EventKind, error) {
 // the others are told to everybody they concern.
 func (k EventKind) Subscribable() bool {
 	switch k {
-	case EventContentsModified, EventChildAdded, EventChildRemoved, EventChildModified, EventLockAcquired, EventConflictingLock:
+	case EventContentsModified, EventChildAdded, EventChildRemoved, EventChildModified, EventLockAcquired, EventLockVacant, EventConflictingLock:
 		return true
 	case EventMasterFailedOver, EventHandleInvalid, EventLockLost, EventLost, EventCacheInvalidation, EventSessionEnded:
 	}

@@ -55,7 +55,7 @@ func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
 
 // ofReader reports whether some of the events show what only a reader may see.
 func (s eventSet) ofReader() bool {
-	for kind := api.EventContentsModified; kind <= api.EventSessionEnded; kind++ {
+	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
 		if s.has(kind) && ofReader(kind) {
 			return true
 		}
@@ -101,6 +101,15 @@ func (m *master) nodeRemoved(node namespace.Ref) {
 // lockAcquired tells those who watch a lock that somebody has it. m.mu is held.
 func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
 	m.tell(claim.Answer.Lock, api.EventLockAcquired, &pb.Event{Generation: uint64(claim.Answer.Generation)})
+}
+
+// lockVacated tells those who watch a lock that nobody has it any more, unless it
+// has gone straight to the next. It need not be to be had: see lock-delay. m.mu is
+// held.
+func (m *master) lockVacated(name api.Name) {
+	if node, there := m.state().Tree.Get(name); there && len(node.Holders) == 0 {
+		m.tell(node.Ref(), api.EventLockVacant, &pb.Event{Generation: uint64(node.Lock)})
+	}
 }
 
 // conflicting tells the holders of a lock, as far as they asked for it, that

@@ -250,3 +250,64 @@ func TestFailOverIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Whoever watches a lock hears that nobody has it any more, at the moment of the
+// loss; not when it goes from one to the next in the same entry.
+func TestEventLockVacant(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/f"
+		watcher, err := dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
+			Read: true, Create: client.File, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(what string, kind api.EventKind, generation api.Generation) {
+			t.Helper()
+			if e, err := watcher.Next(ctx); err != nil || e.Kind != kind || e.Generation != generation {
+				t.Fatalf("%s: %v %v %v", what, e.Kind, e.Generation, err)
+			}
+		}
+		take := func(h *client.Handle) *client.Lock {
+			l, err := h.Acquire(ctx, api.Exclusive)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			return l
+		}
+		first := take(open(t, ctx, dial(t, ctx, c, "first", client.Config{}), path, 0))
+		expect("acquired", api.EventLockAcquired, first.Sequencer().Generation)
+		dying := dial(t, ctx, c, "second", client.Config{})
+		queued := make(chan struct{})
+		next := make(chan *client.Lock)
+		h := open(t, ctx, dying, path, 30*time.Second)
+		go func() {
+			l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(int, int, []api.Holder, time.Duration) {
+				select {
+				case <-queued:
+				default:
+					close(queued)
+				}
+			}))
+			if err != nil {
+				t.Error(err)
+			}
+			next <- l
+		}()
+		<-queued
+		if err := first.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		second := <-next
+		expect("handed over", api.EventLockAcquired, second.Sequencer().Generation)
+		c.Expire(dying.Session())
+		expect("its session ended", api.EventLockVacant, second.Sequencer().Generation)
+		third := take(open(t, ctx, dial(t, ctx, c, "third", client.Config{}), path, 0))
+		expect("after the lock-delay", api.EventLockAcquired, third.Sequencer().Generation)
+		if err := third.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		expect("released", api.EventLockVacant, third.Sequencer().Generation)
+	})
+}

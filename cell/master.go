@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,6 +153,11 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		m.doomed(id)
 	}
 	m.reoffer(c)
+	if c.EndDelay == nil { // that follows a loss that was told
+		for _, name := range slices.Concat(r.Free, r.Delayed) {
+			m.lockVacated(name)
+		}
+	}
 	for _, name := range r.Free {
 		m.pump(name)
 	}

@@ -86,9 +86,9 @@ func TestEvents(t *testing.T) {
 func TestEventsAskedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		for kind := api.EventContentsModified; kind <= api.EventSessionEnded+1; kind++ {
+		for kind := api.EventContentsModified; kind <= api.EventLockVacant+1; kind++ {
 			for _, read := range []bool{true, false} {
-				want := kind.Subscribable() && (read || kind == api.EventLockAcquired || kind == api.EventConflictingLock)
+				want := kind.Subscribable() && (read || kind == api.EventLockAcquired || kind == api.EventLockVacant || kind == api.EventConflictingLock)
 				_, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: read, Write: true, Create: File, Events: []api.EventKind{kind}})
 				if (err == nil) != want || err != nil && (!errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), kind.String())) {
 					t.Errorf("%v, read %v: %v", kind, read, err)

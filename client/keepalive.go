@@ -193,7 +193,8 @@ func (k *keeper) event(e *chubbypb.Event) {
 		}
 	case api.EventCacheInvalidation:
 		k.invalidate(e.GetPath())
-	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified, api.EventLockAcquired, api.EventConflictingLock:
+	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified,
+		api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock:
 		if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			h.hear(k.epoch, eventOf(e))
 		}

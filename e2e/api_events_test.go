@@ -14,6 +14,7 @@ func eventCases() map[string]func(*suite) {
 		"in-order":             eventsInOrder,
 		"ephemeral-child":      ephemeralChild,
 		"lock-acquired":        lockAcquired,
+		"lock-vacant":          lockVacant,
 		"conflicting-lock":     conflictingLock,
 		"handle-invalid":       handleInvalid,
 		"only-what-was-wanted": onlyWhatWasWanted,
@@ -126,6 +127,17 @@ func lockAcquired(s *suite) {
 		func(e api.Event) bool {
 			return e.Kind == api.EventLockAcquired && e.Generation == l.Sequencer().Generation
 		})
+}
+
+// Beyond Chubby §2.5: that a lock is nobody's any more is told too, so that a
+// vacancy need not be polled for.
+func lockVacant(s *suite) {
+	h := s.watch(s.bob, "l", api.EventLockVacant)
+	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)
+	s.ok(l.Release(s.ctx))
+	s.expect(h, func() bool { return true }, func(e api.Event) bool {
+		return e.Kind == api.EventLockVacant && e.Generation == l.Sequencer().Generation
+	})
 }
 
 // Chubby §2.5: a conflicting lock request from another client.

@@ -192,6 +192,7 @@ const (
 	EventKind_EVENT_KIND_LOST               EventKind = 10
 	EventKind_EVENT_KIND_CACHE_INVALIDATION EventKind = 11
 	EventKind_EVENT_KIND_SESSION_ENDED      EventKind = 12
+	EventKind_EVENT_KIND_LOCK_VACANT        EventKind = 13
 )
 
 // Enum value maps for EventKind.
@@ -210,6 +211,7 @@ var (
 		10: "EVENT_KIND_LOST",
 		11: "EVENT_KIND_CACHE_INVALIDATION",
 		12: "EVENT_KIND_SESSION_ENDED",
+		13: "EVENT_KIND_LOCK_VACANT",
 	}
 	EventKind_value = map[string]int32{
 		"EVENT_KIND_UNSPECIFIED":        0,
@@ -225,6 +227,7 @@ var (
 		"EVENT_KIND_LOST":               10,
 		"EVENT_KIND_CACHE_INVALIDATION": 11,
 		"EVENT_KIND_SESSION_ENDED":      12,
+		"EVENT_KIND_LOCK_VACANT":        13,
 	}
 )
 
@@ -5427,7 +5430,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x11CREATE_MUST_EXIST\x10\x00\x12\x0e\n" +
 	"\n" +
 	"CREATE_MAY\x10\x01\x12\x0f\n" +
-	"\vCREATE_MUST\x10\x02*\x93\x03\n" +
+	"\vCREATE_MUST\x10\x02*\xaf\x03\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_KIND_CONTENTS_MODIFIED\x10\x01\x12\x1a\n" +
@@ -5442,7 +5445,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x0fEVENT_KIND_LOST\x10\n" +
 	"\x12!\n" +
 	"\x1dEVENT_KIND_CACHE_INVALIDATION\x10\v\x12\x1c\n" +
-	"\x18EVENT_KIND_SESSION_ENDED\x10\f*\xb4\x01\n" +
+	"\x18EVENT_KIND_SESSION_ENDED\x10\f\x12\x1a\n" +
+	"\x16EVENT_KIND_LOCK_VACANT\x10\r*\xb4\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10END_REASON_CLOSE\x10\x01\x12\x15\n" +

@@ -30,7 +30,7 @@ type watchOptions struct {
 
 // subscribable are the kinds of events that a watch can ask for.
 func subscribable() []api.EventKind {
-	return append([]api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventConflictingLock}, ofChildren()...)
+	return append([]api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock}, ofChildren()...)
 }
 
 func ofChildren() []api.EventKind {
@@ -120,7 +120,7 @@ func wantedKinds(names []string, children bool) ([]api.EventKind, error) {
 		kinds = append(kinds, kind)
 	}
 	if len(names) == 0 {
-		kinds = append(kinds, api.EventContentsModified, api.EventLockAcquired)
+		kinds = append(kinds, api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant)
 	}
 	if children {
 		kinds = append(kinds, ofChildren()...)
