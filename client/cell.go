@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/sequencer"
 )
 
 // Cell is a cell to look at, without a session. Its methods may be called from
@@ -56,26 +54,4 @@ func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx contex
 	_, err := c.finder.run(ctx, call{op: op, path: path,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
 	return err
-}
-
-// CheckSequencer asks the cell whether a sequencer, in text, is still that of
-// its lock. BadSequencer says that it is not, and why (Chubby §2.6).
-func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
-	return c.ask(ctx, "check sequencer", "", func(ctx context.Context, t *target) error {
-		reply, err := t.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
-		if err == nil && !reply.GetValid() {
-			err = &api.Error{Code: api.BadSequencer, Message: reply.GetExplanation()}
-		}
-		return err
-	})
-}
-
-// Checker returns what a sequencer.Guard asks about sequencers: this cell.
-func (c *Cell) Checker() sequencer.Checker { return checker{c} }
-
-type checker struct{ cell *Cell }
-
-// CheckSequencer asks the cell.
-func (k checker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
-	return k.cell.CheckSequencer(ctx, s.String())
 }

@@ -47,7 +47,7 @@ func TestAcquireRelease(t *testing.T) {
 		if !errors.Is(l.Err(), LockReleased) || !errors.Is(context.Cause(l.Context()), LockReleased) || l.ExclusiveUntil() != 0 {
 			t.Errorf("after Release: %v, %v", l.Err(), l.ExclusiveUntil())
 		}
-		if err := c.Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
+		if err := c.Cell.Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
 			t.Errorf("CheckSequencer: %v", err)
 		}
 		l2, err := h.TryAcquire(t.Context(), api.Exclusive)

@@ -51,7 +51,7 @@ func ExampleGuard() {
 	// wrote a for token 41
 	// wrote b for token 57
 	// refused c
-	// {Accepted:2 RefusedStale:1 RefusedOther:0}
+	// {Accepted:2 RefusedStale:1 RefusedLost:0 RefusedMissing:0 RefusedOther:0}
 }
 
 // Where the write carries the token and the storage compares it, Check is

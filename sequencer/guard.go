@@ -62,8 +62,9 @@ type Store interface {
 // Checker tells whether a sequencer is still valid; a session with the cell can
 // (Chubby §2.4: "against the server's Chubby cache"). It is called for each
 // request, from any goroutine, before the request is let in. Its error refuses
-// the request and is returned to the caller as it is; the code should be
-// BadSequencer if the lock is lost, and Unavailable if it could not find out.
+// the request and is returned to the caller, in a Refusal if the code is
+// BadSequencer: so it should be if the lock is lost, and Unavailable if it could
+// not find out. client.Checker is one.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
@@ -78,6 +79,8 @@ type Guard struct {
 	cellName string // of every lock accepted
 	accepted atomic.Uint64
 	stale    atomic.Uint64
+	lost     atomic.Uint64
+	missing  atomic.Uint64
 	other    atomic.Uint64
 
 	// saving is held, by filling it, while a new sequencer is judged and stored,
@@ -99,13 +102,13 @@ type admission struct {
 	lock *lock
 }
 
-// Stats counts what a Guard decided since it was made. Requests that carry no
-// sequencer at all are refused by the interceptors and the middleware before
-// they come to a Guard, and are not in it.
+// Stats counts what a Guard decided since it was made.
 type Stats struct {
-	Accepted     uint64 // requests let in
-	RefusedStale uint64 // requests whose token was below the newest of their lock
-	RefusedOther uint64 // requests refused for any other reason: malformed, another lock, time ran out, …
+	Accepted       uint64 // requests let in
+	RefusedStale   uint64 // requests whose token was below the newest of their lock
+	RefusedLost    uint64 // requests whose lock was lost, as the Checker says
+	RefusedMissing uint64 // requests that carried no sequencer, or several: see CountMissing
+	RefusedOther   uint64 // requests refused for any other reason: malformed, another lock, time ran out, …
 }
 
 // NewGuard reads the store and returns a Guard. It fails with InvalidArgument,
@@ -220,8 +223,8 @@ func (g *Guard) remember(saved []Sequencer) error {
 // the token and the storage compares it; see Do.
 //
 // A refusal is an *api.Error: BadSequencer if the request must not be served
-// (malformed, another lock, cell or mode, or stale; the message of a stale one
-// has both tokens), QuotaExceeded above MaxLocks, Unavailable if a new token
+// (malformed, another lock, cell or mode, stale, or lost; a stale or lost one is
+// a Refusal, and its message has both tokens), QuotaExceeded above MaxLocks, Unavailable if a new token
 // could not be stored, Cancelled or DeadlineExceeded if ctx ended before that.
 // Nothing was let in then; all but BadSequencer may be tried again.
 //
@@ -271,8 +274,16 @@ func FromContext(ctx context.Context) (Sequencer, bool) {
 // Stats returns the counts so far. They are read one by one, so requests that
 // are decided meanwhile may be in one and not yet in another.
 func (g *Guard) Stats() Stats {
-	return Stats{Accepted: g.accepted.Load(), RefusedStale: g.stale.Load(), RefusedOther: g.other.Load()}
+	return Stats{
+		Accepted: g.accepted.Load(), RefusedStale: g.stale.Load(), RefusedLost: g.lost.Load(),
+		RefusedMissing: g.missing.Load(), RefusedOther: g.other.Load(),
+	}
 }
+
+// CountMissing counts a request that was refused by who carries sequencers over
+// a wire, because it brought none, or more than one. The interceptors of seqgrpc
+// and the middleware of seqhttp call it; nobody else need.
+func (g *Guard) CountMissing() { g.missing.Add(1) }
 
 // refused counts a refusal and returns the error for the caller.
 func (g *Guard) refused(err error) error {
@@ -281,7 +292,11 @@ func (g *Guard) refused(err error) error {
 		g.stale.Add(1)
 		return s.report()
 	}
-	g.other.Add(1)
+	if r := (*Refusal)(nil); errors.As(err, &r) && r.lost {
+		g.lost.Add(1)
+	} else {
+		g.other.Add(1)
+	}
 	return err
 }
 
@@ -329,7 +344,17 @@ func (g *Guard) ask(ctx context.Context, s Sequencer) error {
 	if g.config.Checker == nil {
 		return nil
 	}
-	return g.config.Checker.CheckSequencer(ctx, s)
+	err := g.config.Checker.CheckSequencer(ctx, s)
+	if !errors.Is(err, api.BadSequencer) {
+		return err
+	}
+	lost := &Refusal{Token: s.Token(), lost: true, err: err}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.locks[s.Path]; known != nil {
+		lost.Newest = known.seq.Token()
+	}
+	return lost
 }
 
 // concerns refuses a sequencer of a lock or mode that proves nothing here. A
@@ -411,7 +436,7 @@ func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
 	g.mu.Unlock()
 	if err := g.config.Store.Save(ctx, s); err != nil {
 		if errors.Is(err, api.BadSequencer) {
-			return nil, &staleError{told: err}
+			return nil, &staleError{seq: s, told: err}
 		}
 		if ctx.Err() != nil {
 			return nil, ended(ctx, s)

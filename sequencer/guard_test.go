@@ -263,6 +263,56 @@ func TestCheckerDecidesBesides(t *testing.T) {
 	// What the cell says does not lower what was seen.
 	valid = 41
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "57 was seen")
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 3, RefusedStale: 1, RefusedLost: 2}); got != want {
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+// Whoever is refused is told both tokens, in words and in fields.
+func TestRefusalsCarryBothTokens(t *testing.T) {
+	guard := newGuard(t, sequencer.GuardConfig{Checker: checker(func(s sequencer.Sequencer) error {
+		if s.Token() > 57 {
+			return fmt.Errorf("asked: %w", &api.Error{Code: api.BadSequencer, Message: "not held"})
+		}
+		return nil
+	})})
+	elsewhere := of(api.MustParsePath("/ls/foo/other"), 99)
+	for _, step := range []struct {
+		seq           sequencer.Sequencer
+		token, newest uint64
+		words         []string
+	}{
+		{seq: of(primary, 60), token: 60, words: []string{"token 60 is refused", "none was let in", "not held"}},
+		{seq: of(primary, 57)},
+		{seq: of(primary, 41), token: 41, newest: 57, words: []string{"token 41", "57"}},
+		{seq: of(primary, 60), token: 60, newest: 57, words: []string{"token 60 is refused", "57 is the newest", "not held"}},
+		{seq: elsewhere, token: 99, words: []string{"not protected"}},
+	} {
+		_, err := guard.Check(t.Context(), step.seq.String())
+		if step.token == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var r *sequencer.Refusal
+		if !errors.As(err, &r) || r.Token != step.token || r.Newest != step.newest || !errors.Is(err, api.BadSequencer) {
+			t.Errorf("%v: %v, %+v", step.seq, err, r)
+		}
+		for _, word := range step.words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%v: %v lacks %q", step.seq, err, word)
+			}
+		}
+	}
+	// A store of the caller's own may know a newer one, and say so.
+	told := sequencer.Stale(of(primary, 41), 57)
+	guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
+	_, err := guard.Check(t.Context(), of(primary, 41).String())
+	var r *sequencer.Refusal
+	if !errors.As(err, &r) || r.Token != 41 || r.Newest != 57 || guard.Stats().RefusedStale != 1 {
+		t.Errorf("%v, %+v, %+v", err, r, guard.Stats())
+	}
 }
 
 // Of two new tokens that arrive together, the lower one waits while the higher
@@ -373,7 +423,7 @@ func TestNeverLowerThanBefore(t *testing.T) {
 	}
 }
 
-func BenchmarkCheck(b *testing.B) {
+func BenchmarkGuardCheck(b *testing.B) {
 	guard := newGuard(b, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo/svc")})
 	text := of(primary, 57).String()
 	accept(b, guard, of(primary, 57))
@@ -405,7 +455,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 }
 
-func BenchmarkDo(b *testing.B) {
+func BenchmarkGuardDo(b *testing.B) {
 	guard := newGuard(b, sequencer.GuardConfig{})
 	text := of(primary, 57).String()
 	b.ReportAllocs()

@@ -2,12 +2,8 @@ package sequencer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"github.com/chubbylock/chubby/api"
 )
 
 // lock is what a Guard knows of one lock: its newest token, and the requests
@@ -109,39 +105,4 @@ func (l *lock) wake() {
 		close(l.changed)
 		l.changed = nil
 	}
-}
-
-// staleError is the refusal of a sequencer because a newer one was seen. It
-// stays within the package, to be counted; callers get what it reports.
-type staleError struct {
-	seq    Sequencer
-	newest uint64
-	told   error // the store's own report, if it is the store that knows the newer one
-}
-
-// Error is the report's text.
-func (e *staleError) Error() string { return e.report().Error() }
-
-func (e *staleError) report() error {
-	if e.told != nil {
-		return e.told
-	}
-	return refusal(e.seq, "token %d is stale: %d was seen for %s; the lock has passed on, so stop acting for it, or acquire it again",
-		e.seq.Token(), e.newest, e.seq.Path)
-}
-
-// refusal is the answer to a well-formed sequencer that does not let in here.
-func refusal(s Sequencer, format string, args ...any) error {
-	return &api.Error{Code: api.BadSequencer, Op: "check sequencer", Path: s.Path.String(), Message: fmt.Sprintf(format, args...)}
-}
-
-// ended reports that ctx ended before the request of s was let in.
-func ended(ctx context.Context, s Sequencer) error {
-	code := api.Cancelled
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		code = api.DeadlineExceeded
-	}
-	return &api.Error{Code: code, Op: "check sequencer", Path: s.Path.String(), Err: context.Cause(ctx),
-		Message: fmt.Sprintf("the request of token %d was not let in before its time ran out; "+
-			"older requests may still be running, or the store is slow", s.Token())}
 }

@@ -104,7 +104,7 @@ func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	defer func() { <-f.busy }()
 	key := storeKey{cell: s.Cell, path: s.Path}
 	if known, ok := f.newest[key]; ok && known.Token() > s.Token() {
-		return (&staleError{seq: s, newest: known.Token()}).report()
+		return Stale(s, known.Token())
 	}
 	next := maps.Clone(f.newest)
 	next[key] = s

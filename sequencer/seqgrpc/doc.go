@@ -10,7 +10,9 @@
 // their context, and not leave work behind.
 //
 // Refused calls end with FailedPrecondition if the sequencer is missing,
-// malformed, stale, or for another lock; the message says which and what to do.
+// malformed, stale, lost, or for another lock; the message says which and what to
+// do, and the status has an ErrorInfo with the token of the call and the newest
+// that was let in, which Tokens reads.
 // A call that the guard could not decide ends with Unavailable,
 // ResourceExhausted, DeadlineExceeded or Canceled, and was not let in either.
 //

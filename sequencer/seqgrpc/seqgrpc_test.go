@@ -140,8 +140,14 @@ func TestUnaryCallsAreFenced(t *testing.T) {
 	}
 	_, err := call(older, ctx)
 	wantStatus(t, err, codes.FailedPrecondition, "token 41 is stale: 57 was seen for /ls/foo/svc/primary")
+	if token, newest, ok := seqgrpc.Tokens(err); token != 41 || newest != 57 || !ok {
+		t.Errorf("its details have %d, %d, %v; want both tokens", token, newest, ok)
+	}
 	_, err = call(without, ctx)
 	wantStatus(t, err, codes.FailedPrecondition, "no sequencer", seqgrpc.MetadataKey)
+	if _, _, ok := seqgrpc.Tokens(err); ok {
+		t.Error("there is no token")
+	}
 	_, err = call(without, metadata.AppendToOutgoingContext(ctx, seqgrpc.MetadataKey, text(57), seqgrpc.MetadataKey, text(58)))
 	wantStatus(t, err, codes.FailedPrecondition, "2 sequencers")
 	_, err = call(without, metadata.AppendToOutgoingContext(ctx, seqgrpc.MetadataKey, text(58)[:60]))
@@ -265,7 +271,12 @@ func TestStreamOfStoppedHolderIsCutOff(t *testing.T) {
 			if _, err := pb.NewTestServiceClient(dial(holder(57)...)).UnaryCall(ctx, &pb.SimpleRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			wantStatus(t, <-returned, codes.FailedPrecondition, "cut off", "57 was seen")
+			err = <-returned
+			wantStatus(t, err, codes.FailedPrecondition, "cut off", "57 was seen")
+			if token, newest, ok := seqgrpc.Tokens(err); token != 41 || newest != 57 || !ok {
+				t.Errorf("its details have %d, %d, %v; want both tokens", token, newest, ok)
+			}
+			err = nil
 			messages := -1
 			for ; err == nil; messages++ {
 				_, err = stream.Recv()
@@ -305,4 +316,82 @@ func TestStreamsAreFenced(t *testing.T) {
 	wantStatus(t, open(), codes.FailedPrecondition, "no sequencer")
 	wantStatus(t, open(grpc.WithStreamInterceptor(seqgrpc.StreamClientInterceptor(func() string { return "" }))),
 		codes.FailedPrecondition, "not sent")
+}
+
+// A call that brings no sequencer, or two, is counted too.
+func TestMissingIsCounted(t *testing.T) {
+	guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: forgetful{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	intercept := seqgrpc.UnaryInterceptor(guard)
+	for _, sent := range []metadata.MD{{}, metadata.Pairs(seqgrpc.MetadataKey, text(57), seqgrpc.MetadataKey, text(58))} {
+		_, err := intercept(metadata.NewIncomingContext(t.Context(), sent), nil, &grpc.UnaryServerInfo{FullMethod: pb.TestService_UnaryCall_FullMethodName},
+			func(context.Context, any) (any, error) { t.Error("let in"); return nil, nil })
+		wantStatus(t, err, codes.FailedPrecondition, "sequencer")
+	}
+	if got, want := guard.Stats(), (sequencer.Stats{RefusedMissing: 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+type forgetful struct{}
+
+func (forgetful) Load(context.Context) ([]sequencer.Sequencer, error) { return nil, nil }
+func (forgetful) Save(context.Context, sequencer.Sequencer) error     { return nil }
+
+// What the guard costs a call, beside one that is not guarded: the interceptor
+// alone, and a whole call over a connection in memory.
+func BenchmarkUnaryInterceptor(b *testing.B) {
+	guard, err := sequencer.NewGuard(b.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: forgetful{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	guarded := seqgrpc.UnaryInterceptor(guard)
+	free := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return handler(ctx, request)
+	}
+	for _, c := range []struct {
+		name      string
+		intercept grpc.UnaryServerInterceptor
+	}{{"no", free}, {"yes", guarded}} {
+		b.Run("net=none/guarded="+c.name, func(b *testing.B) {
+			ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs(seqgrpc.MetadataKey, text(57)))
+			info := &grpc.UnaryServerInfo{FullMethod: pb.TestService_UnaryCall_FullMethodName}
+			handler := func(context.Context, any) (any, error) { return nil, nil }
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.intercept(ctx, nil, info, handler); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("net=memory/guarded="+c.name, func(b *testing.B) {
+			server := grpc.NewServer(grpc.UnaryInterceptor(c.intercept))
+			pb.RegisterTestServiceServer(server, &service{})
+			listener := bufconn.Listen(1 << 16)
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(listener) }()
+			defer func() { server.Stop(); <-served }()
+			conn, err := grpc.NewClient("passthrough:///bufconn", append(holder(57),
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.Close()
+			client := pb.NewTestServiceClient(conn)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := client.UnaryCall(b.Context(), &pb.SimpleRequest{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	if guard.Stats().Accepted == 0 {
+		b.Error("nothing was guarded")
+	}
 }

@@ -62,6 +62,7 @@ func StreamInterceptor(guard *sequencer.Guard, exempt ...string) grpc.StreamServ
 func admit(ctx context.Context, guard *sequencer.Guard, serve func(context.Context) error) error {
 	text, err := received(ctx)
 	if err != nil {
+		guard.CountMissing()
 		return err
 	}
 	served := false
@@ -102,7 +103,7 @@ func refused(err error) error {
 	case api.Cancelled:
 		code = codes.Canceled
 	}
-	return status.Error(code, err.Error())
+	return detailed(status.New(code, err.Error()), err)
 }
 
 func exempted(methods []string) func(fullMethod string) bool {
@@ -160,7 +161,7 @@ func (s *guardedStream) whileInside(operation func() error) error {
 func (s *guardedStream) cutOff() error {
 	cause := context.Cause(s.ctx)
 	if api.CodeOf(cause) == api.BadSequencer {
-		return status.Error(codes.FailedPrecondition, "the stream is cut off: "+cause.Error())
+		return detailed(status.New(codes.FailedPrecondition, "the stream is cut off: "+cause.Error()), cause)
 	}
 	return status.FromContextError(s.ctx.Err()).Err()
 }

@@ -14,10 +14,11 @@
 //
 // Refused requests are answered by JSON,
 //
-//	{"error":{"code":"BadSequencer","message":"…"}}
+//	{"error":{"code":"BadSequencer","message":"…","token":41,"newest":57}}
 //
 // with status 412 Precondition Failed if the sequencer is missing, malformed,
-// stale, or for another lock. A request that the guard could not decide is
+// stale, lost, or for another lock. Token is the request's own, and newest the
+// greatest that was let in of its lock; each is absent if there is none. A request that the guard could not decide is
 // answered by 503 Service Unavailable, and was not let in either.
 //
 // A server that uses this package does not link the client library. Everything

@@ -63,5 +63,5 @@ func Example() {
 	// Output:
 	// 200 done for token 41
 	// 200 done for token 57
-	// 412 {"error":{"code":"BadSequencer","message":"check sequencer /ls/foo/svc/primary: token 41 is stale: 57 was seen for /ls/foo/svc/primary; the lock has passed on, so stop acting for it, or acquire it again (BadSequencer)"}}
+	// 412 {"error":{"code":"BadSequencer","message":"check sequencer /ls/foo/svc/primary: token 41 is stale: 57 was seen for /ls/foo/svc/primary; the lock has passed on, so stop acting for it, or acquire it again (BadSequencer)","token":41,"newest":57}}
 }

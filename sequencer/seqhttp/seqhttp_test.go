@@ -125,6 +125,12 @@ func TestRequestsAreFenced(t *testing.T) {
 		}
 	}
 	refused("token 41 is stale: 57 was seen for /ls/foo/svc/primary", older)
+	if _, body := get(t, older, server.URL); !strings.Contains(body, `,"token":41,"newest":57}}`) {
+		t.Errorf("%s; want both tokens as fields", body)
+	}
+	if _, body := get(t, server.Client(), server.URL); strings.Contains(body, `"token"`) {
+		t.Errorf("%s; there is no token", body)
+	}
 	refused("no sequencer", server.Client())
 	refused("2 sequencers", server.Client(), text(57), text(58))
 	refused("damaged", server.Client(), text(58)[:60])
@@ -140,9 +146,14 @@ func TestUndecidedIsNotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	let := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") })
+	seqhttp.Middleware(guard)(let).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	if got, want := guard.Stats(), (sequencer.Stats{RefusedMissing: 1}); got != want {
+		t.Errorf("%+v after a request without a sequencer, want %+v", got, want)
+	}
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set(seqhttp.Header, text(41))
-	seqhttp.Middleware(guard)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") })).ServeHTTP(w, r)
+	seqhttp.Middleware(guard)(let).ServeHTTP(w, r)
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"Unavailable"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -274,3 +285,58 @@ func TestNewerRequestWaitsForOlder(t *testing.T) {
 		t.Errorf("the newer request: %d", status)
 	}
 }
+
+// quiet is a ResponseWriter that costs nothing.
+type quiet struct{ header http.Header }
+
+func (q quiet) Header() http.Header         { return q.header }
+func (q quiet) Write(b []byte) (int, error) { return len(b), nil }
+func (q quiet) WriteHeader(int)             {}
+
+// What the guard costs a request, beside one that is not guarded: without a
+// network, and over a connection of this machine.
+func BenchmarkMiddleware(b *testing.B) {
+	guard, err := sequencer.NewGuard(b.Context(), sequencer.GuardConfig{
+		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: forgetful{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") })
+	for _, c := range []struct {
+		name    string
+		handler http.Handler
+	}{{"no", handler}, {"yes", seqhttp.Middleware(guard)(handler)}} {
+		for method, body := range map[string]io.Reader{http.MethodGet: http.NoBody, http.MethodPost: strings.NewReader("work")} {
+			b.Run("net=none/method="+method+"/guarded="+c.name, func(b *testing.B) {
+				w, r := quiet{http.Header{}}, httptest.NewRequest(method, "/", body)
+				r.Header.Set(seqhttp.Header, text(57))
+				b.ReportAllocs()
+				for b.Loop() {
+					c.handler.ServeHTTP(w, r)
+				}
+			})
+		}
+		b.Run("net=loopback/guarded="+c.name, func(b *testing.B) {
+			server := httptest.NewServer(c.handler)
+			defer server.Close()
+			client := holder(server, 57)
+			b.ReportAllocs()
+			for b.Loop() {
+				response, err := client.Get(server.URL)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+		})
+	}
+	if guard.Stats().Accepted == 0 {
+		b.Error("nothing was guarded")
+	}
+}
+
+type forgetful struct{}
+
+func (forgetful) Load(context.Context) ([]sequencer.Sequencer, error) { return nil, nil }
+func (forgetful) Save(context.Context, sequencer.Sequencer) error     { return nil }

@@ -3,6 +3,7 @@ package seqhttp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -26,13 +27,16 @@ func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			text, err := received(r)
 			if err != nil {
+				guard.CountMissing()
 				refuse(w, err)
 				return
 			}
 			served := false
 			err = guard.Do(r.Context(), text, func(ctx context.Context) error {
 				served = true
-				defer unblockReads(ctx, w)()
+				if r.Body != nil && r.Body != http.NoBody {
+					defer unblockReads(ctx, w)()
+				}
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return nil
 			})
@@ -73,6 +77,14 @@ func unblockReads(ctx context.Context, w http.ResponseWriter) (end func()) {
 	}
 }
 
+// refused is what a request that was not let in is told; its fields are stable.
+type refused struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Token   uint64 `json:"token,omitempty"`  // of the request's sequencer, if it has one
+	Newest  uint64 `json:"newest,omitempty"` // the greatest let in of its lock before
+}
+
 // refuse answers a request that was not let in.
 func refuse(w http.ResponseWriter, err error) {
 	code := api.CodeOf(err)
@@ -81,12 +93,12 @@ func refuse(w http.ResponseWriter, err error) {
 		status = http.StatusPreconditionFailed
 	}
 	var body struct {
-		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
+		Error refused `json:"error"`
 	}
 	body.Error.Code, body.Error.Message = code.String(), err.Error()
+	if r := (*sequencer.Refusal)(nil); errors.As(err, &r) {
+		body.Error.Token, body.Error.Newest = r.Token, r.Newest
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
