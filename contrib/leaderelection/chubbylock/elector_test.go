@@ -1,0 +1,149 @@
+package chubbylock_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// elect runs an elector as client-go does it, without Run. The function it
+// returns ends the elector and waits for it.
+func (w *world) elect(l *chubbylock.Lock, work func(context.Context), edits ...func(*leaderelection.LeaderElectionConfig)) (stop func(), elector *leaderelection.LeaderElector) {
+	w.Helper()
+	cfg := w.config(l, work)
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	elector, err := leaderelection.NewLeaderElector(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		elector.Run(ctx)
+	}()
+	stop = func() { cancel(); <-done }
+	w.Cleanup(stop)
+	return stop, elector
+}
+
+// unguarded is work that knows nothing of this package.
+func (w *world) unguarded(working *atomic.Int32) func(context.Context) {
+	return func(ctx context.Context) {
+		working.Add(1)
+		<-ctx.Done()
+		working.Add(-1)
+	}
+}
+
+// TestUnguarded: an elector as client-go has it, with nothing but its lock
+// replaced, hands over at once when it releases, and when lease and lock-delay are
+// over when it does not.
+func TestUnguarded(t *testing.T) {
+	for _, release := range []bool{true, false} {
+		inWorld(t, func(w *world) {
+			const delay = api.DefaultLockDelay
+			var one, two atomic.Int32
+			edit := func(cfg *leaderelection.LeaderElectionConfig) { cfg.ReleaseOnCancel = release }
+			stop, elector := w.elect(w.lock("one", delay), w.unguarded(&one), edit)
+			w.sleep(5 * time.Second)
+			w.elect(w.lock("two", delay), w.unguarded(&two), edit)
+			w.sleep(20 * time.Second)
+			if one.Load() != 1 || two.Load() != 0 || !elector.IsLeader() {
+				w.Fatalf("%d and %d lead, %v", one.Load(), two.Load(), elector.IsLeader())
+			}
+			stop()
+			if !release {
+				w.sleep(api.DefaultLease*5/12 + delay)
+				if two.Load() != 0 {
+					w.Error("the next leads although nobody said that the work had stopped")
+				}
+				w.sleep(api.DefaultLease * 7 / 12)
+			}
+			w.sleep(100 * time.Millisecond)
+			if one.Load() != 0 || two.Load() != 1 {
+				w.Errorf("release %v: %d and %d lead", release, one.Load(), two.Load())
+			}
+		})
+	}
+}
+
+// TestGuardInElector: work that client-go would stop RenewDeadline too late stops
+// in time if it is guarded, and the elector does not lead on with no work: the
+// same Run wins no second term, the next does.
+func TestGuardInElector(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lock("one", 0)
+		guarded := func(name string, l *chubbylock.Lock) func(context.Context) {
+			return func(ctx context.Context) {
+				ctx, done := l.Guard(ctx)
+				defer done()
+				w.work(name)(ctx)
+			}
+		}
+		stop, elector := w.elect(l, guarded("one", l))
+		first := w.leader(time.Second)
+		if seq, ok := l.Sequencer(); !ok || seq.Token() != first.token {
+			w.Errorf("the sequencer: %v, %v, want token %d", seq, ok, first.token)
+		}
+		w.sleep(10 * time.Second)
+		w.operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
+			return c.BreakLock(ctx, path, "a drill", false)
+		})
+		w.sleep(time.Second)
+		if _, ok := l.Sequencer(); ok {
+			w.Error("it has a sequencer of a lock that it lost")
+		}
+		if ctx, done := l.Guard(w.Context()); ctx.Err() == nil {
+			w.Error("it guards work of a lock that it lost")
+		} else {
+			done()
+		}
+		w.sleep(time.Minute)
+		if elector.IsLeader() {
+			w.Error("the elector believes that it leads")
+		}
+		stop()
+		w.elect(l, guarded("one", l))
+		if again := w.leader(time.Second); again.token <= first.token {
+			w.Errorf("%+v, and then %+v", first, again)
+		}
+	})
+}
+
+// TestRenewalsAreNotWritten: a leader that goes on and on writes nothing, and
+// everybody who waits is told of it once.
+func TestRenewalsAreNotWritten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pair(0)
+		c, err := client.New(w.Context(), w.clientOf("reader"))
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer c.Close(w.Context())
+		h, err := c.Open(w.Context(), path, client.OpenOptions{Read: true})
+		if err != nil {
+			w.Fatal(err)
+		}
+		contents, before, err := h.Contents(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		rec, seq, err := chubbylock.ParseRecord(contents)
+		if err != nil || rec.HolderIdentity != "one" || c.CheckSequencer(w.Context(), seq.String()) != nil {
+			w.Errorf("%+v, %v, %v", rec, seq, err)
+		}
+		w.sleep(2 * time.Minute)
+		if after, err := h.Stat(w.Context()); err != nil || after.Content != before.Content {
+			w.Errorf("%+v, then %+v, %v", before, after, err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package chubbylock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// partingTime bounds what is said to the cell when nobody's context bounds it, or
+// may. What is not answered by then the client library settles, or the lease.
+const partingTime = time.Second
+
+// link is a session, and in it the file open.
+type link struct {
+	session *client.Client
+	file    *client.Handle
+
+	stop     context.CancelFunc // of the listening
+	watching sync.WaitGroup
+
+	mu    sync.Mutex         // guards what follows
+	news  uint64             // counts the records of new leaders
+	rouse context.CancelFunc // ends the wait for the lock; nil while nobody waits
+}
+
+// dial opens a session, for as long as ctx lasts, and the file, which is created
+// if it is absent.
+func dial(ctx context.Context, cfg Config) (*link, error) {
+	c, err := client.New(ctx, cfg.Client)
+	if err != nil {
+		return nil, err
+	}
+	k := &link{session: c}
+	k.file, err = c.Open(ctx, cfg.Path, client.OpenOptions{
+		Read: true, Write: true, Create: client.File, Kind: api.File, LockDelay: cfg.LockDelay,
+		Events: []api.EventKind{api.EventContentsModified},
+	})
+	if err != nil {
+		_ = c.Close(ctx) // it ends by itself otherwise
+		return nil, err
+	}
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stop = stop
+	k.watching.Go(func() { k.listen(listening) })
+	return k, nil
+}
+
+// listen rouses whoever waits for the lock when there is a leader to be reported.
+// That there is none is not told: whoever waits has the lock then.
+func (k *link) listen(ctx context.Context) {
+	for _, err := range k.file.Events(ctx) {
+		if err != nil {
+			return // the session or the handle is gone, which whoever waits hears too
+		}
+		if rec, err := k.read(ctx); err == nil && rec.HolderIdentity == "" || errors.Is(err, api.NotFound) {
+			continue
+		}
+		k.mu.Lock()
+		k.news++
+		if k.rouse != nil {
+			k.rouse()
+		}
+		k.mu.Unlock()
+	}
+}
+
+// heard returns how many records there have been, for waiting.
+func (k *link) heard() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.news
+}
+
+// waiting returns a context that ends also when there are more records than that.
+func (k *link) waiting(ctx context.Context, heard uint64) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rouse = cancel
+	if k.news != heard {
+		cancel()
+	}
+	return ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.rouse = nil
+		cancel()
+	}
+}
+
+// read returns the record in the file.
+func (k *link) read(ctx context.Context) (record, error) {
+	contents, _, err := k.file.Contents(ctx)
+	if err != nil {
+		return record{}, err
+	}
+	return decode(contents)
+}
+
+// write writes a record, if the lock is still held.
+func (k *link) write(ctx context.Context, rec record, lock *client.Lock) error {
+	contents, err := rec.encode()
+	if err == nil {
+		_, err = k.file.SetContents(ctx, contents, client.IfSequencer(lock.Sequencer()))
+	}
+	return err
+}
+
+// close ends the session, and says by it that no work under its locks goes on.
+func (k *link) close(ctx context.Context) error {
+	k.stop()
+	err := k.session.Close(ctx)
+	k.watching.Wait()
+	return err
+}
+
+// abandon ends the session for this process only: the cell is told nothing, and
+// keeps its locks until lease and lock-delay are over.
+func (k *link) abandon(ctx context.Context) {
+	_ = k.session.Cell.Close() // it never fails
+	_ = k.close(ctx)           // it cannot tell the cell
+}
+
+// isGone reports whether an error means that a link is of no more use.
+func isGone(err error) bool {
+	return errors.Is(err, api.SessionExpired) || errors.Is(err, api.HandleClosed) || errors.Is(err, api.BadHandle)
+}

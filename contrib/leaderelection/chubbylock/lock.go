@@ -1,0 +1,204 @@
+package chubbylock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// Config is what a candidate is told.
+type Config struct {
+	// Client is how to reach the cell, and the lease of the candidate's session:
+	// the longer it is, the later a leader that failed is replaced. A candidate
+	// does not cache, whatever NoCache says. Its Logger is told of the terms too.
+	Client client.Config
+	// Path is the file whose lock is the leadership. It is created if it is
+	// absent; its directory is not. It holds the record of the election and
+	// nothing else.
+	Path string
+	// Identity is the candidate's name in the record; no two may have the same.
+	Identity string
+	// LockDelay is how long nobody leads after a leader's session failed, so that
+	// what it sent last has arrived (Chubby §2.4): 0 to api.MaxLockDelay. Zero
+	// means zero; api.DefaultLockDelay is a good choice where the servers that the
+	// leader uses do not check sequencers.
+	LockDelay time.Duration
+}
+
+// Lock is a candidate's side of a leader election. It is a
+// resourcelock.Interface, for one elector at a time; Guard, Sequencer, Identity
+// and Describe may be called from several goroutines. Close it.
+type Lock struct {
+	cfg  Config
+	log  *slog.Logger
+	turn chan struct{} // capacity 1: whoever has put something in is in Get, Create, Update or Close
+
+	life context.Context //nolint:containedctx // it is the Lock's, ended by Close
+	end  context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows
+	link    *link      // nil without a session
+	term    *term      // nil while the lock is not held
+	shown   record     // of another candidate, which Get returned last
+	looks   uint64     // counts the records that Get returned
+	manager *manager   // nil unless Run runs the elector
+}
+
+// New returns a Lock. It connects to nothing yet; the error is InvalidArgument.
+func New(cfg Config) (*Lock, error) {
+	var faults []error
+	if _, err := api.ParsePath(cfg.Path); err != nil {
+		faults = append(faults, err)
+	}
+	if cfg.Identity == "" {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "Identity is empty; it names the candidate, say by host and process"))
+	}
+	if cfg.LockDelay < 0 || cfg.LockDelay > api.MaxLockDelay {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "LockDelay is %v; want 0 to %v", cfg.LockDelay, api.MaxLockDelay))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("candidate: %w", err)
+	}
+	cfg.Client.NoCache = true
+	l := &Lock{cfg: cfg, log: cfg.Client.Logger, turn: make(chan struct{}, 1)}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.life, l.end = context.WithCancelCause(context.Background())
+	return l, nil
+}
+
+// Identity returns the candidate's name.
+func (l *Lock) Identity() string { return l.cfg.Identity }
+
+// Describe returns the path.
+func (l *Lock) Describe() string { return l.cfg.Path }
+
+// RecordEvent logs the event. The elector tells by it too that it has stopped
+// leading, with or without a release: then the term is over.
+func (l *Lock) RecordEvent(event string) {
+	l.log.Info(event, "candidate", l.cfg.Identity, "path", l.cfg.Path)
+	if event != stoppedLeading {
+		return
+	}
+	t := l.current()
+	if t == nil {
+		return
+	}
+	t.stop(&api.Error{Code: api.NotHeld, Op: "lead", Path: l.cfg.Path, Message: "the elector has stopped leading"})
+	if !t.quit() {
+		t.abandon()
+	}
+}
+
+// stoppedLeading is what an elector says, after its release if there is one, when
+// it has stopped leading.
+const stoppedLeading = "stopped leading"
+
+// Sequencer returns the sequencer of the term in which this candidate leads now,
+// false if it does not. Work that outlived its term would be given that of the
+// next: it should use FromContext.
+func (l *Lock) Sequencer() (sequencer.Sequencer, bool) {
+	t := l.current()
+	if t == nil {
+		return sequencer.Sequencer{}, false
+	}
+	if _, leads := t.record(); !leads || t.stands() != nil {
+		return sequencer.Sequencer{}, false
+	}
+	return t.lock.Sequencer(), true
+}
+
+// Close gives the leadership up, if this candidate has it, and ends the session;
+// calls that are under way fail. By Close the caller says that work which is not
+// guarded has stopped. Close waits for work which is, until ctx ends: then the
+// lock is left to the lease, and the error says so. The Lock is closed all the
+// same; later calls fail.
+func (l *Lock) Close(ctx context.Context) error {
+	l.end(l.errorf(api.HandleClosed, "the candidate was closed"))
+	l.turn <- struct{}{} // whoever has it ends soon
+	defer func() { <-l.turn }()
+	var err error
+	if t := l.current(); t != nil {
+		t.stop(context.Cause(l.life))
+		select {
+		case <-t.stopped():
+			err = t.release(ctx)
+		case <-ctx.Done():
+			err = l.late(ctx, "the work has not stopped; nobody has the lock before lease and lock-delay are over")
+			t.abandon()
+		}
+		l.forget(t)
+	}
+	l.mu.Lock()
+	k := l.link
+	l.link = nil
+	l.mu.Unlock()
+	if k != nil {
+		err = errors.Join(err, k.close(ctx))
+	}
+	return err
+}
+
+// enter waits for others that are in a call; leave is to be called. The calls of
+// one elector never meet. The context ends also when the Lock is closed.
+func (l *Lock) enter(ctx context.Context) (within context.Context, leave func(), err error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, l.late(ctx, "another call is under way; a Lock is for one elector")
+	}
+	if l.life.Err() != nil {
+		<-l.turn
+		return nil, nil, context.Cause(l.life)
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(l.life, func() { cancel(context.Cause(l.life)) })
+	return within, func() {
+		unhook()
+		cancel(context.Canceled)
+		<-l.turn
+	}, nil
+}
+
+// current returns the term, unless it is over.
+func (l *Lock) current() *term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term != nil {
+		select {
+		case <-l.term.over:
+			l.term = nil
+		default:
+		}
+	}
+	return l.term
+}
+
+func (l *Lock) forget(t *term) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == t {
+		l.term = nil
+	}
+}
+
+// late is the error of a call whose time is over.
+func (l *Lock) late(ctx context.Context, message string) error {
+	e := &api.Error{Code: api.DeadlineExceeded, Op: "elect", Path: l.cfg.Path, Message: message, Err: ctx.Err()}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		e.Code = api.Cancelled
+	}
+	return e
+}
+
+func (l *Lock) errorf(code api.Code, format string, args ...any) error {
+	return &api.Error{Code: code, Op: "elect", Path: l.cfg.Path, Message: fmt.Sprintf(format, args...)}
+}

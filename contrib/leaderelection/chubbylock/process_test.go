@@ -1,0 +1,305 @@
+package chubbylock_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// candidateTask makes this program a candidate of TestProcesses: candidates that
+// are to be killed and stopped have to be processes of their own.
+const candidateTask = "CHUBBYLOCK_TEST_CANDIDATE"
+
+// task is what such a candidate is told.
+type task struct {
+	Servers  []string
+	Identity string
+}
+
+// deed is what a leader prints: that its context had not ended at that moment of
+// the machine's clock. It looks at the clock first, so this is true whenever it
+// was stopped.
+type deed struct {
+	At    int64
+	Who   string
+	Token uint64
+}
+
+// clock is one that all processes of the machine share.
+func clock() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return now.Nano()
+}
+
+// beCandidate runs for leader until its standard input ends.
+func beCandidate(text string) int {
+	var k task
+	if err := json.Unmarshal([]byte(text), &k); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	lock, err := chubbylock.New(chubbylock.Config{
+		Client: client.Config{Servers: k.Servers, Lease: 2 * time.Second}, Path: path, Identity: k.Identity, LockDelay: time.Second,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { // ends with the process
+		io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	for ctx.Err() == nil {
+		if err := chubbylock.Run(ctx, leaderelection.LeaderElectionConfig{
+			Lock: lock, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond, ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { report(ctx, k.Identity) }, OnStoppedLeading: func() {}},
+		}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	if err := lock.Close(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// report prints deeds as long as it may.
+func report(ctx context.Context, who string) {
+	seq, _ := chubbylock.FromContext(ctx)
+	out := json.NewEncoder(os.Stdout)
+	for {
+		at := clock()
+		if ctx.Err() != nil {
+			return
+		}
+		_ = out.Encode(deed{at, who, seq.Token()}) // if nobody reads, the test is over
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// TestProcesses: candidates that are processes, in a cell of processes, of which
+// the leader is killed, stopped for longer than its lease, and asked to end. At no
+// time do two lead.
+func TestProcesses(t *testing.T) {
+	t.Parallel() // with what takes real time too
+	servers := startCell(t)
+	deeds := make(chan deed, 100_000)
+	all := map[string]*process{}
+	run := func(name string) { all[name] = startCandidate(t, task{servers, name}, deeds) }
+	run("0")
+	run("1")
+	var done []deed
+	leader := func(not string) deed {
+		t.Helper()
+		limit := time.After(20 * time.Second)
+		for {
+			select {
+			case d := <-deeds:
+				if done = append(done, d); d.Who != not {
+					return d
+				}
+			case <-limit:
+				t.Fatalf("nobody but %q leads", not)
+			}
+		}
+	}
+	now := leader("")
+	for round := range 2 {
+		killed := now.Who
+		all[killed].signal(t, syscall.SIGKILL)
+		now = leader(killed)
+		run(fmt.Sprint("again", round))
+
+		stopped := now.Who
+		all[stopped].signal(t, syscall.SIGSTOP)
+		now = leader(stopped)
+		<-time.After(time.Second)
+		all[stopped].signal(t, syscall.SIGCONT)
+		<-time.After(time.Second) // for it to find out, and to wait its turn
+
+		asked := now.Who
+		began := clock()
+		all[asked].stdin.Close()
+		now = leader(asked)
+		t.Logf("the hand-over took %v", time.Duration(now.At-began))
+		run(fmt.Sprint("next", round))
+	}
+	for _, p := range all {
+		p.end()
+	}
+	close(deeds)
+	for d := range deeds {
+		done = append(done, d)
+	}
+	check(t, done)
+}
+
+// check sorts what was done by when it was: then tokens only grow.
+func check(t *testing.T, done []deed) {
+	t.Helper()
+	slices.SortStableFunc(done, func(a, b deed) int { return cmp.Compare(a.At, b.At) })
+	terms := 1
+	for i, d := range done[1:] {
+		before := done[i]
+		switch {
+		case d.Token < before.Token, d.Token == before.Token && d.Who != before.Who:
+			t.Fatalf("two leaders: %+v, and then %+v", before, d)
+		case d.Token > before.Token:
+			terms++
+		}
+	}
+	if t.Logf("%d terms, %d deeds", terms, len(done)); terms < 7 {
+		t.Errorf("%d terms; want one for each trouble", terms)
+	}
+}
+
+// process is a child of the test.
+type process struct {
+	*exec.Cmd
+	stdin io.Closer
+	read  chan struct{} // closed when there is no more output
+	ended bool
+}
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end asks it to end, and waits until it has.
+func (p *process) end() {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	p.stdin.Close()
+	_ = p.Process.Signal(syscall.SIGCONT) // it may have ended
+	<-p.read
+	_ = p.Wait() // it may have been killed
+}
+
+func start(t *testing.T, cmd *exec.Cmd, line func([]byte)) *process {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: cmd, stdin: stdin, read: make(chan struct{})}
+	go func() {
+		defer close(p.read)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			line(lines.Bytes())
+		}
+	}()
+	t.Cleanup(func() {
+		p.end()
+		if strings.Contains(stderr.String(), "DATA RACE") || t.Failed() {
+			t.Errorf("%v wrote:\n%s", cmd.Args, &stderr)
+		}
+	})
+	return p
+}
+
+func startCandidate(t *testing.T, k task, deeds chan<- deed) *process {
+	t.Helper()
+	text, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), candidateTask+"="+string(text))
+	return start(t, cmd, func(line []byte) {
+		var d deed
+		if json.Unmarshal(line, &d) == nil { // the last line of one who is killed may be torn
+			deeds <- d
+		}
+	})
+}
+
+// startCell builds chubbyd and starts a cell of three replicas.
+func startCell(t *testing.T) (servers []string) {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "chubbyd")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/chubbyd")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build chubbyd: %v\n%s", err, out)
+	}
+	base := freePorts(t)
+	ready := make(chan struct{})
+	cell := start(t, exec.Command(bin, "dev", "--replicas", "3", "--base-port", fmt.Sprint(base), "--data", t.TempDir()), func(line []byte) {
+		if bytes.HasPrefix(line, []byte("ready: ")) {
+			close(ready)
+		}
+	})
+	t.Cleanup(func() { _ = cell.Process.Signal(syscall.SIGTERM) }) // it may have ended
+	select {
+	case <-ready:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the cell is not ready after 30 s")
+	}
+	for i := range 3 {
+		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", base+i))
+	}
+	return servers
+}
+
+// freePorts returns a base port on which chubbyd dev has room.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for base := 30000 + os.Getpid()%500*30; base < 60000; base += 30 {
+		var open []net.Listener
+		for i := range 30 {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
+			if err != nil {
+				break
+			}
+			open = append(open, l)
+		}
+		for _, l := range open {
+			l.Close()
+		}
+		if len(open) == 30 {
+			return base
+		}
+	}
+	t.Fatal("no thirty free ports in a row")
+	return 0
+}
