@@ -1,0 +1,302 @@
+package recipe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// MaxParty is the most participants that a DoubleBarrier can have: each change of its state is heard
+// by all, so a round costs the square of their number.
+const MaxParty = 200
+
+// DoubleBarrier lets n participants begin together and end together, round after round. It is a
+// directory: a state file {round, inside, members}, changed by compare-and-swap only, and an ephemeral
+// file of each member, whose lock the member holds.
+//
+// A round is first gathering: members are entered into the state. Whoever would be the n-th asks the
+// cell, after its own file is made and locked, which of the others still hold the locks of theirs, and
+// strikes out those who do not; if there are n, the same write makes the round one that is inside.
+// Nobody joins it then: members are only struck out, by themselves in Leave, or by others once their
+// files are gone. The write that strikes out the last makes the next round, which gathers.
+//
+// The invariants, which hold over fail-over, death, lost answers and whoever gives up:
+//
+//  1. A round is inside only if n members, of different names that no other round has seen, had entered
+//     it, and each lived, and wanted in, at a moment after the last of them had come.
+//  2. Enter returns nil only while its member is in a round that is inside, and Context has not ended.
+//  3. The round number grows only when every member of it has left, or its session has ended.
+//  4. Leave returns nil only when the round number has grown; Enter joins none that is inside.
+//
+// That somebody is dead is known when the cell has ended his session, at the latest a lease after he
+// was last heard of: so one that has crashed may be counted, if he came in just before, and holds up
+// those who leave for so long. It is not told to those who are inside; what depends on the others is
+// to ask them. A participant knows of itself before the others may take it for dead (Pass.Context).
+type DoubleBarrier struct {
+	c   *client.Client
+	dir string
+	n   int
+}
+
+// Pass is the membership of one who was let in. Leave it; if the process cannot, the end of its session
+// does.
+type Pass struct {
+	b     *DoubleBarrier
+	round uint64
+	name  string
+	held  *held // the member's file
+}
+
+// party is the state of a double barrier, as it is in the file.
+type party struct {
+	Size    int               `json:"size"`
+	Round   uint64            `json:"round"`
+	Inside  bool              `json:"inside"`  // else it is gathering
+	Members map[string]string `json:"members"` // sequencers by the names of files
+}
+
+const (
+	stateName    = "state"
+	memberPrefix = "member-"
+)
+
+// NewDoubleBarrier returns a double barrier for n participants, 1 to MaxParty. It asks nobody: the
+// directory is made by the first Enter, in one that is there, with the n of that; from then on another
+// n is refused. To change it, delete the file "state" of the directory while nobody uses the barrier.
+func NewDoubleBarrier(c *client.Client, dir string, n int) *DoubleBarrier {
+	return &DoubleBarrier{c: c, dir: dir, n: n}
+}
+
+// Enter waits until the round before is over and n participants, this one included, have come. Several
+// may enter over one client: each call is a participant.
+//
+// If ctx ends before, it withdraws, and is DeadlineExceeded or Cancelled; but if it turns out that it
+// has been counted, and others are let in because of it, it is in too, and returns the Pass and no error
+// although ctx has ended. If the cell does not tell within two seconds it is Uncertain; the member goes
+// with its file, in the background, as if it had died.
+func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
+	if b.n < 1 || b.n > MaxParty {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf("a double barrier for %d; want 1 to %d", b.n, MaxParty)}
+	}
+	first, err := json.Marshal(party{Size: b.n, Round: 1})
+	if err != nil {
+		return nil, err
+	}
+	file, err := openIn(ctx, b.c, b.dir, stateName, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: first})
+	if err != nil {
+		return nil, ended(ctx, err, "enter", b.dir)
+	}
+	p, err := b.enter(ctx, file)
+	closeAll(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	// What came last may have waited for a cell that was away, and the others may have gone on without it.
+	if err := p.held.lock.Err(); err != nil {
+		closeAll(ctx, p.held.handle)
+		return nil, fmt.Errorf("enter %s: its member was lost at once: %w", b.dir, err)
+	}
+	return p, nil
+}
+
+// enter makes a member, and waits until its round is inside.
+func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, error) {
+	p := &Pass{b: b, name: memberPrefix + rand.Text()}
+	var err error
+	own := client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true}
+	if p.held, err = take(ctx, b.c, b.dir+"/"+p.name, own, api.Exclusive, false, client.Reason("participant of a double barrier")); err != nil {
+		return nil, ended(ctx, err, "enter", b.dir)
+	}
+	err = p.join(ctx, file)
+	if err != nil && ctx.Err() != nil {
+		err = p.withdraw(ctx, file, ended(ctx, err, "enter", b.dir))
+	}
+	if err != nil {
+		closeAll(ctx, p.held.handle)
+		return nil, err
+	}
+	return p, nil
+}
+
+// join makes a member of the pass, and waits until its round is inside.
+func (p *Pass) join(ctx context.Context, file *client.Handle) error {
+	return p.b.watch(ctx, "enter", func(dir *client.Handle) (done bool, err error) {
+		err = p.b.change(ctx, file, func(s *party) (bool, error) {
+			_, member := s.Members[p.name]
+			switch {
+			case p.round != 0 && (!member || s.Round != p.round):
+				return false, &api.Error{Code: api.NotHeld, Op: "enter", Path: p.b.dir + "/" + p.name, Message: "the member was struck out, as its file was deleted; enter again"}
+			case member:
+				p.round, done = s.Round, s.Inside
+				return false, nil
+			case s.Inside:
+				return p.b.strike(ctx, dir, s) // whoever waits for the round to be over sees to it
+			}
+			s.Members[p.name] = p.held.lock.Sequencer().String()
+			if len(s.Members) < p.b.n {
+				return true, nil
+			}
+			if err := p.b.living(ctx, s, p.name); err != nil {
+				return false, err
+			}
+			s.Inside = len(s.Members) == p.b.n
+			return true, nil
+		})
+		return done, err
+	})
+}
+
+// withdraw takes the member out of a round that gathers. It returns nil if the round is inside with it,
+// and else why it left. It writes in any case: a write of before that was left without an answer has
+// happened then, or never will.
+func (p *Pass) withdraw(ctx context.Context, file *client.Handle, why error) error {
+	given := ctx.Err()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	counted := false
+	err := p.b.change(ctx, file, func(s *party) (bool, error) {
+		_, member := s.Members[p.name]
+		if counted = member && s.Inside; counted {
+			p.round = s.Round
+			return false, nil
+		}
+		delete(s.Members, p.name)
+		return true, nil
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &api.Error{Code: api.Uncertain, Op: "enter", Path: p.b.dir, Err: given,
+			Message: "it was given up, and may have been counted; if it was, it will be taken for dead: " + err.Error()}
+	case err != nil:
+		return err
+	case counted:
+		return nil
+	}
+	return why
+}
+
+// Round returns the number of the round: it grows by one with each, and is the same for all who are
+// in it.
+func (p *Pass) Round() uint64 { return p.round }
+
+// Context is that of the work between Enter and Leave: it ends, with the cause, before the others may
+// take this participant for dead (client.Lock.Context), and by Leave.
+func (p *Pass) Context() context.Context { return p.held.lock.Context() }
+
+// Leave says that this participant has done its part, and returns when all of the round have left or
+// died. If ctx ends before, it is DeadlineExceeded or Cancelled, and to be called again: until it has
+// told the cell, the others wait for this participant.
+func (p *Pass) Leave(ctx context.Context) error {
+	file, err := p.b.c.Open(ctx, p.b.dir+"/"+stateName, client.OpenOptions{Read: true, Write: true})
+	if err != nil {
+		return ended(ctx, err, "leave", p.b.dir)
+	}
+	defer closeAll(ctx, file)
+	return p.b.watch(ctx, "leave", func(dir *client.Handle) (over bool, err error) {
+		err = p.b.change(ctx, file, func(s *party) (bool, error) {
+			if over = s.Round > p.round; over {
+				return false, nil
+			}
+			_, member := s.Members[p.name]
+			delete(s.Members, p.name)
+			struck, err := p.b.strike(ctx, dir, s)
+			return struck || member, err
+		})
+		if err == nil {
+			_ = p.held.release(ctx) // the others need it no more; once
+		}
+		return over, err
+	})
+}
+
+// watch calls look at once, and whenever the state or who is there may have changed, until it is done.
+func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(dir *client.Handle) (done bool, err error)) error {
+	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}}
+	for s, err := range follow(ctx, b.c, b.dir, watching) {
+		if err != nil {
+			return ended(ctx, err, op, b.dir)
+		}
+		if s.Handle == nil {
+			return &api.Error{Code: api.NotFound, Op: op, Path: b.dir, Message: "the directory of the double barrier was deleted while it was used"}
+		}
+		done, err := look(s.Handle)
+		if err != nil || done {
+			return ended(ctx, err, op, b.dir)
+		}
+	}
+	return nil
+}
+
+// change changes the state by compare-and-swap: edit is called with what it is, until it does not want
+// it changed or the change was made.
+func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit func(s *party) (bool, error)) error {
+	for {
+		text, stat, err := file.Contents(ctx)
+		if err != nil {
+			return err
+		}
+		s := party{}
+		if err := json.Unmarshal(text, &s); err != nil {
+			return &api.Error{Code: api.InvalidArgument, Op: "read", Path: file.Path(), Err: err, Message: "it is not the state of a double barrier"}
+		}
+		if s.Size != b.n {
+			return &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf(
+				"this double barrier was made for %d, and the directory says %d; make all of one size, or delete %s while nobody uses it", b.n, s.Size, file.Path())}
+		}
+		if s.Members == nil {
+			s.Members = map[string]string{}
+		}
+		write, err := edit(&s)
+		if err != nil || !write {
+			return err
+		}
+		if text, err = json.Marshal(s); err != nil {
+			return err
+		}
+		if _, err = file.SetContents(ctx, text, client.IfGeneration(stat.Content)); !errors.Is(err, api.GenerationMismatch) {
+			return err
+		}
+	}
+}
+
+// living strikes out the members, but for one, who do not hold the locks of their files any more. It
+// asks the cell for each, now: a file stays for a moment after the session that had it open.
+func (b *DoubleBarrier) living(ctx context.Context, s *party, but string) error {
+	for name, seq := range maps.Clone(s.Members) {
+		if name == but {
+			continue
+		}
+		err := b.c.CheckSequencer(ctx, seq)
+		if errors.Is(err, api.BadSequencer) {
+			delete(s.Members, name)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strike strikes out the members whose files are gone, and begins the next round if that leaves none.
+// It reports whether there was anything to do. The round is inside.
+func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party) (struck bool, err error) {
+	list, err := dir.ReadDir(ctx)
+	if err != nil {
+		return false, err
+	}
+	before := len(s.Members)
+	maps.DeleteFunc(s.Members, func(name, _ string) bool {
+		return !slices.ContainsFunc(list, func(one api.Stat) bool { return one.Path.Base() == name })
+	})
+	if len(s.Members) == 0 {
+		s.Round, s.Inside = s.Round+1, false
+		return true, nil
+	}
+	return len(s.Members) < before, nil
+}

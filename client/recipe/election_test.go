@@ -1,0 +1,430 @@
+//go:build linux
+
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+const office = "/ls/local/primary"
+
+// candidacy is a Campaign in the background.
+type candidacy struct {
+	*client.Client
+	name string
+	stop context.CancelFunc
+	won  chan *Primary // receives the primary, or is closed
+	err  error         // to be read when won is closed
+}
+
+// campaign starts a candidate on a host of its name. Its value is the name.
+func (w *world) campaign(name string, o CampaignOptions) *candidacy {
+	w.t.Helper()
+	return w.campaignOf(w.dial(name), name, o)
+}
+
+func (w *world) campaignOf(c *client.Client, name string, o CampaignOptions) *candidacy {
+	ctx, stop := context.WithCancel(w.ctx)
+	k := &candidacy{Client: c, name: name, stop: stop, won: make(chan *Primary, 1)}
+	o.Name, o.Value = name, []byte(name)
+	w.t.Cleanup(stop)
+	go func() {
+		defer close(k.won)
+		var p *Primary
+		if p, k.err = Campaign(ctx, k.Client, office, o); p != nil {
+			k.won <- p
+		}
+	}()
+	return k
+}
+
+// primary returns the primary that a candidate is now.
+func (w *world) primary(k *candidacy) *Primary {
+	w.t.Helper()
+	select {
+	case p := <-k.won:
+		if p == nil {
+			w.t.Fatalf("%s: %v", k.name, k.err)
+		}
+		if value := w.cat(k.Client, office); value != k.name {
+			w.t.Fatalf("%s has won, and the file says %q", k.name, value)
+		}
+		return p
+	case <-time.After(time.Second):
+		w.t.Fatalf("%s is not the primary", k.name)
+		return nil
+	}
+}
+
+// waits checks that a candidate is still one.
+func (w *world) waits(all ...*candidacy) {
+	w.t.Helper()
+	for _, k := range all {
+		select {
+		case p := <-k.won:
+			w.t.Fatalf("%s does not wait: %v %v", k.name, p, k.err)
+		default:
+		}
+	}
+}
+
+// queue returns how many wait for the lock.
+func (w *world) queue(c *client.Client) int {
+	w.t.Helper()
+	x, err := c.Explain(w.ctx, office)
+	w.ok(err)
+	return len(x.Lock.Waiters)
+}
+
+// wasAsked reports whether a primary is asked to resign.
+func wasAsked(p *Primary) bool {
+	synctest.Wait()
+	select {
+	case <-p.Asked():
+		return true
+	default:
+		return false
+	}
+}
+
+// Those of equal rank come in the order in which they began to wait, and a primary that has resigned, in
+// whichever way often, is none.
+func TestCampaignInTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var all []*candidacy
+		for _, name := range []string{"anna", "bert", "carl"} {
+			all = append(all, w.campaign(name, CampaignOptions{}))
+			time.Sleep(time.Second)
+		}
+		var token uint64
+		for i, k := range all {
+			p := w.primary(k)
+			w.waits(all[i+1:]...)
+			if p.Lock().Token() <= token || p.Context().Err() != nil || wasAsked(p) {
+				t.Errorf("%s: token %d after %d, %v", k.name, p.Lock().Token(), token, p.Context().Err())
+			}
+			token = p.Lock().Token()
+			w.ok(p.SetValue(w.ctx, []byte("still "+k.name)))
+			for range 2 {
+				w.ok(p.Resign(w.ctx))
+			}
+			if err := p.SetValue(w.ctx, []byte("late")); err == nil || p.Context().Err() == nil {
+				t.Errorf("%s has resigned, and could write", k.name)
+			}
+		}
+		if list, err := Candidates(w.ctx, all[0].Client, office); err != nil || len(list) != 0 {
+			t.Errorf("at the end: %+v %v", list, err)
+		}
+	})
+}
+
+// An attempt to resign that was not answered can be made again, and says when the lock is given up.
+func TestResignAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		k := w.campaign("anna", CampaignOptions{LockDelay: 10 * time.Second})
+		p := w.primary(k)
+		next := w.campaign("bert", CampaignOptions{})
+		time.Sleep(time.Second)
+		w.Cut("anna")
+		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+		defer cancel()
+		if err := p.Resign(ctx); err == nil || p.Context().Err() == nil {
+			t.Errorf("resigned without an answer: %v", err)
+		}
+		w.waits(next)
+		w.Heal("anna")
+		w.ok(p.Resign(w.ctx))
+		w.primary(next)
+	})
+}
+
+// A candidate of a higher priority is preferred, and asks the primary, who need not resign.
+func TestPriority(t *testing.T) {
+	inWorld(t, func(w *world) {
+		low := w.campaign("low", CampaignOptions{Priority: 1})
+		p := w.primary(low)
+		middle := w.campaign("middle", CampaignOptions{Priority: 2})
+		time.Sleep(time.Second)
+		if !wasAsked(p) {
+			t.Error("the primary is not asked to make room for the middle")
+		}
+		same := w.campaign("same", CampaignOptions{Priority: 1})
+		high := w.campaign("high", CampaignOptions{Priority: 3})
+		time.Sleep(time.Second)
+		if n := w.queue(high.Client); n != 1 {
+			t.Errorf("%d wait for the lock; want the highest alone", n)
+		}
+		w.waits(middle, same, high)
+		list, err := Candidates(w.ctx, high.Client, office)
+		w.ok(err)
+		if text := summary(list); text != "low! high:1 middle:2 same:3" {
+			t.Error(text)
+		}
+		w.ok(p.Resign(w.ctx))
+		p = w.primary(high)
+		if wasAsked(p) {
+			t.Error("the highest is asked")
+		}
+		w.ok(p.Resign(w.ctx))
+		w.ok(w.primary(middle).Resign(w.ctx))
+		w.ok(w.primary(same).Resign(w.ctx))
+	})
+}
+
+// summary writes candidates as "primary! name:rank chosen*:rank".
+func summary(list []Candidate) string {
+	var words []string
+	for _, k := range list {
+		switch {
+		case k.Primary:
+			words = append(words, k.Name+"!")
+		case k.Chosen:
+			words = append(words, fmt.Sprintf("%s*:%d", k.Name, k.Rank))
+		default:
+			words = append(words, fmt.Sprintf("%s:%d", k.Name, k.Rank))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// A primary hands over to the candidate of a name, whoever waits before it, and of whatever priority.
+func TestHandOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.primary(w.campaign("first", CampaignOptions{}))
+		high := w.campaign("high", CampaignOptions{Priority: 9})
+		same := w.campaign("same", CampaignOptions{})
+		last := w.campaign("last", CampaignOptions{})
+		time.Sleep(time.Second)
+		err := p.HandOver(w.ctx, "nobody")
+		if !errors.Is(err, api.NotFound) || !strings.Contains(err.Error(), "same") || p.Context().Err() != nil {
+			t.Errorf("hand-over to nobody: %v, %v", err, p.Context().Err())
+		}
+		if err := p.HandOver(w.ctx, "first"); !errors.Is(err, api.NotFound) || p.Context().Err() != nil {
+			t.Errorf("hand-over to oneself: %v, %v", err, p.Context().Err())
+		}
+		w.ok(p.HandOver(w.ctx, "last"))
+		p = w.primary(last)
+		w.waits(high, same)
+		time.Sleep(time.Second)
+		if wasAsked(p) {
+			t.Error("who was chosen is asked, by one of a higher priority")
+		}
+		w.ok(p.HandOver(w.ctx, "same"))
+		p = w.primary(same)
+		w.ok(p.Resign(w.ctx))
+		w.ok(w.primary(high).Resign(w.ctx))
+	})
+}
+
+// Who is chosen and dies holds nobody up for longer than its session lasts.
+func TestHandOverToTheDead(t *testing.T) {
+	for _, trouble := range []struct {
+		name string
+		make func(w *world, k *candidacy)
+		most time.Duration
+	}{
+		{"expired", func(w *world, k *candidacy) { w.Expire(k.Session()) }, 2 * time.Second},
+		{"cut off", func(w *world, k *candidacy) { w.Cut(k.name) }, api.DefaultLease + 3*time.Second},
+		{"gave up", func(_ *world, k *candidacy) { k.stop() }, time.Second},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first := w.campaign("first", CampaignOptions{})
+				p := w.primary(first)
+				chosen := w.campaign("chosen", CampaignOptions{})
+				second := w.campaign("second", CampaignOptions{})
+				time.Sleep(time.Second)
+				w.ok(Nominate(w.ctx, first.Client, office, "chosen"))
+				trouble.make(w, chosen)
+				w.ok(p.Resign(w.ctx))
+				time.Sleep(trouble.most)
+				w.primary(second)
+			})
+		})
+	}
+}
+
+// An operator chooses who is next; of two who were chosen it is the second. With the reign the choice is
+// over.
+func TestNominate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		operator := w.dial("operator")
+		p := w.primary(w.campaign("first", CampaignOptions{}))
+		a, b, c := w.campaign("a", CampaignOptions{Priority: 0}), w.campaign("b", CampaignOptions{}), w.campaign("c", CampaignOptions{})
+		time.Sleep(time.Second)
+		if wasAsked(p) {
+			t.Error("asked for nobody")
+		}
+		w.ok(Nominate(w.ctx, operator, office, "b"))
+		time.Sleep(time.Second)
+		if !wasAsked(p) || w.queue(operator) != 1 {
+			t.Errorf("asked %v, %d wait for the lock", wasAsked(p), w.queue(operator))
+		}
+		w.ok(Nominate(w.ctx, operator, office, "c"))
+		list, err := Candidates(w.ctx, operator, office)
+		w.ok(err)
+		if text := summary(list); text != "first! c*:1 b*:2 a:3" {
+			t.Error(text)
+		}
+		w.ok(p.Resign(w.ctx))
+		p = w.primary(c)
+		time.Sleep(time.Second)
+		list, err = Candidates(w.ctx, operator, office)
+		w.ok(err)
+		if text := summary(list); text != "c! a:1 b:1" || wasAsked(p) {
+			t.Error(text, wasAsked(p))
+		}
+		if err := Nominate(w.ctx, operator, office, "nobody"); !errors.Is(err, api.NotFound) {
+			t.Error(err)
+		}
+		w.waits(a, b)
+	})
+}
+
+// The office passes on when its holder is cut off, or its session ends; never before the context of the
+// one has ended; and not when masters fail.
+func TestPrimaryDies(t *testing.T) {
+	const delay = 5 * time.Second
+	for _, trouble := range []struct {
+		name   string
+		make   func(w *world, k *candidacy)
+		passes bool
+	}{
+		{"expired", func(w *world, k *candidacy) { w.Expire(k.Session()) }, true},
+		{"cut off", func(w *world, k *candidacy) { w.Cut(k.name) }, true},
+		{"lock broken", func(w *world, k *candidacy) {
+			w.ok(w.dial("operator").BreakLock(w.ctx, office, "test", false))
+		}, true},
+		{"master killed", func(w *world, _ *candidacy) { w.failOver() }, false},
+		{"handed to another master", func(w *world, _ *candidacy) { w.Transfer() }, false},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first := w.campaign("first", CampaignOptions{LockDelay: delay, Priority: 7})
+				p := w.primary(first)
+				second := w.campaign("second", CampaignOptions{LockDelay: delay})
+				time.Sleep(time.Second)
+				ended := make(chan time.Time, 1)
+				context.AfterFunc(p.Context(), func() { ended <- time.Now() })
+				trouble.make(w, first)
+				if !trouble.passes {
+					w.settle()
+					w.waits(second)
+					w.ok(p.Resign(w.ctx))
+					w.primary(second)
+					return
+				}
+				go func() {
+					<-p.Context().Done()
+					ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+					defer cancel()
+					_ = p.Resign(ctx) // it says that the work has stopped
+				}()
+				next := <-second.won
+				if next == nil || p.Context().Err() == nil || time.Since(<-ended) < 0 || next.Lock().Token() <= p.Lock().Token() {
+					t.Fatalf("the next is %v, and the first: %v", next, p.Context().Err())
+				}
+				w.Heal("first")
+				if err := p.SetValue(w.ctx, []byte("stale")); err == nil {
+					t.Error("a primary of before could write")
+				}
+				if value := w.cat(second.Client, office); value != "second" {
+					t.Error(value)
+				}
+				time.Sleep(2 * time.Minute)
+			})
+		})
+	}
+}
+
+// A campaign that is given up leaves nothing; one whose file, or whose registration, is deleted goes on.
+func TestCampaignDisturbed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		operator := w.dial("operator")
+		p := w.primary(w.campaign("first", CampaignOptions{}))
+		a, b := w.campaign("a", CampaignOptions{}), w.campaign("b", CampaignOptions{})
+		time.Sleep(time.Second)
+		a.stop()
+		time.Sleep(time.Second)
+		if _, there := <-a.won; there || !errors.Is(a.err, api.Cancelled) || !errors.Is(a.err, context.Canceled) {
+			t.Errorf("given up: %v", a.err)
+		}
+		for _, name := range []string{"b", "first"} {
+			w.rm(operator, candidatesOf(office)+"/"+name)
+		}
+		time.Sleep(time.Second)
+		taken := w.campaignOf(w.dial("other"), "b", CampaignOptions{})
+		time.Sleep(inherit + time.Second)
+		list, err := Candidates(w.ctx, operator, office)
+		w.ok(err)
+		if text := summary(list); text != "first! b:1" {
+			t.Error(text)
+		}
+		w.failOver()
+		w.waits(b)
+		w.ok(p.Resign(w.ctx))
+		p = w.primary(b)
+		w.ok(operator.BreakLock(w.ctx, office, "test", true))
+		w.rm(operator, office)
+		if _, there := <-taken.won; there || !errors.Is(taken.err, api.Exists) || !strings.Contains(taken.err.Error(), b.Session().String()) {
+			t.Errorf("a name that is taken: %v", taken.err)
+		}
+		<-p.Context().Done()
+		w.ok(p.Resign(w.ctx))
+		d := w.campaign("d", CampaignOptions{})
+		p = w.primary(d)
+		e := w.campaign("e", CampaignOptions{})
+		time.Sleep(time.Second)
+		w.ok(p.file.Delete(w.ctx)) // nobody else may
+		w.ok(p.Resign(w.ctx))
+		w.primary(e)
+	})
+}
+
+// A campaign in Renew survives the loss of its session.
+func TestCampaignRenewed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.ctx)
+		var running sync.WaitGroup
+		var sessions []api.SessionID
+		running.Go(func() {
+			_ = client.Renew(ctx, w.config("anna"), func(ctx context.Context, c *client.Client) error {
+				p, err := Campaign(ctx, c, office, CampaignOptions{Name: "anna", Value: []byte(c.Session().String())})
+				if err != nil {
+					return err
+				}
+				sessions = append(sessions, c.Session())
+				select {
+				case <-p.Context().Done():
+				case <-ctx.Done():
+				}
+				return p.Resign(ctx)
+			})
+		})
+		for i := range 3 {
+			w.settle()
+			synctest.Wait()
+			if len(sessions) != i+1 {
+				t.Fatalf("primary in %v", sessions)
+			}
+			w.Expire(sessions[i])
+		}
+		w.settle()
+		cancel()
+		running.Wait()
+		if !slices.IsSorted(sessions) || len(sessions) != 4 {
+			t.Errorf("primary in %v", sessions)
+		}
+	})
+}

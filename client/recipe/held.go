@@ -1,0 +1,116 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// ending is what is done at the end of something held, once and to its end: whoever waits for it may
+// give up, and wait again. It runs until the cell has answered or the session is over, so that a lock
+// is given back also when the time of the one who held it is over.
+type ending struct {
+	once sync.Once
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// run does it, or waits for another call that does, and returns what came of it. If ctx ends before,
+// it is Uncertain, and goes on in the background.
+func (e *ending) run(ctx context.Context, op, path string, act func(ctx context.Context) error) error {
+	e.once.Do(func() {
+		e.done = make(chan struct{})
+		go func() {
+			defer close(e.done)
+			e.err = act(context.WithoutCancel(ctx))
+		}()
+	})
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+	}
+	select {
+	case <-e.done:
+		return e.err
+	default:
+	}
+	return &api.Error{Code: api.Uncertain, Op: op, Path: path, Err: ctx.Err(),
+		Message: "it goes on in the background until the cell answers; call it again to wait for that"}
+}
+
+// closeAll closes handles, all at once, and waits for that until ctx ends, and leaveTime at most; then it
+// goes on in the background.
+func closeAll(ctx context.Context, handles ...*client.Handle) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	var e ending
+	_ = e.run(ctx, "close", "", func(ctx context.Context) error {
+		var all sync.WaitGroup
+		for _, h := range handles {
+			all.Go(func() { _ = h.Close(ctx) }) // what cannot be closed ends with the session
+		}
+		all.Wait()
+		return nil
+	})
+}
+
+// held is a lock, with the handle that it is held through, which serves nothing else.
+type held struct {
+	handle *client.Handle
+	lock   *client.Lock
+	end    ending
+}
+
+// take opens a node and waits for its lock; try takes it only if it is free.
+func take(ctx context.Context, c *client.Client, path string, o client.OpenOptions, mode api.LockMode, try bool, options ...client.LockOption) (*held, error) {
+	h, err := c.Open(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	acquire := h.Acquire
+	if try {
+		acquire = h.TryAcquire
+	}
+	l, err := acquire(ctx, mode, options...)
+	if err != nil {
+		closeAll(ctx, h)
+		return nil, err
+	}
+	return &held{handle: h, lock: l}, nil
+}
+
+// release releases the lock and closes the handle; a later call waits for the same.
+func (h *held) release(ctx context.Context) error {
+	return h.end.run(ctx, "release", h.handle.Path(), func(ctx context.Context) error {
+		err := h.lock.Release(ctx)
+		if closing := h.handle.Close(ctx); err == nil {
+			err = closing
+		}
+		return err
+	})
+}
+
+// mkdir makes a directory if it is absent. The one that it is in must be there.
+func mkdir(ctx context.Context, c *client.Client, dir string) error {
+	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
+	if err == nil {
+		closeAll(ctx, h)
+	}
+	return err
+}
+
+// openIn opens a file of a recipe's directory, which is made if it is absent.
+func openIn(ctx context.Context, c *client.Client, dir, name string, o client.OpenOptions) (*client.Handle, error) {
+	h, err := c.Open(ctx, dir+"/"+name, o)
+	if !errors.Is(err, api.NotFound) {
+		return h, err
+	}
+	if err := mkdir(ctx, c, dir); err != nil {
+		return nil, err
+	}
+	return c.Open(ctx, dir+"/"+name, o)
+}

@@ -1,0 +1,295 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// inherit is how long an announcement waits for the file of a session before, of the same process, to
+// go: a lease, however long, and the time that the cell takes to notice.
+const inherit = api.MaxLease + api.MinLease
+
+// Presence is an announcement that one is up: an ephemeral file, which is there as long as the session
+// is, and is made again if somebody deletes it. Its methods may be called from several goroutines, but
+// one Update after the other. Withdraw it, also when it has ended.
+type Presence struct {
+	c      *client.Client
+	path   string
+	ctx    context.Context //nolint:containedctx // it is the announcement's, handed out by Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the goroutine that keeps the file has ended
+
+	mu     sync.Mutex     // guards what follows
+	record record         // that the file holds, or is to hold when it is made again
+	file   *client.Handle // nil while it is made again
+	made   chan struct{}  // closed and replaced when file is there again
+}
+
+// Announce says that this process is up: by an ephemeral file of that name in a directory, which is
+// created if it is absent; the one above is not. The value is what Members shows of it.
+//
+// If the name is taken by this process's session before, which the cell has not ended yet, or by a file
+// that is being removed, it waits for that, a minute at the most. If another has the name it is Exists:
+// the error names it, in words and in Error.Holders.
+//
+// ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
+func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte) (*Presence, error) {
+	p, err := announce(ctx, c, dir, name, sign(c).with(value))
+	return p, ended(ctx, err, "announce", dir+"/"+name)
+}
+
+func announce(ctx context.Context, c *client.Client, dir, name string, r record) (*Presence, error) {
+	d, err := api.ParsePath(dir)
+	if err != nil {
+		return nil, err
+	}
+	file, err := d.Join(name)
+	if err == nil && file.Parent() != d {
+		err = api.Errorf(api.InvalidArgument, "%q is no name of a file: it has a slash", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := register(ctx, c, file, r.text())
+	if err != nil {
+		return nil, err
+	}
+	p := &Presence{c: c, path: file.String(), record: r, file: h, done: make(chan struct{}), made: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	go p.keep(h)
+	return p, nil
+}
+
+// Context ends when the announcement has: it was withdrawn, the session is over, or the file was deleted
+// and cannot be made again, because another took the name for example. context.Cause says which.
+func (p *Presence) Context() context.Context { return p.ctx }
+
+// Done is closed when the Context has ended.
+func (p *Presence) Done() <-chan struct{} { return p.ctx.Done() }
+
+// Path returns the path of the file.
+func (p *Presence) Path() string { return p.path }
+
+// Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
+// ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
+// shown.
+func (p *Presence) Update(ctx context.Context, value []byte) error {
+	p.mu.Lock()
+	r := p.record.with(value)
+	p.mu.Unlock()
+	return p.rewrite(ctx, r)
+}
+
+// rewrite replaces the record.
+func (p *Presence) rewrite(ctx context.Context, r record) error {
+	for {
+		p.mu.Lock()
+		p.record = r
+		file, made := p.file, p.made
+		p.mu.Unlock()
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
+		if file != nil {
+			if _, err := file.SetContents(ctx, r.text()); !gone(err) {
+				return err
+			}
+		}
+		select {
+		case <-made:
+		case <-p.ctx.Done():
+		case <-ctx.Done():
+			return ended(ctx, ctx.Err(), "update", p.path)
+		}
+	}
+}
+
+// Withdraw removes the file, and returns when that is done and nothing of the announcement runs any
+// more. Nil also if the file went with its session. If ctx ends first it may be called again; the file
+// goes with the session at the latest.
+func (p *Presence) Withdraw(ctx context.Context) error {
+	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return ended(ctx, ctx.Err(), "withdraw", p.path)
+	}
+	p.mu.Lock()
+	file := p.file
+	p.mu.Unlock()
+	if file == nil {
+		return nil
+	}
+	// Close alone would not do: a reader that has the file open in this moment would keep it.
+	err := file.Delete(ctx)
+	if err == nil || gone(err) || errors.Is(err, api.SessionExpired) {
+		err = file.Close(ctx)
+	}
+	if err != nil && !errors.Is(err, api.SessionExpired) {
+		return ended(ctx, err, "withdraw", p.path)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.file = nil
+	return nil
+}
+
+// keep makes the file again whenever it is deleted, until the announcement ends.
+func (p *Presence) keep(file *client.Handle) {
+	defer close(p.done)
+	for {
+		err := deleted(p.ctx, file)
+		if err == nil {
+			p.put(nil)
+			leave(p.ctx, file)
+			file, err = p.again()
+		}
+		if err != nil {
+			p.cancel(err)
+			return
+		}
+		p.put(file)
+	}
+}
+
+// again makes the file again. A value that was changed while it was made is written by Update.
+func (p *Presence) again() (*client.Handle, error) {
+	path, err := api.ParsePath(p.path)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	r := p.record
+	p.mu.Unlock()
+	return register(p.ctx, p.c, path, r.text())
+}
+
+// put takes note of the file, or of its absence.
+func (p *Presence) put(file *client.Handle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.file = file
+	if file != nil {
+		close(p.made)
+		p.made = make(chan struct{})
+	}
+}
+
+// deleted waits until the node of a handle is deleted; an error is of anything else.
+func deleted(ctx context.Context, file *client.Handle) error {
+	for {
+		e, err := file.Next(ctx)
+		switch {
+		case errors.Is(err, api.HandleClosed):
+			return nil
+		case err != nil:
+			return err
+		case e.Kind == api.EventHandleInvalid:
+			return nil
+		}
+	}
+}
+
+// register makes an ephemeral file, and the directory for it. It waits for one of that name that is on
+// its way out.
+func register(ctx context.Context, c *client.Client, path api.Path, contents []byte) (*client.Handle, error) {
+	h, err := create(ctx, c, path, contents)
+	if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) {
+		return h, err
+	}
+	limited, cancel := context.WithTimeout(ctx, inherit)
+	defer cancel()
+	var taken error
+	dir := client.OpenOptions{Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildRemoved}}
+	for s, err := range follow(limited, c, path.Parent().String(), dir) {
+		if err != nil {
+			if taken != nil && ctx.Err() == nil && limited.Err() != nil {
+				return nil, taken
+			}
+			return nil, err
+		}
+		if s.Handle == nil {
+			return nil, &api.Error{Code: api.NotFound, Op: "announce", Path: path.String(),
+				Message: fmt.Sprintf("there is no directory %s, which would hold that of the file; create it first", path.Parent().Parent())}
+		}
+		if !s.tells(path.Base()) {
+			continue
+		}
+		h, err := create(ctx, c, path, contents)
+		if errors.Is(err, api.NotFound) {
+			continue // the directory has just been deleted
+		}
+		if !errors.Is(err, api.Exists) {
+			return h, err
+		}
+		var wait bool
+		if wait, taken = owner(ctx, c, path); !wait {
+			return nil, taken
+		}
+	}
+	return nil, limited.Err() // not reached: a sequence ends with its error
+}
+
+// create makes the file, and keeps it open. It is opened for an event of which there will be none, to
+// hear of its deletion.
+func create(ctx context.Context, c *client.Client, path api.Path, contents []byte) (*client.Handle, error) {
+	return c.Open(ctx, path.String(), client.OpenOptions{
+		Write: true, Create: client.NewFile, Ephemeral: true, Contents: contents, Events: []api.EventKind{api.EventLockAcquired},
+	})
+}
+
+// owner finds out who has a file that is to be made, and whether to wait for it to go. The error says who
+// has it.
+func owner(ctx context.Context, c *client.Client, path api.Path) (wait bool, taken error) {
+	going := api.Errorf(api.Exists, "a file of that name is being removed")
+	h, err := c.Open(ctx, path.String(), client.OpenOptions{Read: true})
+	if gone(err) || errors.Is(err, api.Exists) {
+		return true, going
+	}
+	if err != nil {
+		return false, err
+	}
+	text, stat, err := h.Contents(ctx)
+	leave(ctx, h) // while it is open here, it does not go
+	if gone(err) {
+		return true, going
+	}
+	if err != nil {
+		return false, err
+	}
+	r := parseRecord(text)
+	exists := &api.Error{Code: api.Exists, Op: "announce", Path: path.String()}
+	switch {
+	case !stat.Ephemeral:
+		exists.Message = "a permanent file has that name; delete it, or take another name"
+		return false, exists
+	case r.session() == 0:
+		exists.Message = "an ephemeral file that no announcement has made has that name; take another name"
+		return false, exists
+	}
+	return r.holds(ctx, c, exists)
+}
+
+// holds completes the error of one whose name is taken by the session of a record.
+func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error) (wait bool, taken error) {
+	sessions, err := c.Sessions(ctx)
+	if err != nil {
+		return false, err
+	}
+	at := slices.IndexFunc(sessions, func(s client.SessionInfo) bool { return s.Session == r.session() })
+	if at < 0 {
+		exists.Message = fmt.Sprintf("session %s had that name, and is over; a reader still has the file open", r.Session)
+		return true, exists
+	}
+	who := sessions[at].Holder
+	exists.Holders = []api.Holder{who}
+	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
+	mine := sign(c)
+	return who.Session != c.Session() && r.Host == mine.Host && r.PID == mine.PID, exists
+}

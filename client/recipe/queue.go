@@ -1,0 +1,358 @@
+package recipe
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// Queue hands out items of work, each to one worker at a time, until it is done. It is a directory: an
+// item is a file, with its data, whose lock a worker holds while it works; to be done is to delete the
+// file, if that lock is still held. The order is that of creation: the instance numbers of files, of
+// which the cell never uses one twice.
+//
+// An item whose worker dies is taken by another when lease and lock-delay are over; the first one's
+// Done is refused from then on, and servers that check the item's sequencer refuse its other acts. So
+// no item is lost, and none is done by two at a time, but one may be begun several times: work is to be
+// such that it can be.
+//
+// One worker at a time looks for an item, in the order in which they came; the others wait for it in the
+// cell's queue (32 of one Queue; the others wait here). Nobody polls: who looks is told of new items and
+// of those that are given up.
+//
+// It is for some thousand items and some hundred a second: a lock service keeps little and changes it
+// seldom. A message broker is something else.
+type Queue struct {
+	c    *client.Client
+	dir  string
+	o    QueueOptions
+	door *turnstile
+}
+
+// QueueOptions are those of a Queue.
+type QueueOptions struct {
+	// LockDelay is how long nobody may have the item of a worker that has failed, after its lease: 0 to
+	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the work goes to do
+	// not check sequencers.
+	LockDelay time.Duration
+	// Reason is shown to those who look who works on what; at most api.MaxReason bytes.
+	Reason string
+}
+
+const itemPrefix = "item-"
+
+// NewQueue returns the queue of a directory. It asks nobody: the directory is made by the first who
+// uses it, in one that is there.
+func NewQueue(c *client.Client, dir string, o QueueOptions) *Queue {
+	return &Queue{c: c, dir: dir, o: o, door: newTurnstile(c, dir, nil)}
+}
+
+// Put adds an item of at most api.MaxContents bytes, and returns its id. With the error Uncertain the
+// item may be in the queue, under that id; to put it again may have it done twice.
+func (q *Queue) Put(ctx context.Context, data []byte) (id string, err error) {
+	id = rand.Text()
+	h, err := openIn(ctx, q.c, q.dir, itemPrefix+id, client.OpenOptions{Write: true, Create: client.NewFile, Contents: data})
+	if err != nil {
+		return id, err
+	}
+	closeAll(ctx, h)
+	return id, nil
+}
+
+// Len returns how many items there are, those that are worked on too.
+func (q *Queue) Len(ctx context.Context) (int, error) {
+	h, err := q.c.Open(ctx, q.dir, client.OpenOptions{Read: true})
+	if errors.Is(err, api.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer closeAll(ctx, h)
+	list, err := itemsIn(ctx, h)
+	return len(list), err
+}
+
+// itemsIn returns the items of the directory, in order.
+func itemsIn(ctx context.Context, dir *client.Handle) ([]api.Stat, error) {
+	list, err := dir.ReadDir(ctx)
+	list = slices.DeleteFunc(slices.Clone(list), func(one api.Stat) bool { return !strings.HasPrefix(one.Path.Base(), itemPrefix) })
+	slices.SortFunc(list, func(a, b api.Stat) int { return cmp.Compare(a.Instance, b.Instance) })
+	return list, err
+}
+
+// Take waits for its turn, and then for an item that nobody works on, and returns the oldest. If ctx
+// ends before, it is DeadlineExceeded or Cancelled, and no item is held.
+func (q *Queue) Take(ctx context.Context) (*Item, error) {
+	door, err := q.door.enter(ctx, q.o.Reason, func(*client.Handle) error { return nil })
+	if err != nil {
+		return nil, ended(ctx, err, "take an item", q.dir)
+	}
+	defer q.door.leave(ctx, door)
+	t := &taking{q: q, busy: map[api.Generation]*busyItem{}, news: make(chan struct{}, 1)}
+	item, err := t.run(ctx)
+	return item, ended(ctx, err, "take an item", q.dir)
+}
+
+// taking is one call of Take, while it is its turn. What it belongs to ends with run.
+type taking struct {
+	q        *Queue
+	busy     map[api.Generation]*busyItem // the items of others, by their instances
+	news     chan struct{}                // capacity 1: there is reason to look again
+	watching sync.WaitGroup
+}
+
+// busyItem is an item that was locked when it was tried, and what is waited for since.
+type busyItem struct {
+	handle *client.Handle // open for lock-vacant
+	stop   func()         // ends the watch
+
+	mu      sync.Mutex // guards stirred
+	stirred bool       // it is to be tried again
+}
+
+func (t *taking) run(ctx context.Context) (*Item, error) {
+	watched, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		t.watching.Wait()
+		var handles []*client.Handle
+		for _, one := range t.busy {
+			handles = append(handles, one.handle)
+		}
+		closeAll(ctx, handles...)
+	}()
+	dir, err := t.q.c.Open(ctx, t.q.dir, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded}})
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(ctx, dir)
+	t.watching.Go(func() { t.listen(watched, dir, func() {}) })
+	for {
+		item, err := t.look(ctx, watched, dir)
+		if item != nil || err != nil {
+			return item, err
+		}
+		select {
+		case <-t.news:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-t.q.c.Done():
+			return nil, t.q.c.Err()
+		}
+	}
+}
+
+// listen tells of every event of a handle, until ctx ends or there are no more.
+func (t *taking) listen(ctx context.Context, h *client.Handle, told func()) {
+	for _, err := range h.Events(ctx) {
+		if ctx.Err() != nil {
+			return
+		}
+		told()
+		t.again()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// again asks for another look.
+func (t *taking) again() {
+	select {
+	case t.news <- struct{}{}:
+	default:
+	}
+}
+
+// look tries every item that may be free, the oldest first. watched is the context of what is left
+// behind for those that are not.
+func (t *taking) look(ctx, watched context.Context, dir *client.Handle) (*Item, error) {
+	list, err := itemsIn(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	t.forget(ctx, list)
+	for _, one := range list {
+		item, err := t.try(ctx, watched, one)
+		if item != nil || err != nil && !gone(err) {
+			return item, err
+		}
+	}
+	return nil, nil
+}
+
+// forget closes what belongs to items that are done.
+func (t *taking) forget(ctx context.Context, list []api.Stat) {
+	var handles []*client.Handle
+	for instance, one := range t.busy {
+		if !slices.ContainsFunc(list, func(s api.Stat) bool { return s.Instance == instance }) {
+			one.stop()
+			handles = append(handles, one.handle)
+			delete(t.busy, instance)
+		}
+	}
+	closeAll(ctx, handles...)
+}
+
+// try tries one item, unless it is known to be another's.
+func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
+	one, known := t.busy[s.Instance]
+	if known && !one.settle() {
+		return nil, nil
+	}
+	if !known {
+		// It is watched before it is tried, so that nothing is missed between the two.
+		h, err := t.q.c.Open(ctx, s.Path.String(), client.OpenOptions{
+			Read: true, Write: true, LockDelay: t.q.o.LockDelay, Events: []api.EventKind{api.EventLockVacant},
+		})
+		if err != nil {
+			return nil, err
+		}
+		one = &busyItem{handle: h, stop: func() {}}
+	}
+	l, err := one.handle.TryAcquire(ctx, api.Exclusive, client.Reason(t.q.o.Reason))
+	switch {
+	case isBusy(err):
+		if !known {
+			t.busy[s.Instance] = one
+			t.await(watched, one)
+		}
+		var e *api.Error
+		if errors.As(err, &e) && e.Code == api.LockDelayed {
+			t.after(watched, one, e.Remaining)
+		}
+		return nil, nil
+	case err != nil:
+		if !known {
+			closeAll(ctx, one.handle)
+		}
+		return nil, err
+	}
+	one.stop()
+	delete(t.busy, s.Instance)
+	item := &Item{id: strings.TrimPrefix(s.Path.Base(), itemPrefix), held: &held{handle: one.handle, lock: l}}
+	if item.Data, _, err = one.handle.Contents(ctx); err != nil {
+		_ = item.held.release(ctx)
+		return nil, err
+	}
+	return item, nil
+}
+
+// settle reports whether the item is to be tried again.
+func (b *busyItem) settle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.stirred
+	b.stirred = false
+	return was
+}
+
+func (b *busyItem) stir() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stirred = true
+}
+
+// await stirs an item when its lock is vacant.
+func (t *taking) await(ctx context.Context, one *busyItem) {
+	ctx, one.stop = context.WithCancel(ctx)
+	t.watching.Go(func() { t.listen(ctx, one.handle, one.stir) })
+}
+
+// after stirs an item when its lock-delay is over, of which there is no event.
+func (t *taking) after(ctx context.Context, one *busyItem, delay time.Duration) {
+	t.watching.Go(func() {
+		timer := time.NewTimer(max(delay, together))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			one.stir()
+			t.again()
+		case <-ctx.Done():
+		}
+	})
+}
+
+// Item is an item of a Queue that this worker has. It ends with Done or Abandon, of which one is to be
+// called, also when the item was lost.
+type Item struct {
+	// Data is what was put in.
+	Data []byte
+
+	id   string
+	held *held
+
+	mu   sync.Mutex // guards fate
+	fate fate
+}
+
+// fate is what was decided of an item.
+type fate uint8
+
+const (
+	undecided fate = 0
+	finished  fate = 1 // Done was called
+	abandoned fate = 2 // Abandon was called
+)
+
+// ID returns what Put returned.
+func (i *Item) ID() string { return i.id }
+
+// Context is that of the work on the item. It ends a margin before another can have it, as that of a
+// lock does.
+func (i *Item) Context() context.Context { return i.held.lock.Context() }
+
+// Sequencer is for the servers that the work goes to: they refuse it once another has the item.
+func (i *Item) Sequencer() sequencer.Sequencer { return i.held.lock.Sequencer() }
+
+// Lock returns the lock of the item. It is not to be released but by Done or Abandon.
+func (i *Item) Lock() *client.Lock { return i.held.lock }
+
+// decide decides, unless the other was decided before.
+func (i *Item) decide(f fate) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.fate == undecided {
+		i.fate = f
+	}
+	return i.fate == f
+}
+
+// Done takes the item out of the queue. LockLost, and SessionExpired if the session is gone too, say that the
+// item was lost before: it is another's, or has been done by another. Nothing is done to it then. After any other refusal (PermissionDenied)
+// the item is in the queue again. If ctx ends before the cell has answered it is Uncertain, and goes on
+// in the background; another call waits for its outcome.
+func (i *Item) Done(ctx context.Context) error {
+	if !i.decide(finished) {
+		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was abandoned before"}
+	}
+	return i.held.end.run(ctx, "finish", i.held.handle.Path(), func(ctx context.Context) error {
+		err := i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
+		_ = i.held.handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
+		if errors.Is(err, api.BadSequencer) || gone(err) {
+			return &api.Error{Code: api.LockLost, Op: "finish", Path: i.held.handle.Path(), Err: err,
+				Message: fmt.Sprintf("item %s was lost before it was done; another has it, or has done it", i.id)}
+		}
+		return err
+	})
+}
+
+// Abandon gives the item back: it is in the queue again, in its old place, at once. After Done it does
+// nothing, so that it can be deferred. Its errors are those of client.Lock.Release.
+func (i *Item) Abandon(ctx context.Context) error {
+	if !i.decide(abandoned) {
+		return nil
+	}
+	return i.held.release(ctx)
+}

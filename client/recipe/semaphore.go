@@ -1,0 +1,278 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// MaxSlots is the most that a Semaphore can be of: whoever is next waits for all slots at once, and
+// a session has at most api.MaxOutstanding requests under way.
+const MaxSlots = 100
+
+// Semaphore lets at most n hold it at a time, in the whole cell. It is a directory with a lock file
+// for each slot, and one, the turnstile, that orders those who wait.
+//
+// The invariant: to hold a permit is to hold, exclusively, the lock of a slot whose number is below
+// the size that stands in the directory. So there are never more permits than that, on the same terms
+// as with any lock: a holder that has failed keeps its slot until lease and lock-delay are over, and
+// knows a margin before (Permit.Context). The turnstile is for order and thrift, not for safety: whoever
+// has it takes a free slot, or waits for all of them and takes the first; then the next has it. So one at
+// a time waits for all slots, however many come.
+//
+// Its methods may be called from several goroutines; of one Semaphore 32 are in the cell's queue at a
+// time, and the others wait here.
+type Semaphore struct {
+	c    *client.Client
+	dir  string
+	n    int
+	door *turnstile
+}
+
+// SemaphoreOptions qualify Acquire and TryAcquire.
+type SemaphoreOptions struct {
+	// LockDelay is how long nobody may have the slot of a holder that has failed, after its lease: 0 to
+	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the holders work with
+	// do not check sequencers.
+	LockDelay time.Duration
+	// Reason is shown to those who look who holds the slots; at most api.MaxReason bytes.
+	Reason string
+}
+
+// Permit is one of the n. Release it, also when it was lost.
+type Permit struct {
+	held *held
+	slot int
+}
+
+// NewSemaphore returns a semaphore of n, 1 to MaxSlots. It asks nobody: the directory is made by the
+// first Acquire, in one that is there, with the n of that; from then on another n is refused
+// (ResizeSemaphore).
+func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
+	return &Semaphore{c: c, dir: dir, n: n, door: newTurnstile(c, dir, []byte(strconv.Itoa(n)))}
+}
+
+// Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends
+// before, the error is DeadlineExceeded or Cancelled, and nothing is held. A directory of another size
+// is InvalidArgument, which names both.
+func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
+	if err := s.fault(); err != nil {
+		return nil, err
+	}
+	agree := func(h *client.Handle) error { return s.agree(ctx, h) }
+	h, err := s.door.enter(ctx, o.Reason, agree)
+	if err != nil {
+		return nil, ended(ctx, err, "acquire", s.dir)
+	}
+	defer s.door.leave(ctx, h)
+	p, slots, err := s.try(ctx, o)
+	if p == nil && isBusy(err) {
+		p, err = s.first(ctx, slots, o)
+	} else {
+		closeAll(ctx, slots...)
+	}
+	return s.confirm(ctx, p, err, agree(h))
+}
+
+// TryAcquire returns a permit if there is a free slot. It does not stand in line, and may overtake
+// those who do, but none for whom it is the turn. If all are taken it is LockHeld, with the holders;
+// if some are not but wait for a lock-delay, LockDelayed, with the shortest.
+func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
+	if err := s.fault(); err != nil {
+		return nil, err
+	}
+	h, err := s.door.open(ctx)
+	if err != nil {
+		return nil, ended(ctx, err, "try to acquire", s.dir)
+	}
+	defer closeAll(ctx, h)
+	if err := s.agree(ctx, h); err != nil {
+		return nil, err
+	}
+	p, slots, err := s.try(ctx, o)
+	closeAll(ctx, slots...)
+	return s.confirm(ctx, p, err, s.agree(ctx, h))
+}
+
+// confirm returns the permit, unless the semaphore has become another's size before the slot was
+// held: from then on that slot keeps its number in it.
+func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error) (*Permit, error) {
+	switch {
+	case p == nil && api.CodeOf(disagree) == api.InvalidArgument:
+		return nil, disagree // which explains err: the slot is gone
+	case p == nil:
+		return nil, ended(ctx, err, "acquire", s.dir)
+	case disagree != nil:
+		_ = p.held.release(ctx)
+		return nil, ended(ctx, disagree, "acquire", s.dir)
+	}
+	return p, nil
+}
+
+func (s *Semaphore) fault() error { return sizeFault(s.n, s.dir) }
+
+func sizeFault(n int, dir string) error {
+	if n < 1 || n > MaxSlots {
+		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: dir, Message: fmt.Sprintf("a semaphore of %d; want 1 to %d", n, MaxSlots)}
+	}
+	return nil
+}
+
+// agree compares the size with that of the directory. In a session that caches it makes no call.
+func (s *Semaphore) agree(ctx context.Context, h *client.Handle) error {
+	n, _, err := readSize(ctx, h)
+	if err == nil && n != s.n {
+		err = &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir,
+			Message: fmt.Sprintf("this semaphore was made for %d, and the directory says %d; make all of one size, or change the directory's with ResizeSemaphore", s.n, n)}
+	}
+	return err
+}
+
+func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
+	text, stat, err := h.Contents(ctx)
+	if err != nil {
+		return 0, stat, err
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > MaxSlots {
+		return 0, stat, &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: h.Path(),
+			Message: fmt.Sprintf("%q is not the size of a semaphore; is the directory one of something else?", text)}
+	}
+	return n, stat, nil
+}
+
+// slotName returns the name of a slot's file.
+func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
+
+func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
+	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
+}
+
+func isBusy(err error) bool { return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) }
+
+// try takes a free slot. It returns the handles of those that were not, by their numbers, nil where
+// there is none.
+func (s *Semaphore) try(ctx context.Context, o SemaphoreOptions) (*Permit, []*client.Handle, error) {
+	var open []*client.Handle
+	slots := make([]*client.Handle, s.n)
+	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("all %d slots are taken", s.n)}
+	start := rand.IntN(s.n)
+	for i := range s.n {
+		slot := (start + i) % s.n
+		h, err := s.openSlot(ctx, slot, o)
+		if err != nil {
+			return nil, open, err
+		}
+		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+		if err == nil {
+			return &Permit{held: &held{handle: h, lock: l}, slot: slot}, open, nil
+		}
+		slots[slot] = h
+		open = append(open, h)
+		var e *api.Error
+		if !isBusy(err) || !errors.As(err, &e) {
+			return nil, open, err
+		}
+		busy.Holders = append(busy.Holders, e.Holders...)
+		if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
+			busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
+			busy.Message = fmt.Sprintf("all %d slots are taken, and some wait for the end of a lock-delay", s.n)
+		}
+	}
+	return nil, slots, busy
+}
+
+// first waits for all slots at once and takes the first that it gets. The handles are closed, which
+// ends the other waits.
+func (s *Semaphore) first(ctx context.Context, slots []*client.Handle, o SemaphoreOptions) (*Permit, error) {
+	type outcome struct {
+		slot int
+		lock *client.Lock
+		err  error
+	}
+	outcomes := make(chan outcome, len(slots))
+	var waits sync.WaitGroup
+	for slot, h := range slots {
+		waits.Go(func() {
+			l, err := h.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
+			outcomes <- outcome{slot, l, err}
+		})
+	}
+	got := <-outcomes
+	var others []*client.Handle
+	for slot, h := range slots {
+		if got.err != nil || slot != got.slot {
+			others = append(others, h)
+		}
+	}
+	closeAll(ctx, others...)
+	waits.Wait() // a lock that came as well was released with its handle
+	if got.err != nil {
+		return nil, got.err
+	}
+	return &Permit{held: &held{handle: slots[got.slot], lock: got.lock}, slot: got.slot}, nil
+}
+
+// Slot returns the number of the slot, 0 to n-1, which is nobody else's while the permit is held: a
+// name for a shard, a port, a directory.
+func (p *Permit) Slot() int { return p.slot }
+
+// Context is that of the work under the permit; it ends as that of a lock does.
+func (p *Permit) Context() context.Context { return p.held.lock.Context() }
+
+// Lock returns the lock of the slot, for its sequencer and token. Tokens order the holders of one
+// slot; a server that checks them is told of each slot by its path. It is not to be released but by
+// Release of the permit.
+func (p *Permit) Lock() *client.Lock { return p.held.lock }
+
+// Release gives the permit back, and returns as client.Lock.Release does. If ctx ends before the cell
+// has answered it is Uncertain, and goes on in the background; another call waits for it again.
+func (p *Permit) Release(ctx context.Context) error { return p.held.release(ctx) }
+
+// ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and if there
+// are to be fewer slots, until those with the highest numbers are free, so that there are never more
+// holders than the directory says. A Semaphore that was made with another size is refused from then
+// on, and what it holds it keeps.
+func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
+	if err := sizeFault(n, dir); err != nil {
+		return err
+	}
+	s := NewSemaphore(c, dir, n)
+	h, err := s.door.enter(ctx, fmt.Sprintf("resize to %d", n), func(*client.Handle) error { return nil })
+	if err != nil {
+		return ended(ctx, err, "resize", dir)
+	}
+	defer s.door.leave(ctx, h)
+	was, stat, err := readSize(ctx, h)
+	if err != nil {
+		return err
+	}
+	var surplus []*client.Handle
+	defer func() { closeAll(ctx, surplus...) }()
+	for slot := n; slot < was; slot++ {
+		one, err := s.openSlot(ctx, slot, SemaphoreOptions{})
+		if err != nil {
+			return ended(ctx, err, "resize", dir)
+		}
+		surplus = append(surplus, one)
+		if _, err := one.Acquire(ctx, api.Exclusive, client.Reason(fmt.Sprintf("resize from %d to %d", was, n))); err != nil {
+			return ended(ctx, err, "resize", dir)
+		}
+	}
+	if _, err := h.SetContents(ctx, []byte(strconv.Itoa(n)), client.IfGeneration(stat.Content)); err != nil {
+		return err
+	}
+	for _, one := range surplus {
+		if err := one.Delete(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+//go:build linux
+
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+const semDir = "/ls/local/sem"
+
+// All slots are taken, then one waits, in order; slots have different numbers; the size is one.
+func TestSemaphore(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		one, two := w.dial("h1"), w.dial("h2")
+		a, b := NewSemaphore(one, semDir, 2), NewSemaphore(two, semDir, 2)
+		first, err := a.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "first"})
+		w.ok(err)
+		second, err := b.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "second"})
+		w.ok(err)
+		if first.Slot() == second.Slot() || first.Slot()+second.Slot() != 1 {
+			t.Errorf("slots %d and %d", first.Slot(), second.Slot())
+		}
+		_, err = a.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) != 2 {
+			t.Errorf("a third: %v", err)
+		}
+		ctx, cancel := w.brief(time.Second)
+		if p, err := b.Acquire(ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.DeadlineExceeded) {
+			t.Errorf("Acquire until the deadline: %v, %v", p, err)
+		}
+		cancel()
+		var order []int
+		var waits sync.WaitGroup
+		for i := range 4 {
+			sem := []*Semaphore{a, b}[i%2]
+			waits.Go(func() {
+				p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				pass(time.Second)
+				if err := p.Release(w.ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			pass(time.Second)
+		}
+		w.failOver()
+		pass(10 * time.Second)
+		if len(order) > 0 {
+			t.Errorf("%v were let in", order)
+		}
+		// One waits for the slots, and the others for him.
+		locks, err := one.Locks(w.ctx, semDir)
+		w.ok(err)
+		for _, l := range locks {
+			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, turnstileName)]
+			if len(l.Waiters) != want {
+				t.Errorf("%d wait for %s; want %d", len(l.Waiters), l.Path, want)
+			}
+			if l.Path == semDir+"/"+slotName(first.Slot()) && l.Holders[0].Reason != "first" {
+				t.Errorf("%s is held by %+v", l.Path, l.Holders)
+			}
+		}
+		w.ok(first.Release(w.ctx))
+		waits.Wait()
+		if fmt.Sprint(order) != "[0 1 2 3]" {
+			t.Errorf("the order is %v", order)
+		}
+		if second.Context().Err() != nil {
+			t.Error(context.Cause(second.Context()))
+		}
+		w.ok(second.Release(w.ctx))
+		if _, err := NewSemaphore(one, semDir, 3).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "made for 3, and the directory says 2") {
+			t.Errorf("another size: %v", err)
+		}
+	})
+}
+
+// More wait in one process than a session may have requests under way.
+func TestSemaphoreOfMany(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		sem := NewSemaphore(w.dial("h1"), semDir, 2)
+		model := newClaims(2)
+		const many = api.MaxOutstanding + 10
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() {
+				p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c := model.begin("the semaphore")
+				runtime.Gosched()
+				c.end()
+				_ = p.Release(w.ctx)
+			})
+		}
+		all.Wait()
+		model.check(t)
+		if model.total != many {
+			t.Errorf("%d were let in", model.total)
+		}
+	})
+}
+
+// The slot of one who dies is free after lease and lock-delay, not before, and he knows first.
+func TestSemaphoreHolderDies(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		one, two := w.dial("h1"), w.dial("h2")
+		p, err := NewSemaphore(one, semDir, 1).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+		w.ok(err)
+		got := make(chan time.Time)
+		go func() {
+			if _, err := NewSemaphore(two, semDir, 1).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil {
+				t.Error(err)
+			}
+			got <- time.Now()
+		}()
+		pass(time.Second)
+		w.Cut("h1")
+		cut := time.Now()
+		<-p.Context().Done()
+		lost := time.Now()
+		at := <-got
+		if wait := at.Sub(cut); !lost.Before(at) || wait < api.DefaultLockDelay || wait > api.DefaultLease+api.DefaultLockDelay+3*time.Second {
+			t.Errorf("had %v after the cut, %v after the end of the context", wait, at.Sub(lost))
+		}
+	})
+}
+
+// The size is changed under those who use the semaphore: who holds a slot that is to go is waited for.
+func TestSemaphoreResize(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		c := w.dial("h1")
+		old := NewSemaphore(c, semDir, 3)
+		var permits []*Permit
+		for range 3 {
+			p, err := old.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+			w.ok(err)
+			permits = append(permits, p)
+		}
+		slices.SortFunc(permits, func(a, b *Permit) int { return a.Slot() - b.Slot() })
+		resized := make(chan error, 1)
+		go func() { resized <- ResizeSemaphore(w.ctx, c, semDir, 1) }()
+		pass(time.Second)
+		stuck := make(chan error, 1)
+		go func() {
+			_, err := old.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+			stuck <- err
+		}()
+		for _, p := range permits {
+			select {
+			case err := <-resized:
+				t.Fatalf("resized too early: %v", err)
+			case <-time.After(time.Second):
+			}
+			if p.Slot() > 0 {
+				w.ok(p.Release(w.ctx))
+			}
+		}
+		w.ok(<-resized)
+		if err := <-stuck; !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("one of the former size: %v", err)
+		}
+		now := NewSemaphore(c, semDir, 1)
+		if _, err := now.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.LockHeld) {
+			t.Errorf("the slot that remains: %v", err)
+		}
+		w.ok(ResizeSemaphore(w.ctx, c, semDir, 2))
+		if p, err := NewSemaphore(c, semDir, 2).TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil || p.Slot() != 1 {
+			t.Errorf("the slot that is new: %v, %v", p, err)
+		}
+	})
+}
+
+// There are never more than n, whoever dies, gives up or takes over.
+func TestSemaphoreRandom(t *testing.T) {
+	t.Parallel()
+	const n, clients = 3, 7
+	inWorld(t, func(w *world) {
+		s := newStorm(w, n)
+		for i := range clients {
+			s.live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+				defer cancel()
+				sem := NewSemaphore(c, semDir, n)
+				acquire := sem.Acquire
+				if r.IntN(4) == 0 {
+					acquire = sem.TryAcquire
+				}
+				p, err := acquire(ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+				if err != nil {
+					return err
+				}
+				s.hold(p.Context(), r, "the semaphore")
+				return p.Release(ctx)
+			})
+		}
+		s.rage(0)
+		if s.model.total < *rounds/4 {
+			t.Errorf("only %d holds in %d rounds", s.model.total, *rounds)
+		}
+	})
+}

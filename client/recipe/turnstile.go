@@ -1,0 +1,71 @@
+package recipe
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// turnstile lets one through at a time, in the order in which they came to it: it is the lock of a
+// file, whose queue is the cell's. Whoever was let through may do what would be dear if all did it at
+// once. It guards nothing, so it needs no lock-delay: if it lets two through, because the lock was broken
+// or the session of one is over, they do it both.
+type turnstile struct {
+	c      *client.Client
+	dir    string
+	file   client.OpenOptions // with what it is opened, and created
+	places chan struct{}      // one for each who is at the cell
+}
+
+const (
+	turnstileName = "turnstile"
+	// mostQueued is how many of one process stand in the cell's queue at a time; the others wait in
+	// the process. Whoever waits takes one of the api.MaxOutstanding requests of his session, and if they
+	// took all, those who have what is waited for could not give it back.
+	mostQueued = 32
+)
+
+func newTurnstile(c *client.Client, dir string, contents []byte) *turnstile {
+	return &turnstile{c: c, dir: dir, places: make(chan struct{}, mostQueued),
+		file: client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents}}
+}
+
+// path returns that of the file.
+func (t *turnstile) path() string { return t.dir + "/" + turnstileName }
+
+// open opens the file, which is created if it is absent.
+func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
+	return openIn(ctx, t.c, t.dir, turnstileName, t.file)
+}
+
+// enter waits for its turn. check is called before it; its error ends the wait. Whoever was let
+// through calls leave.
+func (t *turnstile) enter(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
+	select {
+	case t.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ended(ctx, ctx.Err(), "acquire", t.path())
+	case <-t.c.Done():
+		return nil, t.c.Err()
+	}
+	h, err := t.open(ctx)
+	if err != nil {
+		<-t.places
+		return nil, err
+	}
+	if err = check(h); err == nil {
+		_, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason))
+	}
+	if err != nil {
+		t.leave(ctx, h)
+		return nil, err
+	}
+	return h, nil
+}
+
+// leave lets the next one through.
+func (t *turnstile) leave(ctx context.Context, h *client.Handle) {
+	closeAll(ctx, h)
+	<-t.places
+}

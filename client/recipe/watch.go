@@ -1,0 +1,155 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+const (
+	// together is how long after an event more are waited for: what happens at once is looked at once,
+	// and a directory that is busy is not listed for each child.
+	together = 5 * time.Millisecond
+	// leaveTime bounds how long the end of a recipe waits for a handle to be closed, or a lock to be
+	// released, while the cell is away; what is not done by then is done in the background.
+	leaveTime = 2 * time.Second
+)
+
+// sight is a moment at which a node is to be looked at.
+type sight struct {
+	*client.Handle // open for the events; follow closes it. nil: there is no such node
+
+	// events are what has happened since the sight before: whoever looks now sees all of it. None means
+	// that the node has just been opened, and anything may have happened.
+	events []api.Event
+}
+
+// tells reports whether the sight may be about a child of that name.
+func (s sight) tells(child string) bool {
+	return len(s.events) == 0 || slices.ContainsFunc(s.events, func(e api.Event) bool {
+		return e.Child == child || e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
+	})
+}
+
+// follow ranges over the moments at which a node is to be looked at: at once, whenever events have come
+// of those it is opened for, and when some may have been lost (a fail-over, a queue that was full). The
+// handle is open for events before the look, so that nothing is missed between the two. When there is
+// no such node, or no more, that is one sight with a nil Handle, and then it is waited for, by way of
+// the directory it will be in; unless the options create it.
+//
+// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the loop goes
+// on to the next sight, which knows. What comes last is an error: of ctx, of the session, or an answer
+// such as PermissionDenied. Handles are closed when the loop ends, or goes on to another.
+func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
+	return func(yield func(sight, error) bool) {
+		for more := true; more; {
+			h, err := c.Open(ctx, path, o)
+			switch {
+			case err == nil:
+				more = followOne(ctx, h, yield)
+				leave(ctx, h)
+				continue
+			case errors.Is(err, api.NotFound):
+				if !yield(sight{}, nil) {
+					return
+				}
+				if err = appear(ctx, c, path); err == nil {
+					continue
+				}
+			}
+			yield(sight{}, ended(ctx, err, "follow", path))
+			return
+		}
+	}
+}
+
+// followOne follows one instance of a node. It reports whether to go on with the next.
+func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
+	var events []api.Event
+	for yield(sight{h, events}, nil) {
+		var err error
+		if events, err = gather(ctx, h); errors.Is(err, api.HandleClosed) {
+			return true
+		}
+		if err != nil {
+			yield(sight{}, err)
+			return false
+		}
+		if slices.ContainsFunc(events, func(e api.Event) bool { return e.Kind == api.EventHandleInvalid }) {
+			return true
+		}
+	}
+	return false
+}
+
+// gather waits for an event, and takes those that come with it.
+func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
+	e, err := h.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	events := []api.Event{e}
+	soon, cancel := context.WithTimeout(ctx, together)
+	defer cancel()
+	for len(events) < api.MaxEventQueue {
+		if e, err = h.Next(soon); err != nil {
+			break // of time, or it is found again by the next call
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// appear waits until there may be a node of that name, whatever it takes to open it.
+func appear(ctx context.Context, c *client.Client, path string) error {
+	p, err := api.ParsePath(path)
+	if err != nil {
+		return err
+	}
+	above := client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded}}
+	for s, err := range follow(ctx, c, p.Parent().String(), above) {
+		if err != nil {
+			return err
+		}
+		if s.Handle == nil || !s.tells(p.Base()) {
+			continue
+		}
+		h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
+		if err == nil {
+			leave(ctx, h)
+		}
+		if !errors.Is(err, api.NotFound) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// gone reports whether an error says that a node is not there any more.
+func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
+
+// leave closes a handle, and releases the lock held through it. It does so also when ctx has ended, and
+// waits leaveTime at most.
+func leave(ctx context.Context, h *client.Handle) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	_ = h.Close(ctx) // it is closed in the background then, or by the end of the session
+}
+
+// ended returns the error of a call of a recipe: that it was given up, if that is what has happened,
+// whatever the call under it may have left uncertain.
+func ended(ctx context.Context, err error, op, path string) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	e := &api.Error{Code: api.DeadlineExceeded, Op: op, Path: path, Err: err, Message: "its time was over"}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		e.Code, e.Message = api.Cancelled, "it was given up"
+	}
+	return e
+}
