@@ -51,6 +51,22 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
+// A job that several clocks start at about the same time runs once, although it
+// takes but a moment: the lock is kept for a while.
+func TestAtLeast(t *testing.T) {
+	w := start(t)
+	began := time.Now()
+	first := w.ctl("acquire", "/ls/local/a", "--try", "--at-least", "3s", "--", "sh", "-c", "echo ran; exit 6")
+	first.waitFor("ran", 20*time.Second)
+	if r := w.do("acquire", "/ls/local/a", "--try", "--", "true"); r.code != 75 {
+		t.Errorf("another, a moment later: exit %d, want 75; %s", r.code, r.err)
+	}
+	if code := first.wait(20 * time.Second); code != 6 || time.Since(began) < 3*time.Second {
+		t.Errorf("exit %d after %v, want CMD's own 6, after 3s", code, time.Since(began))
+	}
+	w.must("acquire", "/ls/local/a", "--try", "--", "true")
+}
+
 // Without CMD the first line says all that a script needs, and the lock is
 // held until a signal.
 func TestAcquireWithoutCommand(t *testing.T) {

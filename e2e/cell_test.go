@@ -168,11 +168,17 @@ func (b *buffer) String() string {
 // spawn starts a program.
 func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process {
 	t.Helper()
+	return launch(t, stdin, (*exec.Cmd).Start, name, args...)
+}
+
+// launch starts a program in a way of the caller's.
+func launch(t *testing.T, stdin io.Reader, start func(*exec.Cmd) error, name string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, &p.stdout, &p.stderr
 	p.cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null")
 	p.cmd.WaitDelay = 2 * time.Second
-	if err := p.cmd.Start(); err != nil {
+	if err := start(p.cmd); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	go func() {

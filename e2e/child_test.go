@@ -24,7 +24,7 @@ var childTask = flag.String("child", "", "what to do instead of testing, as JSON
 
 // task is what a child is to do, until its standard input ends.
 type task struct {
-	Do        string // holdCaches or reportPause
+	Do        string // holdCaches, reportPause or cling
 	Servers   []string
 	Lease     time.Duration
 	Grace     time.Duration
@@ -37,7 +37,7 @@ type task struct {
 
 // run does the task and returns the exit code.
 func (k task) run() int {
-	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause}[k.Do]
+	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause, "cling": cling}[k.Do]
 	if work == nil {
 		fmt.Fprintf(os.Stderr, "no task is called %q\n", k.Do)
 		return 2

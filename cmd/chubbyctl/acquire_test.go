@@ -67,6 +67,9 @@ func TestCommandLineFaults(t *testing.T) {
 		{"acquire /ls/local/a --reason " + long, 2, "--reason"},
 		{"acquire /ls/local/a --jeopardy-signal NONE -- true", 2, "not a signal"},
 		{"acquire /ls/local/a --jeopardy-signal USR1", 2, "for a command"},
+		{"acquire /ls/local/a --at-least -1s -- true", 2, "--at-least"},
+		{"acquire /ls/local/a --at-least 1s", 2, "--at-least"},
+		{"acquire /ls/local/a --safe-signal NONE -- true", 2, "--safe-signal"},
 		{"acquire /ls/local/a --lease 1s --lock-delay 0 -- true", 2, "--kill-after"},
 		{"acquire /ls/local/a -- no-such-command-anywhere", 127, "not found"},
 		{"acquire /ls/local/a -- /dev/null", 126, "not executable"},
@@ -121,7 +124,7 @@ func TestSequencerThatIsNone(t *testing.T) {
 
 // By default CMD rides out an outage of about 11 seconds.
 func TestBudgetOfTheDefaults(t *testing.T) {
-	o := &acquireOptions{lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
+	o := &workOptions{lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
 	b := o.budget(api.DefaultLease)
 	if got := b.outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
 		t.Errorf("CMD rides out %v (%v), want about 11s", got, b)
@@ -137,12 +140,12 @@ func TestBudgetLeavesRoom(t *testing.T) {
 			return time.Duration(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
 		}
 		lease := draw("lease", api.MinLease, api.MaxLease)
-		o := &acquireOptions{lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
+		o := &workOptions{lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
 		b := o.budget(lease)
 		worst := float64(lease)*5/12 + float64(o.lockDelay)
 		needed := float64(o.killAfter) + float64(client.Margin(lease, o.lockDelay))
 		fits := worst*(1-api.ClockRateBound) > needed+1
-		if passes := b.check() == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
+		if passes := b.check("acquire") == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
 			t.Errorf("budget %+v: passes %t, leaves room %t", b, passes, fits)
 		}
 		if b.refresh() > lease/12 || b.refresh() <= 0 {
@@ -156,7 +159,7 @@ func told(t *testing.T, output string, f func(p *progress)) []string {
 	t.Helper()
 	var b bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		p := newProgress(&acquireOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b})
+		p := newProgress(&workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b})
 		f(p)
 		p.stop()
 	})
@@ -207,7 +210,7 @@ func TestProgressAsJSON(t *testing.T) {
 
 // An interrupt while waiting ends the program as the signal would.
 func TestExplainHeld(t *testing.T) {
-	o := &acquireOptions{path: api.MustParsePath("/ls/foo/a")}
+	o := &acquireOptions{workOptions: workOptions{path: api.MustParsePath("/ls/foo/a")}}
 	held := o.explainHeld(&api.Error{Code: api.LockHeld, Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}})
 	delayed := o.explainHeld(&api.Error{Code: api.LockDelayed, Remaining: 4 * time.Second})
 	for err, want := range map[error]string{held: "held by ann on web3 (pid 7, s42) for 0s (deploy)", delayed: "for another 4s"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,7 +73,9 @@ func newCellCommand(g *globals) *cobra.Command {
 			Long: fmt.Sprintf(`status asks every replica of a cell about itself, and the master about the cell. It
 exits with %d if no replica answers, or none of those that do knows a master.
 
-LAG is how many entries of the log a replica is behind the furthest one.`, exitUnavailable),
+OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
+behind the furthest one, DISK what is free where its data is, and STATE the beginning
+of a checksum of what it has applied: two that have applied the same are the same.`, exitUnavailable),
 			Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json",
 			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,7 +84,7 @@ LAG is how many entries of the log a replica is behind the furthest one.`, exitU
 					if err != nil {
 						return err
 					}
-					return g.printStatus(cmd.OutOrStdout(), status)
+					return g.printStatus(cmd.OutOrStdout(), status, confirmed(ctx, c, divergence(status.Replicas)))
 				})
 			},
 		},
@@ -148,38 +151,112 @@ func (g *globals) lookAtCell(cmd *cobra.Command, args []string, f func(context.C
 	return g.look(cmd.Context(), cell, f)
 }
 
-func (g *globals) printStatus(out io.Writer, s client.Status) error {
+// confirmed looks at the replicas again before anybody is alarmed: a replica's
+// state and its index are not of one moment while the cell is written to, and
+// are the same twice only when they belong together.
+func confirmed(ctx context.Context, c *client.Cell, fault string) string {
+	if fault == "" {
+		return ""
+	}
+	const while = 500 * time.Millisecond
+	select {
+	case <-ctx.Done():
+		return ""
+	case <-time.After(while):
+	}
+	if again, err := c.Status(ctx); err != nil || divergence(again.Replicas) != fault {
+		return ""
+	}
+	return fault
+}
+
+func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
 	if g.json() {
 		if err := printJSON(out, newStatusFields(s)); err != nil {
 			return err
 		}
-	} else if err := writeStatus(out, s); err != nil {
+	} else if err := writeStatus(out, s, fault); err != nil {
 		return err
 	}
 	if s.Master == "" {
-		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "cell %s has no master; it needs a majority of its replicas", s.Cell)}
+		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))}
 	}
 	return nil
 }
 
-func writeStatus(out io.Writer, s client.Status) error {
-	if _, err := fmt.Fprintf(out, "cell %s, master %s, epoch %d: %d sessions, %d nodes, %d locks\n\n",
-		s.Cell, orDash(s.Master), s.Epoch, s.Sessions, s.Nodes, s.Locks); err != nil {
+func writeStatus(out io.Writer, s client.Status, fault string) error {
+	master := "master " + s.Master
+	if s.Master == "" {
+		master = styleOf(out).on(trouble, "no master")
+	}
+	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d: %s, %s, %s\n\n",
+		s.Cell, master, s.Epoch, counted(int(s.Sessions), "session"), counted(int(s.Nodes), "node"), counted(int(s.Locks), "lock")); err != nil {
 		return err
 	}
-	t := newTable(out, "ID", "ROLE", "HEALTHY", "CLIENT", "TERM", "APPLIED", "LAG", "DISK FREE", "STATE", "VERSION")
+	t := newTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM", "LAST", "LAG", "DISK", "STATE", "VERSION")
 	for _, r := range s.Replicas {
 		if r.Err != nil {
-			t.add(r.ID, "no answer", "no", r.Client, "", "", "", "", "", r.Err)
+			t.add(r.ID, painted{trouble, "no answer"}, painted{trouble, "NO"}, r.Client, "", "", "", "", "", r.Err)
 			continue
 		}
-		healthy := "yes"
-		if !r.Healthy {
-			healthy = "NO"
-		}
-		t.add(r.ID, r.Role, healthy, r.Client, r.Term, r.Applied, r.Lag, fmt.Sprintf("%.1f GiB", float64(r.DiskFree)/(1<<30)), fmt.Sprintf("%.8s", r.StateHash), r.Version)
+		t.add(replicaRow(r, s.Master)...)
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if fault != "" {
+		_, err := fmt.Fprintf(out, "\n%s\n", styleOf(out).on(trouble, fault))
+		return err
+	}
+	return nil
+}
+
+const (
+	lagging = 1000    // entries behind; fewer come and go under load
+	lowDisk = 1 << 30 // bytes
+)
+
+func replicaRow(r client.ReplicaStatus, master string) []any {
+	row := []any{
+		r.ID, r.Role, "yes", r.Client, r.Term, r.Last, r.Lag,
+		freeSpace(r.DiskFree), painted{secondary, fmt.Sprintf("%.6s", r.StateHash)}, r.Version,
+	}
+	if r.Role != "master" && r.Role != "replica" || r.ID == master && r.Role != "master" {
+		row[1] = painted{waiting, r.Role}
+	}
+	if !r.Healthy {
+		row[2] = painted{trouble, "NO"}
+	}
+	if r.Lag >= lagging {
+		row[6] = painted{waiting, r.Lag}
+	}
+	if r.DiskFree < lowDisk {
+		row[7] = painted{trouble, freeSpace(r.DiskFree)}
+	}
+	return row
+}
+
+// freeSpace is room on a disk, of which tenths matter only when there is little.
+func freeSpace(bytes int64) string {
+	const gib = 1 << 30
+	if bytes >= 10*gib {
+		bytes -= bytes % gib
+	}
+	return roughSize(bytes)
+}
+
+// divergence says which replicas have applied the same entries and are not the
+// same, which must never be (Chubby §2.1: replicas of one state).
+func divergence(replicas []client.ReplicaStatus) string {
+	for i, a := range replicas {
+		for _, b := range replicas[i+1:] {
+			if a.Err == nil && b.Err == nil && a.Applied == b.Applied && a.StateHash != "" && b.StateHash != "" && a.StateHash != b.StateHash {
+				return fmt.Sprintf("%s and %s have both applied %d entries, and their states (%.6s, %.6s) differ: stop the one that is not the master, and keep its data for a report",
+					a.ID, b.ID, a.Applied, a.StateHash, b.StateHash)
+			}
+		}
+	}
+	return ""
 }
 
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
@@ -193,7 +270,11 @@ func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 	}
 	t := newTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
 	for _, m := range members {
-		t.add(m.ID, m.Client, m.Raft, m.HTTP, m.Voter)
+		voter := "yes"
+		if !m.Voter {
+			voter = "no"
+		}
+		t.add(m.ID, m.Client, m.Raft, m.HTTP, voter)
 	}
 	return t.flush()
 }

@@ -14,3 +14,10 @@ func since(unix int64) time.Duration {
 // now is the time of day at which a line is printed, for people to read:
 // nothing is decided by it.
 func now() time.Time { return time.Now() }
+
+// stopwatch returns a function that says how long ago stopwatch was called, for
+// bench to measure with: nothing is decided by it but when a bench is over.
+func stopwatch() func() time.Duration {
+	begun := time.Now()
+	return func() time.Duration { return time.Since(begun) }
+}

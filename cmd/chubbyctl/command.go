@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -33,7 +34,7 @@ type belief interface {
 }
 
 // environment is this process's, with what CMD is told of the lock.
-func (o *acquireOptions) environment(sequencer string, token uint64, session api.SessionID) []string {
+func (o *workOptions) environment(sequencer string, token uint64, session api.SessionID) []string {
 	own := []string{
 		"CHUBBY_LOCK=" + o.path.String(),
 		"CHUBBY_SEQUENCER=" + sequencer,
@@ -52,10 +53,19 @@ func (o *acquireOptions) environment(sequencer string, token uint64, session api
 	return append(env, own...)
 }
 
-// supervise runs CMD while the lock is held. changed tells that the session went
-// into jeopardy, or out of it.
-func (o *acquireOptions) supervise(lock holding, session belief, env []string, changed <-chan struct{}) error {
-	budget := o.budget(session.Lease())
+// work is what is known of a lock while CMD runs under it.
+type work struct {
+	lock    holding
+	session belief
+	env     []string
+	changed <-chan struct{} // the session went into jeopardy, or out of it
+	asked   <-chan struct{} // closed when another should have the lock; may be nil
+	yield   bool            // then CMD is asked to end
+}
+
+// supervise runs CMD while the lock is held.
+func (o *workOptions) supervise(w work) error {
+	lock, budget := w.lock, o.budget(w.session.Lease())
 	if o.verbose {
 		o.notice(budget.String())
 	}
@@ -67,7 +77,7 @@ func (o *acquireOptions) supervise(lock holding, session belief, env []string, c
 		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
 	}
 	process, err := guard.Start(guard.Command{
-		Path: o.program, Args: o.argv, Env: env,
+		Path: o.program, Args: o.argv, Env: w.env,
 		Guardian:  []string{self, guardianVerb},
 		KillAfter: o.killAfter,
 		Refresh:   budget.refresh(),
@@ -75,14 +85,14 @@ func (o *acquireOptions) supervise(lock holding, session belief, env []string, c
 			left := lock.ExclusiveUntil()
 			// Once the lock is lost, what the guardian was told before still
 			// bounds CMD, and Stop makes it end.
-			return left - o.budget(session.Lease()).margin, lock.Err() == nil
+			return left - o.budget(w.session.Lease()).margin, lock.Err() == nil
 		},
 		Notice: o.notice,
 	}, o.signals)
 	if err != nil {
 		return err
 	}
-	o.attend(process, lock, session, changed)
+	o.attend(process, w)
 	result, err := process.Wait()
 	switch {
 	case err != nil:
@@ -102,10 +112,11 @@ func exitWith(code int) error {
 	return &exitError{code: code}
 }
 
-// attend watches over a running command until it is gone: it tells of jeopardy
-// and stops the command when the lock is lost.
-func (o *acquireOptions) attend(process *guard.Process, lock holding, session belief, changed <-chan struct{}) {
-	lost := lock.Context().Done()
+// attend watches over a running command until it is gone: it tells of jeopardy,
+// asks the command to end when another should have the lock, and stops it when
+// the lock is lost.
+func (o *workOptions) attend(process *guard.Process, w work) {
+	lost, asked := w.lock.Context().Done(), w.asked
 	jeopardy := false
 	for {
 		select {
@@ -114,19 +125,30 @@ func (o *acquireOptions) attend(process *guard.Process, lock holding, session be
 		case <-lost:
 			lost = nil
 			process.Stop()
-		case <-changed:
+		case <-asked:
+			asked = nil
+			if o.tellOfAnother(w.yield) {
+				process.Signal(syscall.SIGTERM)
+			}
+		case <-w.changed:
 			was := jeopardy
-			jeopardy = session.Left() <= 0
+			jeopardy = w.session.Left() <= 0
 			switch {
 			case jeopardy && !was && lost != nil:
-				left := lock.ExclusiveUntil() - o.killAfter - o.budget(session.Lease()).margin
+				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
 				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", roughly(left)))
-				if o.jeopardy != nil {
-					process.Signal(o.jeopardy)
-				}
+				o.tell(process, o.jeopardy)
 			case was && !jeopardy:
 				o.notice("safe: the cell answers again")
+				o.tell(process, o.safe)
 			}
 		}
+	}
+}
+
+// tell gives CMD a signal that was asked for.
+func (o *workOptions) tell(process *guard.Process, s os.Signal) {
+	if s != nil {
+		process.Signal(s)
 	}
 }

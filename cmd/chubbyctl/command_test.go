@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -44,13 +45,13 @@ func (s *liveSession) Session() api.SessionID { return 42 }
 func (s *liveSession) Lease() time.Duration   { return api.MinLease }
 func (s *liveSession) Left() time.Duration    { return time.Duration(s.left.Load()) }
 
-func supervising(t *testing.T, argv ...string) *acquireOptions {
+func supervising(t *testing.T, argv ...string) *workOptions {
 	t.Helper()
 	program, err := guard.Find(argv[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &acquireOptions{
+	return &workOptions{
 		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: argv, program: program,
 		killAfter: 100 * time.Millisecond, signals: make(chan os.Signal, 8), out: io.Discard, err: io.Discard,
 	}
@@ -90,7 +91,7 @@ func firstLine(t *testing.T, fifo string, f func()) {
 func TestCommandEndsByItself(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
 		o := supervising(t, "sh", "-c", script)
-		err := o.supervise(heldLock{t.Context(), long}, &liveSession{}, quickly(), nil)
+		err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
 		if got := exitCode(err); got != want {
 			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
 		}
@@ -102,7 +103,7 @@ func TestCommandEnvironment(t *testing.T) {
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	env := o.environment("seq", 7, 42)
-	if err := o.supervise(heldLock{t.Context(), long}, &liveSession{}, env, nil); err != nil {
+	if err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
 		t.Errorf("CMD has another environment: %v", err)
 	}
 	if n := len(slices.DeleteFunc(env, func(s string) bool { return !strings.HasPrefix(s, "CHUBBY_TOKEN=") })); n != 1 {
@@ -119,7 +120,7 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 	firstLine(t, fifo, func() { lose(cause) })
 	o := supervising(t, "sh", "-c", `trap 'exit 0' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
 	o.killAfter = 10 * time.Second
-	err := o.supervise(heldLock{ctx, long}, &liveSession{}, quickly(), nil)
+	err := o.supervise(work{lock: heldLock{ctx, long}, session: &liveSession{}, env: quickly()})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "broken by an operator") {
 		t.Errorf("exit code %d (%v), want %d with the cause", exitCode(err), err, exitLost)
 	}
@@ -130,25 +131,46 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 func TestCommandWhenTimeRunsOut(t *testing.T) {
 	end := time.Now().Add(700 * time.Millisecond)
 	o := supervising(t, "sh", "-c", `trap '' TERM; while :; do sleep 0.01; done`)
-	err := o.supervise(heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, &liveSession{}, quickly(), nil)
+	err := o.supervise(work{lock: heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: &liveSession{}, env: quickly()})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) {
 		t.Errorf("exit code %d (%v), want %d", exitCode(err), err, exitLost)
 	}
 }
 
-// Jeopardy is told to CMD if it asked for that, and does not stop it.
-func TestJeopardySignal(t *testing.T) {
+// Jeopardy is told to CMD if it asked for that, and its end; neither stops it.
+func TestJeopardyAndSafeSignals(t *testing.T) {
 	fifo := newFIFO(t)
-	session, changed := &liveSession{}, make(chan struct{}, 1)
+	session, changed := &liveSession{}, make(chan struct{}) // unbuffered: taken one after the other
 	session.left.Store(int64(time.Second))
 	firstLine(t, fifo, func() {
-		session.left.Store(-1)
-		changed <- struct{}{}
+		for _, left := range []time.Duration{-1, time.Second} {
+			session.left.Store(int64(left))
+			changed <- struct{}{}
+			changed <- struct{}{} // the one before has been dealt with
+		}
 	})
-	o := supervising(t, "sh", "-c", `trap 'exit 21' USR1; echo >"$0"; while :; do sleep 0.01; done`, fifo)
-	o.jeopardy = syscall.SIGUSR1
-	err := o.supervise(heldLock{t.Context(), long}, session, quickly(), changed)
+	// Each is a step: the second counts only after the first.
+	o := supervising(t, "sh", "-c", `trap 'was=1' USR1; trap '[ "$was" ] && exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo)
+	o.jeopardy, o.safe = syscall.SIGUSR1, syscall.SIGUSR2
+	err := o.supervise(work{lock: heldLock{t.Context(), long}, session: session, env: quickly(), changed: changed})
 	if exitCode(err) != 21 {
 		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
+	}
+}
+
+// Whoever should have the lock is told of; CMD is asked to end for it only with
+// --yield, and its exit code is its own.
+func TestYield(t *testing.T) {
+	for _, yield := range []bool{true, false} {
+		fifo := newFIFO(t)
+		asked := make(chan struct{})
+		firstLine(t, fifo, func() { close(asked) })
+		var told bytes.Buffer
+		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 100); do sleep 0.01; done; exit 0`, fifo)
+		o.err = &told
+		err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: quickly(), asked: asked, yield: yield})
+		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
+			t.Errorf("yield %t: exit code %d (%v); told %q", yield, got, err, told.String())
+		}
 	}
 }

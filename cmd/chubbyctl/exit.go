@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,13 +49,20 @@ func (e usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// arguments makes the complaint of a cobra check a usageError.
+// arguments makes the complaint of a cobra check a usageError that says what is
+// wanted.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%s: %v; see '%s --help'", cmd.CommandPath(), err, cmd.CommandPath())
+		err := check(cmd, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		_, wanted, takes := strings.Cut(cmd.Use, " ")
+		if !takes {
+			return usagef("%s: it takes no arguments; %q is not expected; see '%s --help'", name, args[0], cmd.CommandPath())
+		}
+		return usagef("%s: %v; want '%s %s'; see '%s --help'", name, err, cmd.CommandPath(), wanted, cmd.CommandPath())
 	}
 }
 
@@ -137,7 +145,19 @@ func (g *globals) printError(w io.Writer, err error) {
 		_ = printJSON(w, errorLine{describe(err)}) // there is nowhere to report it
 		return
 	}
-	remark(w, "%v", err)
+	style := styleOf(w)
+	for _, one := range severally(err) {
+		fmt.Fprintln(w, style.on(trouble, "chubbyctl: ")+printable(one.Error()))
+	}
+}
+
+// severally takes apart errors that were joined: each has a line.
+func severally(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) // what is wrapped further down is part of a sentence
+	if !ok || !strings.Contains(err.Error(), "\n") {
+		return []error{err}
+	}
+	return joined.Unwrap()
 }
 
 func describe(err error) errorFields {
@@ -160,6 +180,7 @@ func codeName(err error) string {
 		usage  usageError
 		notRun *guard.NotRunError
 		signal interrupted
+		known  *api.Error
 	)
 	code := api.CodeOf(err)
 	switch {
@@ -167,7 +188,7 @@ func codeName(err error) string {
 		code = api.InvalidArgument
 	case errors.As(err, &signal):
 		code = api.Cancelled
-	case code == api.Uncertain && errors.Is(err, context.DeadlineExceeded):
+	case !errors.As(err, &known) && errors.Is(err, context.DeadlineExceeded):
 		code = api.DeadlineExceeded
 	}
 	return code.String()

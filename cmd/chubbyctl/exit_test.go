@@ -122,6 +122,9 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("code of %v: %s, want %s", err, got, want)
 		}
 	}
+	if got := codeName(&api.Error{Code: api.Uncertain, Err: outOfTime{time.Second}}); got != "Uncertain" {
+		t.Errorf("code of a write that nobody answered: %s, want Uncertain", got)
+	}
 }
 
 func TestRoughly(t *testing.T) {

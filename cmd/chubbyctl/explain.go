@@ -67,7 +67,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		return printJSON(out, f)
 	}
 	for _, sentence := range e.Sentences {
-		if _, err := fmt.Fprintf(out, "- %s\n", sentence); err != nil {
+		if _, err := fmt.Fprintln(out, styleOf(out).wrapped(printable(sentence), "- ")); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		if _, err := fmt.Fprintln(out); err != nil {
 			return err
 		}
-		t := newTable(out, "PATH", "STATE", "TOKEN", "WHO", "FOR", "REASON")
+		t := newTable(out, lockColumns()...)
 		addLock(t, e.Lock)
 		if err := t.flush(); err != nil {
 			return err
@@ -87,13 +87,13 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	t := newTable(out, "MAY CACHE IT", "A CHANGE WAITS SINCE", "AT MOST")
+	t := newTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
 	for _, c := range e.Cachers {
-		waiting := "-"
+		waits := painted{plain, "-"}
 		if c.Waiting > 0 {
-			waiting = roughly(c.Waiting)
+			waits = painted{waiting, roughly(c.Waiting)}
 		}
-		t.add(whoIs(c.Holder), waiting, roughly(c.AtMost))
+		t.add(c.Session, whoseProcess(c.Holder), waits, roughly(c.AtMost))
 	}
 	return t.flush()
 }

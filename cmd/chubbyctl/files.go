@@ -131,10 +131,10 @@ type putOptions struct {
 func newPutCommand(g *globals) *cobra.Command {
 	o := &putOptions{globals: g}
 	cmd := &cobra.Command{
-		Use:   "put PATH VALUE|-",
+		Use:   "put PATH [VALUE|-]",
 		Short: "Write a file, creating it if absent",
 		Long: fmt.Sprintf(`put replaces the whole of a file, creating it if it is absent. The value is the
-second argument, or standard input if that is "-"; at most %d bytes.
+second argument, or standard input without one, or if it is "-"; at most %d bytes.
 
 --if-generation writes only if the contents are still at that generation (see
 stat), and exits with %d if they are not; 0 means: only if there is no such file.
@@ -150,12 +150,12 @@ until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch, exitMismatch),
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
   chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 2 {
+			if len(args) == 1 || len(args) == 2 {
 				return nil
 			}
-			return usagef(`put: want a path and a value, or "-" to read the value from standard input; see 'chubbyctl put --help'`)
+			return usagef(`put: want a path and a value, in quotes if it has spaces, or "-" to read it from standard input; see 'chubbyctl put --help'`)
 		},
-		ValidArgsFunction: g.completePath,
+		ValidArgsFunction: onlyFirst(g.completePath),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(cmd); err != nil {
 				return err
@@ -164,7 +164,7 @@ until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch, exitMismatch),
 			if err != nil {
 				return err
 			}
-			value, err := readValue(args[1], cmd.InOrStdin(), p)
+			value, err := o.value(cmd, args[1:], p)
 			if err != nil {
 				return err
 			}
@@ -187,6 +187,29 @@ func (o *putOptions) validate(cmd *cobra.Command) error {
 		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
 	}
 	return nil
+}
+
+// value is what is to be written. A value that is not mentioned comes from
+// standard input, where an empty one is a slip more often than a wish.
+func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
+	argument := "-"
+	if len(given) > 0 {
+		argument = given[0]
+	}
+	if argument == "-" && isTerminal(cmd.InOrStdin()) {
+		o.notice(cmd.ErrOrStderr(), "type the value, and then Ctrl-D on a line of its own")
+	}
+	value, err := readValue(argument, cmd.InOrStdin(), p)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(cmd.Context()); err != nil {
+		return nil, err // what was read so far is not the value
+	}
+	if len(given) == 0 && len(value) == 0 {
+		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
+	}
+	return value, nil
 }
 
 // readValue takes the value from the command line or from in, and refuses what
@@ -261,19 +284,22 @@ func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
 	ctx := cmd.Context()
 	bound, cancel := o.bound(ctx)
 	defer cancel()
+	v := o.keepVigil(bound, p.Cell(), p)
+	defer v.stop()
 	c, err := client.New(bound, o.config(p.Cell()))
 	if err != nil {
-		return err
+		return v.explain(err)
 	}
 	defer o.leave(ctx, c)
 	h, err := c.Open(bound, p.String(), client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: value})
 	if err != nil {
-		return withAdvice(err, p, client.NewFile)
+		return v.explain(withAdvice(err, p, client.NewFile))
 	}
 	stat, err := h.Stat(bound)
 	if err != nil {
-		return err
+		return v.explain(err)
 	}
+	v.stop()
 	if err := o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
 		return err
 	}
@@ -298,7 +324,7 @@ func newMkdirCommand(g *globals) *cobra.Command {
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachPath(args, func(p api.Path) error {
-				return g.visit(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
+				return g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 					stat, err := makeDirectory(ctx, c, p, parents)
 					if err != nil {
 						return err
@@ -402,7 +428,12 @@ its lock (one more each time it goes from free to held) and of its ACL names.`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			first := true
 			return eachPath(args, func(p api.Path) error {
+				if !first && !g.json() {
+					fmt.Fprintln(cmd.OutOrStdout())
+				}
+				first = false
 				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
 					stat, err := h.Stat(ctx)
 					if err != nil {

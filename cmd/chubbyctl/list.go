@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
-
-// completionBound is how long somebody who presses Tab may be kept waiting.
-const completionBound = time.Second
 
 // rootOf is the root directory of the default cell, for commands whose path
 // may be left out.
@@ -75,8 +70,9 @@ func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 		return nil
 	}
 	if !long {
+		style := styleOf(out)
 		for _, s := range nodes {
-			if _, err := fmt.Fprintln(out, label(s)); err != nil {
+			if _, err := fmt.Fprintln(out, style.name(label(s))); err != nil {
 				return err
 			}
 		}
@@ -89,7 +85,7 @@ func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 			kind += "*"
 		}
 		if s.Kind == api.Directory {
-			size = fmt.Sprintf("%d nodes", s.Children)
+			size = counted(s.Children, "node")
 		}
 		t.add(kind, size, s.Content, s.Lock, s.Instance, label(s))
 	}
@@ -155,7 +151,7 @@ func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
 	if o.json() {
 		return printJSON(out, newStatFields(s))
 	}
-	_, err := fmt.Fprintln(out, text)
+	_, err := fmt.Fprintln(out, styleOf(out).name(text))
 	return err
 }
 
@@ -192,34 +188,4 @@ func (o *treeOptions) walk(ctx context.Context, c *client.Client, node api.Stat,
 		}
 	}
 	return nil
-}
-
-// completePath offers the children of the directory that a half-written path
-// is in, from the live cell.
-func (g *globals) completePath(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	cut := strings.LastIndexByte(half, '/')
-	directory, err := api.ParsePath(half[:max(cut, 0)])
-	if err != nil {
-		return []string{rootOf(nil) + "/"}, directive
-	}
-	hurried := *g
-	hurried.timeout = min(g.timeout, completionBound)
-	var names []string
-	err = hurried.withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-		children, err := h.ReadDir(ctx)
-		for _, s := range children {
-			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
-				names = append(names, directory.String()+"/"+label(s))
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-	return names, directive
 }

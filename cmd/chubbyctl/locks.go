@@ -57,7 +57,9 @@ func newLocksCommand(g *globals) *cobra.Command {
 		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
 because a holder failed. A lock that is free and that nobody waits for is not shown.
 
-The token is the fencing number of the lock's latest grant.`,
+TOKEN is the fencing number of the lock's latest grant. Who waits is listed below the
+holders, with the place in the queue; one who is away has lost the connection, and
+keeps the place for a while.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
@@ -91,32 +93,37 @@ func (g *globals) printLocks(out io.Writer, locks []client.LockInfo) error {
 		_, err := fmt.Fprintln(out, "no lock is held or waited for")
 		return err
 	}
-	t := newTable(out, "PATH", "STATE", "TOKEN", "WHO", "FOR", "REASON")
+	t := newTable(out, lockColumns()...)
 	for _, l := range locks {
 		addLock(t, l)
 	}
 	return t.flush()
 }
 
+// lockColumns are those of addLock.
+func lockColumns() []string {
+	return []string{"PATH", "STATE", "TOKEN", "SESSION", "WHO", "FOR", "REASON"}
+}
+
 // addLock adds a row for each holder of a lock and each who waits for it.
 func addLock(t *table, l client.LockInfo) {
 	path := l.Path
 	if l.Delayed > 0 {
-		t.add(path, "delayed", l.Generation, "a holder failed", roughly(l.Delayed)+" more", "")
+		t.add(path, painted{waiting, "delayed"}, l.Generation, "", "a holder failed", roughly(l.Delayed)+" more", "")
 		path = ""
 	}
 	for _, h := range l.Holders {
-		t.add(path, l.Mode, l.Generation, whoIs(h), roughly(since(h.SinceUnix)), h.Reason)
+		t.add(path, l.Mode, l.Generation, h.Session, whoseProcess(h), roughly(since(h.SinceUnix)), h.Reason)
 		path = ""
 	}
 	if len(l.Holders) == 0 && l.Delayed == 0 {
-		t.add(path, "free", l.Generation, "", "", "")
+		t.add(path, painted{secondary, "free"}, l.Generation, "", "", "", "")
 	}
 	for _, w := range l.Waiters {
-		state := fmt.Sprintf("waits, place %d", w.Place)
+		state := fmt.Sprintf("place %d", w.Place)
 		if w.Absent {
-			state += " (away)"
+			state += ", away"
 		}
-		t.add("", state, "", whoIs(w.Holder), roughly(w.Waiting), w.Reason)
+		t.add("", painted{waiting, state}, "", w.Session, whoseProcess(w.Holder), roughly(w.Waiting), w.Reason)
 	}
 }

@@ -1,23 +1,50 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
+	"unicode/utf16"
 
 	"github.com/chubbylock/chubby/api"
 )
 
 // printJSON writes one object as one line.
 func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(escapeInvisible(b.Bytes()))
+	return err
 }
+
+// escapeInvisible escapes what a terminal would obey or not show, and
+// encoding/json writes as it is: it means the same to whoever reads the JSON.
+func escapeInvisible(line []byte) []byte {
+	if !bytes.ContainsFunc(line, escapable) {
+		return line
+	}
+	var b bytes.Buffer
+	for _, r := range string(line) {
+		if !escapable(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.Bytes()
+}
+
+func escapable(r rune) bool { return r != '\n' && invisible(r) }
 
 // notice tells the user something while things run.
 func (g *globals) notice(w io.Writer, text string) {
@@ -27,6 +54,19 @@ func (g *globals) notice(w io.Writer, text string) {
 		return
 	}
 	remark(w, "%s", text)
+}
+
+// remark writes a line for people to standard error. The word it begins with
+// says what it means.
+func remark(w io.Writer, format string, args ...any) {
+	meaning, text := plain, printable(fmt.Sprintf(format, args...))
+	switch {
+	case strings.HasPrefix(text, "jeopardy"):
+		meaning = trouble
+	case strings.HasPrefix(text, "waiting"):
+		meaning = waiting
+	}
+	fmt.Fprintln(w, "chubbyctl: "+styleOf(w).on(meaning, text))
 }
 
 // lineWriter lets several goroutines write whole lines.
@@ -39,38 +79,6 @@ func (l *lineWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(line)
-}
-
-// table writes aligned columns, the first row as their names.
-type table struct {
-	w *tabwriter.Writer
-}
-
-func newTable(w io.Writer, columns ...string) *table {
-	t := &table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	if len(columns) > 0 {
-		t.row(columns)
-	}
-	return t
-}
-
-func (t *table) row(cells []string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
-
-func (t *table) add(cells ...any) {
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		texts[i] = strings.ReplaceAll(orDash(fmt.Sprint(c)), "\t", " ")
-	}
-	t.row(texts)
-}
-
-func (t *table) flush() error { return t.w.Flush() }
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // seconds is a duration for programs, exact to the millisecond.
@@ -105,6 +113,21 @@ func newHolderFields(h api.Holder) holderFields {
 
 // whoIs names a holder for people: "ann on web3 (pid 4711, s42)".
 func whoIs(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d, %v)", whose(h), h.PID, h.Session)
+	}
+	return fmt.Sprintf("%s (%v)", whose(h), h.Session)
+}
+
+// whoseProcess is whoIs where the session has a column of its own.
+func whoseProcess(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d)", whose(h), h.PID)
+	}
+	return whose(h)
+}
+
+func whose(h api.Holder) string {
 	who := h.Principal
 	if who == "" {
 		who = "somebody"
@@ -112,10 +135,7 @@ func whoIs(h api.Holder) string {
 	if h.Host != "" {
 		who += " on " + h.Host
 	}
-	if h.PID != 0 {
-		return fmt.Sprintf("%s (pid %d, %v)", who, h.PID, h.Session)
-	}
-	return fmt.Sprintf("%s (%v)", who, h.Session)
+	return who
 }
 
 // heldBy tells of holders: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".

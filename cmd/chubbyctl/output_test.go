@@ -75,7 +75,7 @@ func TestJSONFields(t *testing.T) {
 			return g.printLocks(b, []client.LockInfo{lock})
 		},
 		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
-			return g.printStatus(b, status)
+			return g.printStatus(b, status, "")
 		},
 		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
 			return printJSON(b, acquiredFields{})
@@ -127,13 +127,13 @@ func TestTextForPeople(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/ls/foo/a  shared", "ann on web3 (pid 7, s42)", "deploy", "waits, place 1 (away)", "1m30s"} {
+	for _, want := range []string{"/ls/foo/a  shared", "s42      ann on web3 (pid 7)", "deploy", "place 1, away", "1m30s"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 	b.Reset()
-	err := g.printStatus(&b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}})
+	err := g.printStatus(&b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}}, "")
 	if exitCode(err) != exitUnavailable || !strings.Contains(b.String(), "refused") {
 		t.Errorf("status without a master: %v, %q", err, b.String())
 	}

@@ -15,7 +15,7 @@ const patience = 2 * time.Second
 // than patience, and again whenever that changes. Its one goroutine, the timer's,
 // has ended when stop returns.
 type progress struct {
-	o     *acquireOptions
+	o     *workOptions
 	timer *time.Timer
 	done  chan struct{} // closed when the timer's function has run
 
@@ -35,7 +35,7 @@ type waitState struct {
 	delayed        time.Duration
 }
 
-func newProgress(o *acquireOptions) *progress {
+func newProgress(o *workOptions) *progress {
 	p := &progress{o: o, done: make(chan struct{})}
 	p.timer = time.AfterFunc(patience, func() {
 		defer close(p.done)

@@ -53,7 +53,7 @@ takes the right to change the ACL of the node.
 believe that it still has it, until its lease is over, and two may act at once, unless
 the servers that the lock protects check sequencers. Use it when the holder is known
 to be dead.`,
-		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'          # who would lose it?
+		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'     # who would lose it?
   chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
   chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -81,7 +81,7 @@ func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
 	if o.now {
 		o.notice(cmd.ErrOrStderr(), nowRisk)
 	}
-	err := o.visit(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
+	err := o.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 		return c.BreakLock(ctx, p.String(), o.reason, o.now)
 	})
 	if err != nil {

@@ -21,6 +21,9 @@ type globals struct {
 	servers []string
 	as      string
 	verbose bool
+
+	stderr io.Writer            // for what is to be said while an operation waits; nil is nowhere
+	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }
 
 // For ending a session in an orderly way when the work is done: while the cell
@@ -43,14 +46,10 @@ servers are found from --servers; else from CHUBBY_CELLS ("foo=h1:7421,h2:7421")
 else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else from DNS; else, for a
 cell named nowhere, on this machine, where 'chubbyd dev' starts one.
 
-Exit codes, but for those of a command that runs under a lock (see acquire):
-  %-3d done
-  %-3d any other failure
-  %-3d the command line was not understood, or --yes is missing
-  %-3d a sequencer is not valid (sequencer check, --if-sequencer), or something is at
-      another generation (--if-generation)
-  %-3d no master of the cell was reached within --timeout
-  %-3d permission denied`, 0, exitFailed, exitUsage, exitMismatch, exitUnavailable, exitDenied),
+Exit codes:
+%s
+Environment:
+%s`, glossary(exitCodes()), strings.TrimRight(glossary(environment()), "\n")),
 		Example: `  chubbyctl acquire /ls/local/nightly -- ./backup.sh
   chubbyctl locks
   chubbyctl put /ls/local/motd 'hello' && chubbyctl cat /ls/local/motd`,
@@ -59,11 +58,12 @@ Exit codes, but for those of a command that runs under a lock (see acquire):
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
-		PersistentPreRunE:          func(*cobra.Command, []string) error { return g.validate() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			g.stderr = cmd.ErrOrStderr()
+			return g.validate()
+		},
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v; see '%s --help'", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagFault)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&g.output, "output", "o", "text", "text, or json: one object per line, errors too")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
@@ -71,12 +71,14 @@ Exit codes, but for those of a command that runs under a lock (see acquire):
 	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
-		newAcquireCommand(g), newGuardianCommand(),
+		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
-		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newWatchCommand(g),
+		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
 		newLocksCommand(g), newExplainCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
-		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newVersionCommand(g),
+		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newBenchCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
+	root.CompletionOptions.DisableDefaultCmd = true
+	g.complete(root)
 	return root, g
 }
 
@@ -104,7 +106,11 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usagef("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
+	where := ""
+	if cmd.HasParent() {
+		where = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ") + ": "
+	}
+	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
 
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
@@ -113,9 +119,10 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
-// parsePath reads a full path, and says what to write where it is not one.
+// parsePath reads a full path, and says what to write where it is not one. A
+// directory may have a slash behind, as completion and ls write it.
 func parsePath(text string) (api.Path, error) {
-	path, err := api.ParsePath(text)
+	path, err := api.ParsePath(strings.TrimSuffix(text, "/"))
 	if err == nil {
 		return path, nil
 	}
@@ -131,42 +138,50 @@ func parsePath(text string) (api.Path, error) {
 
 // config is that of a client of a cell.
 func (g *globals) config(cell string) client.Config {
-	return client.Config{Cell: cell, Servers: g.servers, As: g.as, NoCache: true} // it reads little, and should hold up nobody
+	cfg := client.Config{Cell: cell, Servers: g.servers, As: g.as, NoCache: true} // it reads little, and should hold up nobody
+	if g.adapt != nil {
+		g.adapt(&cfg)
+	}
+	return cfg
 }
 
 // look runs f with a cell, without a session, within --timeout.
 func (g *globals) look(ctx context.Context, cell string, f func(context.Context, *client.Cell) error) error {
-	ctx, cancel := g.bound(ctx)
-	defer cancel()
-	c, err := client.Dial(ctx, g.config(cell))
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(ctx, c), c.Close())
+	return g.patiently(ctx, cell, api.Path{}, func(ctx context.Context) error {
+		c, err := client.Dial(ctx, g.config(cell))
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ctx, c), c.Close())
+	})
 }
 
 // visit runs f with a session of its own, within --timeout.
 func (g *globals) visit(ctx context.Context, cell string, f func(context.Context, *client.Client) error) error {
-	ctx, cancel := g.bound(ctx)
-	defer cancel()
-	c, err := client.New(ctx, g.config(cell))
-	if err != nil {
-		return err
-	}
-	defer g.leave(ctx, c)
-	return f(ctx, c)
+	return g.visitAt(ctx, cell, api.Path{}, f)
+}
+
+// visitAt is visit for an operation on one node.
+func (g *globals) visitAt(ctx context.Context, cell string, path api.Path, f func(context.Context, *client.Client) error) error {
+	return g.patiently(ctx, cell, path, func(ctx context.Context) error {
+		c, err := client.New(ctx, g.config(cell))
+		if err != nil {
+			return err
+		}
+		defer g.leave(ctx, c)
+		return f(ctx, c)
+	})
 }
 
 // bound bounds an operation on the cell by --timeout.
 func (g *globals) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	cause := api.Errorf(api.DeadlineExceeded, "the cell did not answer within %v; raise --timeout, or look at 'chubbyctl cell status'", g.timeout)
-	return context.WithTimeoutCause(ctx, g.timeout, cause)
+	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
 // leave ends a session. If that fails, the session ends by its lease, and
 // nothing that was done is undone.
 func (g *globals) leave(ctx context.Context, c *client.Client) {
-	bound := closeBound
+	bound := min(closeBound, g.timeout)
 	if c.Left() <= 0 {
 		bound = farewellBound
 	}
@@ -177,7 +192,7 @@ func (g *globals) leave(ctx context.Context, c *client.Client) {
 
 // withHandle runs f with an open node, in a session of its own.
 func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.OpenOptions, f func(context.Context, *client.Handle) error) error {
-	return g.visit(ctx, path.Cell(), func(ctx context.Context, c *client.Client) error {
+	return g.visitAt(ctx, path.Cell(), path, func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, path.String(), opts)
 		if err != nil {
 			return withAdvice(err, path, opts.Create)
@@ -192,9 +207,4 @@ func withAdvice(err error, path api.Path, create client.Create) error {
 		return fmt.Errorf("%w; 'chubbyctl mkdir -p %s' does", err, path.Parent())
 	}
 	return err
-}
-
-// remark writes a line for people to standard error.
-func remark(w io.Writer, format string, args ...any) {
-	fmt.Fprintf(w, "chubbyctl: "+format+"\n", args...)
 }

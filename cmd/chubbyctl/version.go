@@ -16,9 +16,10 @@ type versionFields struct {
 
 func newVersionCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print what this binary was built from",
-		Args:  arguments(cobra.NoArgs),
+		Use:     "version",
+		Short:   "Print what this binary was built from",
+		Example: "  chubbyctl version -o json",
+		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := builtFrom()
 			if g.json() {

@@ -46,9 +46,9 @@ func newWatchCommand(g *globals) *cobra.Command {
 path, the generation it is about, and an explanation. An event comes after what it
 tells of: who reads then sees that, or newer. Several changes may be one event.
 
-Without --events it tells when the contents are written and when the lock is taken;
-with --children also of what comes, goes and changes in a directory. --events
-names the kinds instead:
+Without --events it tells when the contents are written, and when the lock is taken
+and when nobody holds it any more; with --children also of what comes, goes and
+changes in a directory. --events names the kinds instead:
   %s
 Whatever was asked for, it also prints master-failed-over and events-lost, after
 which events may be missing, so look again; and handle-invalid when the node is
@@ -65,7 +65,7 @@ input, and has in its environment:
 Ctrl-C gives a CMD that runs SIGTERM, and %v to end.
 
 It exits with 0 after Ctrl-C, and after --count events.`,
-			strings.Join(kindNames(subscribable()), ", "), exitFailed, api.MaxEventQueue, hookGrace),
+			strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"), exitFailed, api.MaxEventQueue, hookGrace),
 		Example: `  chubbyctl watch /ls/local/config --exec './reload.sh'
   chubbyctl watch /ls/local/svc --children -o json
   chubbyctl watch /ls/local/nightly --events lock-acquired --count 1`,
@@ -81,7 +81,7 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.children, "children", false, "tell of a directory's children too")
-	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified,lock-acquired)")
+	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified,lock-acquired,lock-vacant)")
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
 	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
 	return cmd
@@ -141,19 +141,22 @@ func kindNames(kinds []api.EventKind) []string {
 func (o *watchOptions) run(ctx context.Context) error {
 	bound, cancel := o.bound(ctx)
 	defer cancel()
+	v := o.keepVigil(bound, o.path.Cell(), o.path)
+	defer v.stop()
 	c, err := client.New(bound, o.config(o.path.Cell()))
 	if err != nil {
-		return err
+		return v.explain(err)
 	}
 	defer o.leave(ctx, c)
 	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds})
 	if err != nil {
-		return err
+		return v.explain(err)
 	}
 	stat, err := h.Stat(bound)
 	if err != nil {
-		return err
+		return v.explain(err)
 	}
+	v.stop()
 	o.notice(o.err, o.begun(stat.Kind))
 	return o.follow(ctx, h.Next)
 }
@@ -249,7 +252,7 @@ func (o *watchOptions) print(e api.Event) error {
 		generation = fmt.Sprint(e.Generation)
 	}
 	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
-	_, err := fmt.Fprintln(o.out, oneLine(strings.TrimRight(line, " ")))
+	_, err := fmt.Fprintln(o.out, styleOf(o.out).on(meaning(e.Kind), printable(strings.TrimRight(line, " "))))
 	return err
 }
 
@@ -261,12 +264,13 @@ func because(e api.Event) string {
 	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
 }
 
-// oneLine keeps words that others chose from breaking a line, or a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if invisible(r) {
-			return ' '
-		}
-		return r
-	}, text)
+// meaning is what an event is to those who watch.
+func meaning(kind api.EventKind) paint {
+	switch kind {
+	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:
+		return trouble
+	case api.EventMasterFailedOver, api.EventLost, api.EventConflictingLock, api.EventLockVacant:
+		return waiting
+	}
+	return plain
 }

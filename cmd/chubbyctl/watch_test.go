@@ -22,7 +22,7 @@ func TestWatchFaults(t *testing.T) {
 		"watch /ls/local/a --count -1":           "--count -1",
 		"watch /ls/local/a --exec=":              "no command",
 		"watch /ls/local/a --events=":            "want one or more of contents-modified",
-		"watch /ls/local/a --events burned":      "want some of contents-modified, lock-acquired, conflicting-lock-request, child-added",
+		"watch /ls/local/a --events burned":      "want some of contents-modified, lock-acquired, lock-vacant, conflicting-lock-request, child-added",
 		"watch /ls/local/a --events events-lost": "told in any case",
 	} {
 		_, err := execute(t, nil, strings.Fields(args)...)
@@ -50,8 +50,8 @@ func TestWantedKinds(t *testing.T) {
 		children bool
 		want     string
 	}{
-		{nil, false, "contents-modified lock-acquired"},
-		{nil, true, "contents-modified child-added child-removed child-modified lock-acquired"},
+		{nil, false, "contents-modified lock-acquired lock-vacant"},
+		{nil, true, "contents-modified child-added child-removed child-modified lock-acquired lock-vacant"},
 		{[]string{"lock-acquired", " lock-acquired"}, false, "lock-acquired"},
 		{[]string{"child-added", "conflicting-lock-request"}, true, "child-added child-removed child-modified conflicting-lock-request"},
 	} {
@@ -100,7 +100,7 @@ func TestWatchText(t *testing.T) {
 	want := strings.ReplaceAll(`@  contents-modified   /ls/foo/dir  7
 @  child-added         /ls/foo/dir/web  12
 @  master-failed-over  /ls/foo/dir  -  another master serves the cell, and events may have been lost: look again
-@  events-lost         /ls/foo/dir  -  its own  words
+@  events-lost         /ls/foo/dir  -  its\nown\x1b words
 @  handle-invalid      /ls/foo/dir  -  deleted: by ann
 `, "@", "2026-03-04 05:06:07.089")
 	if out.String() != want {

@@ -35,7 +35,8 @@ type Process struct {
 	terminal *terminal
 	pid      int
 	told     int64 // the instant of killing that the guardian knows
-	gone     bool  // the guardian has said so
+	stopping bool  // the guardian has asked the command to end
+	gone     bool  // the guardian has said that everything is
 	result   Result
 	err      error
 }
@@ -193,11 +194,15 @@ func (p *Process) handle(r report) bool {
 			p.lend()
 		}
 		p.started <- nil
+	case r.Suspended != 0 && p.stopping:
+		// Its time is over. To suspend this process too would only keep from the
+		// user what became of it.
 	case r.Suspended != 0 && p.terminal != nil:
 		p.suspend(syscall.Signal(r.Suspended))
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
 		p.command.Notice("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
 	case r.Stopping != 0:
+		p.stopping = true
 		p.command.Notice(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// What a bench is bounded to, so that a slip does not take a cell down.
+const (
+	mostBenchClients  = 500 // sessions over the connections of one client.Cell
+	leastBench        = time.Second
+	mostBench         = 10 * time.Minute
+	benchReportPeriod = 2 * time.Second
+)
+
+// bench is one run of a workload against a cell.
+type bench struct {
+	*globals
+	workload workload
+	clients  int
+	duration time.Duration
+	prefix   string
+	rate     float64 // operations a second of all clients together; 0 is as fast as they can
+	size     size
+	locks    int // 0 is one for each client
+
+	base     api.Path // the directory below which the bench works
+	scratch  api.Path // its own
+	out, err io.Writer
+}
+
+func newBenchCommand(g *globals) *cobra.Command {
+	group := newGroup("bench", "Put load on a cell, and measure how it bears it")
+	for _, w := range workloads() {
+		group.AddCommand(newWorkloadCommand(g, w))
+	}
+	group.Long = fmt.Sprintf(`bench has some clients do one kind of work as fast as they can, each in a session of
+its own, one operation after the other, and prints how many a second there were and
+how long they took.
+
+It works in a directory of its own, bench-<session>, below --prefix, and removes that
+at its end, also after Ctrl-C; nothing else in the cell is touched, but whoever else
+uses the cell shares it with the bench. By default that is a load of 8 clients for
+10 s, at most %d for %v; --rate holds it down. A cell that others depend on is best
+measured with --rate, or not at all.`, mostBenchClients, mostBench)
+	group.Example = `  chubbyctl bench locks
+  chubbyctl bench writes --clients 64 --duration 30s --size 4KiB
+  chubbyctl bench reads --rate 200 -o json`
+	return group
+}
+
+func newWorkloadCommand(g *globals, w workload) *cobra.Command {
+	b := &bench{globals: g, workload: w, size: 128}
+	cmd := &cobra.Command{
+		Use:   w.name,
+		Short: w.short,
+		Long: w.long + `
+
+The figures are of operations that began within --duration; what takes longer then is
+waited for, at most for --timeout. With --rate an operation counts from when it was
+due, so that waiting for a slow one before it is not left out. The first that fails
+ends the bench. Ctrl-C ends it too: the figures until then are printed, and it exits
+as one that was interrupted.`,
+		Example: w.example,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b.out, b.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := b.validate(cmd); err != nil {
+				return err
+			}
+			return b.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&b.clients, "clients", 8, fmt.Sprintf("`N` clients at once, 1 to %d", mostBenchClients))
+	flags.DurationVar(&b.duration, "duration", 10*time.Second, fmt.Sprintf("for how long, %v to %v", leastBench, mostBench))
+	flags.Float64Var(&b.rate, "rate", 0, "at most `R` operations a second, of all clients together (default: as fast as they can)")
+	flags.StringVar(&b.prefix, "prefix", rootOf(nil), "the directory below which the bench has one of its own")
+	switch w.takes {
+	case "size":
+		flags.Var(&b.size, "size", "write files of so many bytes")
+	case "locks":
+		flags.IntVar(&b.locks, "locks", 0, "share `N` locks among the clients; 1: all want the same (default: a lock for each)")
+	}
+	return cmd
+}
+
+func (b *bench) validate(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case b.clients < 1 || b.clients > mostBenchClients:
+		return usagef("--clients %d: want 1 to %d", b.clients, mostBenchClients)
+	case b.duration < leastBench || b.duration > mostBench:
+		return usagef("--duration %v: want %v to %v", b.duration, leastBench, mostBench)
+	case given("rate") && !(b.rate > 0 && b.rate <= 1e6):
+		return usagef("--rate %v: want more than 0 operations a second, at most 1000000", b.rate)
+	case b.size > api.MaxContents:
+		return usagef("--size %v: a file has at most %d bytes (256 KiB)", &b.size, api.MaxContents)
+	case given("locks") && (b.locks < 1 || b.locks > b.clients):
+		return usagef("--locks %d: want 1 to %d, the number of clients", b.locks, b.clients)
+	}
+	if b.locks == 0 {
+		b.locks = b.clients
+	}
+	var err error
+	b.base, err = parsePath(b.prefix)
+	return err
+}
+
+// run prepares, measures, cleans up and reports, whatever ends it.
+func (b *bench) run(ctx context.Context) error {
+	figures, err := b.measured(ctx)
+	if figures != nil {
+		if printErr := b.report(*figures); printErr != nil {
+			return errors.Join(err, printErr)
+		}
+	}
+	return causeOf(ctx, err)
+}
+
+// measured returns the figures if there are any. All that was made for it is
+// gone when it returns, or the user has been told what is not.
+func (b *bench) measured(ctx context.Context) (*figures, error) {
+	preparing, cancel := b.bound(ctx)
+	defer cancel()
+	cell, err := client.Dial(preparing, b.config(b.base.Cell()))
+	if err != nil {
+		return nil, err
+	}
+	defer cell.Close()
+	crew, err := b.open(preparing, cell)
+	defer func() { b.dismiss(ctx, crew) }()
+	if err != nil {
+		return nil, err
+	}
+	if b.scratch, err = b.base.Join("bench-" + crew[0].Session().String()); err != nil {
+		return nil, err
+	}
+	b.notice(b.err, b.announcement())
+	if _, err := makeDirectory(preparing, crew[0], b.scratch, false); err != nil {
+		return nil, err
+	}
+	defer func() {
+		b.dismiss(ctx, crew) // what they have in their caches would hold up its removal
+		b.clean(ctx)
+	}()
+	steps := make([]step, len(crew))
+	for i, c := range crew {
+		if steps[i], err = b.workload.prepare(preparing, b, c, i); err != nil {
+			return nil, fmt.Errorf("prepare client %d: %w", i+1, err)
+		}
+	}
+	cancel()
+	return b.load(ctx, steps)
+}
+
+// open opens the clients' sessions.
+func (b *bench) open(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
+	var crew []*client.Client
+	for range b.clients {
+		c, err := cell.NewSession(ctx, b.session())
+		if err != nil {
+			return crew, err
+		}
+		crew = append(crew, c)
+	}
+	return crew, nil
+}
+
+// session is the configuration of a client's session.
+func (b *bench) session() client.SessionConfig {
+	s := b.config(b.base.Cell()).Session()
+	s.NoCache = !b.workload.caches
+	return s
+}
+
+// dismiss ends the clients' sessions; once is enough.
+func (b *bench) dismiss(ctx context.Context, crew []*client.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBound)
+	defer cancel()
+	for _, c := range crew {
+		_ = c.Close(ctx) // it ends by its lease then
+	}
+}
+
+// announcement says what is about to happen, before it does.
+func (b *bench) announcement() string {
+	pace := "as fast as they can"
+	if b.rate > 0 {
+		pace = fmt.Sprintf("at most %g times a second together", b.rate)
+	}
+	return fmt.Sprintf("bench: %s %s in %v, %s, for %v; Ctrl-C ends it early",
+		counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
+}
+
+func counted(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// clean removes the scratch directory, also after an interrupt.
+func (b *bench) clean(ctx context.Context) {
+	err := b.visit(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
+		h, err := c.Open(ctx, b.scratch.String(), client.OpenOptions{Read: true, Write: true, Kind: api.Directory})
+		if err != nil {
+			return err
+		}
+		children, err := h.ReadDir(ctx)
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			if err := deleteNode(ctx, c, child.Path); err != nil {
+				return err
+			}
+		}
+		return h.Delete(ctx)
+	})
+	if err != nil && api.CodeOf(err) != api.NotFound {
+		b.notice(b.err, fmt.Sprintf("%v could not be removed, and remains: %v", b.scratch, err))
+	}
+}
+
+func deleteNode(ctx context.Context, c *client.Client, p api.Path) error {
+	h, err := c.Open(ctx, p.String(), client.OpenOptions{Write: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Delete(ctx), h.Close(ctx))
+}

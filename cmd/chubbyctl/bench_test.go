@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/celltest"
+)
+
+func benched(t *testing.T, text string) (fields benchFields) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, `{"workload"`) {
+			if err := json.Unmarshal([]byte(line), &fields); err != nil {
+				t.Fatal(err)
+			}
+			return fields
+		}
+	}
+	t.Fatalf("no figures in\n%s", text)
+	return fields
+}
+
+// Every workload does what its name says, at the rate asked for, and leaves
+// nothing behind.
+func TestBench(t *testing.T) {
+	for _, w := range workloads() {
+		t.Run(w.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+				before := s.run("tree")
+				text := s.run("bench " + w.name + " --clients 3 --duration 2s --rate 10 -o json")
+				if strings.Contains(text, "[exit") || !strings.Contains(text, "Ctrl-C ends it early") {
+					t.Errorf("it printed\n%s", text)
+				}
+				f := benched(t, text)
+				if f.Workload != w.name || f.Clients != 3 || f.Interrupted || len(f.Operations) != len(w.operations) {
+					t.Errorf("figures %+v", f)
+				}
+				for i, o := range f.Operations {
+					if o.Operation != w.operations[i] || o.Count != 20 || o.RatePerS < 9 || o.RatePerS > 10.1 {
+						t.Errorf("%s: %+v, at 10/s for 2 s", w.operations[i], o)
+					}
+					if o.MinMS > o.P50MS || o.P50MS > o.P99MS || o.P99MS > o.MaxMS {
+						t.Errorf("%s: percentiles are not in order: %+v", w.operations[i], o)
+					}
+				}
+				if after := s.run("tree"); after != before {
+					t.Errorf("it left something behind:\n%s", after)
+				}
+				if sessions := s.run("session ls"); !strings.Contains(sessions, "no sessions") {
+					t.Errorf("sessions remain:\n%s", sessions)
+				}
+			})
+		})
+	}
+}
+
+// Ctrl-C ends a bench with the figures until then, and it cleans up.
+func TestBenchInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := &stage{t: t, cell: c, ctx: ctx}
+		var text string
+		s.beside.Go(func() { text = s.run("bench writes --rate 10 --duration 60s -o json") })
+		time.Sleep(3 * time.Second)
+		cancel(interrupted{os.Interrupt})
+		s.beside.Wait()
+		if f := benched(t, text); !f.Interrupted || f.Operations[0].Count < 20 || f.Operations[0].Count > 35 || !strings.Contains(text, "[exit 130]") {
+			t.Errorf("it printed\n%s", text)
+		}
+		fresh := &stage{t: t, cell: c, ctx: t.Context()}
+		if left := fresh.run("ls"); left != "  acl/\n" {
+			t.Errorf("it left something behind:\n%s", left)
+		}
+	})
+}
+
+// A latency counts from when an operation was due: the wait for a slow one
+// before it is not left out.
+func TestBenchPace(t *testing.T) {
+	b := &bench{rate: 10, clients: 2}
+	for i, want := range [][]time.Duration{{0, 200 * time.Millisecond}, {100 * time.Millisecond, 300 * time.Millisecond}} {
+		due := b.pace(i)
+		for n, at := range want {
+			if got := due(int64(n)); got != at {
+				t.Errorf("client %d, step %d: due at %v, want %v", i, n, got, at)
+			}
+		}
+	}
+	if (&bench{}).pace(0) != nil {
+		t.Error("without --rate nothing is due")
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 300 * time.Nanosecond: "300ns", 1234 * time.Nanosecond: "1.23µs", 12345 * time.Microsecond: "12.35ms", 2 * time.Second: "2s",
+	} {
+		if got := brief(d); got != want {
+			t.Errorf("brief(%v) = %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// completionBound is how long the cell may take to answer somebody who presses
+// Tab. If it does not, nothing is offered, and nothing is said.
+const completionBound = time.Second
+
+// complete has every command and flag below root offer what fits: what the cell
+// has, or the words there are, and the files of this machine only where one is
+// wanted.
+func (g *globals) complete(root *cobra.Command) {
+	g.completeCommand(root)
+	for _, cmd := range root.Commands() {
+		g.complete(cmd)
+	}
+}
+
+func (g *globals) completeCommand(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && !cmd.Hidden {
+		cmd.ValidArgsFunction = g.completeArguments(cmd)
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, set := cmd.GetFlagCompletionFunc(f.Name); set {
+			return
+		}
+		if complete := g.completeFlag(cmd, f); complete != nil {
+			// It fails for a flag that has one or does not exist, which was looked at.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
+		}
+	})
+}
+
+// completeArguments is what is offered for the arguments of a command that are
+// no paths, by the names that its usage line has for them.
+func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
+	var each []cobra.CompletionFunc
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		switch strings.Trim(word, "[]") {
+		case "CELL":
+			each = append(each, completeCell)
+		case "ID":
+			each = append(each, g.completeSession)
+		case "SEQ":
+			each = append(each, completeSequencer)
+		case "NAME":
+			each = append(each, g.completeList)
+		default:
+			each = append(each, cobra.NoFileCompletions)
+		}
+	}
+	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(each) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return each[len(args)](cmd, args, half)
+	}
+}
+
+// completeFlag is what is offered for the value of a flag; nil is the files of
+// this machine.
+func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
+	switch f.Name {
+	case "output":
+		return words("text\tfor people", "json\tone object per line")
+	case "events":
+		return completeKinds
+	case "jeopardy-signal", "safe-signal":
+		return words("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH")
+	case "if-sequencer":
+		return completeSequencer
+	case "to":
+		return g.completeReplica
+	case "principal":
+		return g.completePrincipal
+	case "read", "write", "change":
+		if cmd.Name() == "set" {
+			return g.completeList
+		}
+	case "dir", "prefix":
+		return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+			return g.completePath(cmd, nil, half)
+		}
+	case "servers", "as", "reason", "value":
+		return cobra.NoFileCompletions
+	}
+	switch f.Value.Type() {
+	case "string", "stringSlice", "bool":
+		return nil
+	}
+	return cobra.NoFileCompletions // a number or a duration
+}
+
+// words offers always the same.
+func words(list ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+		return beginning(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// hurried is g for somebody who waits behind a Tab key: briefly, and in silence.
+func (g *globals) hurried() *globals {
+	h := *g
+	h.timeout = min(g.timeout, completionBound)
+	h.stderr = nil
+	return &h
+}
+
+// completePath offers the children of the directory that a half-written path is
+// in, from the live cell: directories with a slash, behind which one can go on.
+func (g *globals) completePath(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if len(args) > 0 {
+		switch {
+		case strings.Contains(cmd.Use, "CMD"):
+			return nil, cobra.ShellCompDirectiveDefault // a program and its arguments
+		case cmd.Args != nil && cmd.Args(cmd, append(slices.Clone(args), half)) != nil:
+			return nil, cobra.ShellCompDirectiveNoFileComp // one path was all it takes
+		}
+	}
+	cut := strings.LastIndexByte(half, '/')
+	directory, err := api.ParsePath(half[:max(cut, 0)])
+	if err != nil {
+		return rootsLike(half), more
+	}
+	var names []string
+	err = g.hurried().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+		children, err := h.ReadDir(ctx)
+		for _, s := range children {
+			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
+				names = append(names, directory.String()+"/"+label(s))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names, more
+}
+
+// onlyFirst completes the first argument, and none behind it.
+func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, half)
+	}
+}
+
+// knownCells are the cells whose names are at hand: the default one and those of
+// CHUBBY_CELLS.
+func knownCells() []string {
+	cells := []string{api.LocalCell}
+	for entry := range strings.SplitSeq(os.Getenv("CHUBBY_CELLS"), ";") {
+		name, _, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		if api.ValidCell(name) && !slices.Contains(cells, name) {
+			cells = append(cells, name)
+		}
+	}
+	return cells
+}
+
+// rootsLike are the root directories whose paths begin with half.
+func rootsLike(half string) []string {
+	var roots []string
+	for _, cell := range knownCells() {
+		if root := "/" + api.Root + "/" + cell + "/"; strings.HasPrefix(root, half) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
+}
+
+func completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return beginning(half, knownCells()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// beginning keeps those words that begin with half.
+func beginning(half string, words []string) []string {
+	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, half) })
+}
+
+// completeSequencer offers the one of the lock that this shell runs under.
+func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
+		list = append(list, own)
+	}
+	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeKinds offers kinds of events, of which several are separated by
+// commas.
+func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	given := half[:strings.LastIndexByte(half, ',')+1]
+	var list []string
+	for _, kind := range kindNames(subscribable()) {
+		if !slices.Contains(strings.Split(given, ","), kind) {
+			list = append(list, given+kind)
+		}
+	}
+	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// fromCell offers what can be seen of the default cell without a session.
+func (g *globals) fromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	var found []string
+	err := g.hurried().look(cmd.Context(), api.LocalCell, func(ctx context.Context, c *client.Cell) (err error) {
+		found, err = list(ctx, c)
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return beginning(half, found), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+		sessions, err := c.Sessions(ctx)
+		var list []string
+		for _, s := range sessions {
+			list = append(list, s.Session.String()+"\t"+printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID)))
+		}
+		return list, err
+	})
+}
+
+func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+		members, err := c.Members(ctx)
+		var list []string
+		for _, m := range members {
+			list = append(list, m.ID+"\t"+m.Client)
+		}
+		return list, err
+	})
+}
+
+func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+		quotas, err := c.Quotas(ctx)
+		var list []string
+		for _, q := range quotas {
+			if q.Principal != "" {
+				list = append(list, q.Principal)
+			}
+		}
+		return list, err
+	})
+}
+
+// completeList offers the names of access control lists of the default cell.
+func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	err := g.hurried().withHandle(cmd.Context(), listsOf(api.LocalCell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+		children, err := h.ReadDir(ctx)
+		for _, s := range children {
+			list = append(list, s.Path.Base())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// offered is what Tab offers behind a half-written command line, without the
+// explanations, and what it does behind that: ":4" is no files, ":6" also no
+// space.
+func (s *stage) offered(line string) string {
+	var list []string
+	for entry := range strings.Lines(s.run("__complete " + line)) {
+		entry, _, _ = strings.Cut(strings.TrimSpace(entry), "\t")
+		if strings.HasPrefix(entry, "Completion ended") {
+			continue
+		}
+		list = append(list, entry)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestCompletionOffers(t *testing.T) {
+	t.Setenv("CHUBBY_CELLS", "local=h:1;zoo=h:2")
+	t.Setenv("CHUBBY_SEQUENCER", "chubby1:mine")
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		s.run("mkdir /ls/local/dir")
+		s.run("put /ls/local/dir/file x")
+		s.run("put /ls/local/file x")
+		for line, want := range map[string]string{
+			"cat /ls/lo":                                     "/ls/local/ :6",
+			"cat /l":                                         "/ls/local/ /ls/zoo/ :6",
+			"cat /ls/local/":                                 "/ls/local/acl/ /ls/local/dir/ /ls/local/file :6",
+			"cat /ls/local/d":                                "/ls/local/dir/ :6",
+			"cat /ls/local/dir/":                             "/ls/local/dir/file :4",
+			"cat /ls/local/file /ls/loca":                    "/ls/local/ :6", // one more may follow
+			"cat /ls/local/nothing":                          ":6",
+			"stat /ls/local/file/":                           ":4",
+			"put /ls/local/file ''":                          ":4", // a value
+			"cp /ls/local/file /ls/local/dir/f":              "/ls/local/dir/file :4",
+			"cp a b ''":                                      ":4",
+			"acquire /ls/local/file ''":                      ":0", // a program
+			"watch /ls/local/file --events lock":             "lock-acquired lock-vacant :6",
+			"watch /ls/local/file --events lock-vacant,lock": "lock-vacant,lock-acquired :6",
+			"acquire --jeopardy-signal USR":                  "USR1 USR2 :4",
+			"-o ''":                                          "text json :4",
+			"cell status ''":                                 "local zoo :4",
+			"cell transfer --to ''":                          "r1 :4",
+			"sequencer check ''":                             "chubby1:mine :4",
+			"put x y --if-sequencer ''":                      "chubby1:mine :4",
+			"acl file cat ''":                                "everyone :4",
+			"acl set /ls/local --read ''":                    "everyone :4",
+			"quota set --dir /ls/local/d":                    "/ls/local/dir/ :6",
+			"ls --timeout ''":                                ":4",
+			"bench ''":                                       "cached locks reads sessions writes :4",
+			"completion ''":                                  "bash fish powershell zsh :4",
+			"nonsense ''":                                    ":4",
+		} {
+			if got := s.offered(line); got != want {
+				t.Errorf("behind %q it offers %q, want %q", line, got, want)
+			}
+		}
+	})
+}
+
+// A cell that does not answer costs whoever presses Tab a second or two.
+func TestCompletionDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		s := &stage{t: t, cell: c, ctx: t.Context()}
+		c.Kill("r1")
+		for _, line := range []string{"cat /ls/local/", "session show ''", "cell transfer --to ''", "acl file cat ''", "quota set --principal ''"} {
+			begun := time.Now()
+			if got := s.offered(line); got != ":4" {
+				t.Errorf("behind %q it offers %q without a cell", line, got)
+			}
+			if took := time.Since(begun); took > 2*completionBound {
+				t.Errorf("behind %q it took %v", line, took)
+			}
+		}
+	})
+}
+
+func TestSessionsAreOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cell := celltest.Start(t, 1)
+		s := &stage{t: t, cell: cell, ctx: t.Context()}
+		c, err := client.New(t.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		if got, want := s.offered("session end ''"), c.Session().String()+" :4"; got != want {
+			t.Errorf("it offers %q, want %q", got, want)
+		}
+	})
+}

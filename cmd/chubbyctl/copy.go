@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+type copyOptions struct {
+	put      putOptions
+	ifAbsent bool
+}
+
+func newCopyCommand(g *globals) *cobra.Command {
+	o := &copyOptions{put: putOptions{globals: g}}
+	cmd := &cobra.Command{
+		Use:   "cp SRC DST",
+		Short: "Copy a file of a cell",
+		Long: fmt.Sprintf(`cp writes the contents of one file to another, which it creates if it is absent, and
+replaces as a whole if it is there; in a directory, it is the file of the same name.
+The two may be in different cells. ACL names, locks and ephemeral life are not
+copied. For files of this machine there are cat and put.
+
+--if-absent, --if-generation and --if-sequencer write only if there is no such file
+yet, if its contents are still at that generation, or while the lock that SEQ speaks
+of is held; if that is not so, nothing is changed, and cp exits with %d.`, exitMismatch),
+		Example: `  chubbyctl cp /ls/local/config /ls/local/config.bak
+  chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
+  chubbyctl cat /ls/local/config >config && chubbyctl put /ls/local/config - <config`,
+		Args:              arguments(cobra.ExactArgs(2)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			to, err := parsePath(args[1])
+			if err != nil {
+				return err
+			}
+			if err := o.validate(cmd); err != nil {
+				return err
+			}
+			return o.run(cmd, from, to)
+		},
+	}
+	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
+	cmd.Flags().Uint64Var(&o.put.ifGeneration, "if-generation", 0, "write only if the contents of DST are at generation `G`; 0: only if there is no such file")
+	o.put.sequencer.flag(cmd, "write")
+	return cmd
+}
+
+func (o *copyOptions) validate(cmd *cobra.Command) error {
+	if o.ifAbsent {
+		if cmd.Flags().Changed("if-generation") || cmd.Flags().Changed("if-sequencer") {
+			return usagef("--if-absent creates a file; it cannot be combined with --if-generation or --if-sequencer, which are of one that is there")
+		}
+		o.put.conditional = true // at generation 0
+		return nil
+	}
+	return o.put.validate(cmd)
+}
+
+func (o *copyOptions) run(cmd *cobra.Command, from, to api.Path) error {
+	var contents []byte
+	err := o.put.withHandle(cmd.Context(), from, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) (err error) {
+		contents, _, err = h.Contents(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if to, err = o.target(cmd.Context(), from, to); err != nil {
+		return err
+	}
+	if from == to {
+		return usagef("cp: %v is the file itself; nothing was done", to)
+	}
+	return o.put.run(cmd, to, contents)
+}
+
+// target is the file to write: to, or the one in it if that is a directory.
+func (o *copyOptions) target(ctx context.Context, from, to api.Path) (api.Path, error) {
+	kind := api.Directory // the root is one, and may not be readable
+	if !to.IsRoot() {
+		err := o.put.withHandle(ctx, to, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+			stat, err := h.Stat(ctx)
+			kind = stat.Kind
+			return err
+		})
+		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
+			return to, nil // a file to be created; or one that may be written, and not read
+		} else if err != nil {
+			return to, err
+		}
+	}
+	if kind != api.Directory {
+		return to, nil
+	}
+	return to.Join(from.Base())
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+)
+
+// electOptions are those of elect.
+type electOptions struct {
+	workOptions
+	value    string
+	name     string
+	priority int
+	yield    bool
+
+	observe    bool
+	candidates bool
+	nominate   string
+}
+
+func newElectCommand(g *globals) *cobra.Command {
+	o := &electOptions{workOptions: workOptions{globals: g}}
+	cmd := &cobra.Command{
+		Use:   "elect PATH --value V [flags] [-- CMD ARG...]",
+		Short: "Be elected primary, and run a command while being it; or observe an election",
+		Long: fmt.Sprintf(`elect campaigns for being the primary of PATH, a file, which it creates if absent. Who
+has the file's lock is the primary. On winning it writes V to the file, so that
+everybody can read who it is, and runs CMD; without CMD it prints the sequencer and
+stays the primary until SIGINT or SIGTERM. CMD runs as under acquire, with the same
+environment, the same safety and the same exit codes (see 'chubbyctl acquire --help').
+
+Candidates of the highest --priority come first, and among them those who have
+waited longest. A primary is not replaced by a better candidate that comes later,
+unless it runs with --yield: then CMD gets SIGTERM, and the primary resigns when it
+has ended. --nominate chooses the next primary by name; 'elect PATH --candidates' lists
+the names.
+
+--observe prints every primary, and every vacancy, until Ctrl-C. What it prints was
+true a moment ago: servers that must not heed two primaries check sequencers.
+
+Exit codes: as acquire, but for %d, which is its --try's.`, exitHeld),
+		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
+  chubbyctl elect /ls/local/svc/primary --value db1 --priority 10 --yield -- ./serve
+  chubbyctl elect --observe /ls/local/svc/primary
+  chubbyctl elect --candidates /ls/local/svc/primary
+  chubbyctl elect --nominate db2 /ls/local/svc/primary`,
+		Args:              o.arguments,
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.prepare(cmd)
+			if err := o.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			switch ctx := cmd.Context(); {
+			case o.observe:
+				return o.follow(ctx)
+			case o.candidates:
+				return o.list(ctx)
+			case o.nominate != "":
+				return o.choose(ctx)
+			default:
+				return o.run(ctx, o.campaign)
+			}
+		},
+	}
+	flags := cmd.Flags()
+	o.addFlags(flags)
+	flags.StringVar(&o.value, "value", "", "what the primary says of itself, as its address: the contents of the file")
+	flags.StringVar(&o.name, "name", "", "what the candidate is called (default: host, process and session)")
+	flags.IntVar(&o.priority, "priority", 0, "candidates of a higher one come first")
+	flags.BoolVar(&o.yield, "yield", false, "resign for a candidate that comes first: CMD gets SIGTERM then")
+	flags.BoolVar(&o.observe, "observe", false, "print every primary, and every vacancy, instead of taking part")
+	flags.BoolVar(&o.candidates, "candidates", false, "list the candidates instead of taking part")
+	flags.StringVar(&o.nominate, "nominate", "", "choose the candidate of this `name` as the next primary, instead of taking part")
+	return cmd
+}
+
+// check finds what is wrong with the flags.
+func (o *electOptions) check(given func(flag string) bool) error {
+	var instead []string
+	for _, flag := range []string{"observe", "candidates", "nominate"} {
+		if given(flag) {
+			instead = append(instead, "--"+flag)
+		}
+	}
+	switch {
+	case len(instead) > 1:
+		return usagef("elect: %s and %s are different things; choose one", instead[0], instead[1])
+	case len(instead) == 1 && len(o.argv) > 0:
+		return usagef("elect: %s runs no command", instead[0])
+	case len(instead) == 1 && (given("value") || given("priority") || given("name") || given("yield")):
+		return usagef("elect: %s takes no part in the election, and --value, --name, --priority and --yield are for who does", instead[0])
+	case given("nominate") && o.nominate == "":
+		return usagef("--nominate: which candidate? 'chubbyctl elect --candidates %v' lists them", o.path)
+	case len(instead) == 1 && o.path.IsRoot():
+		return usagef("elect: %v is the root directory of its cell; name the file of an election", o.path)
+	case len(instead) == 1:
+		return nil
+	case !given("value"):
+		return usagef("elect: --value is missing: what the file is to say of the primary, as its address (or --observe, to look on)")
+	case len(o.value) > api.MaxContents:
+		return usagef("--value has %d bytes; a file holds at most %d", len(o.value), api.MaxContents)
+	}
+	return o.validate()
+}
+
+// campaign waits until this is the primary, saying now and then why that takes
+// so long.
+func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenure, error) {
+	waiting, cancel, explain := o.wanting(ctx)
+	defer cancel()
+	p := newProgress(&o.workOptions)
+	defer p.stop()
+	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
+		Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.lockDelay, OnQueued: p.queued,
+	})
+	if err != nil {
+		return nil, explain(withAdvice(err, o.path, client.File), p.last())
+	}
+	return &tenure{lock: primary.Lock(), giveUp: primary.Resign, asked: primary.Asked(), yield: o.yield}, nil
+}
+
+// candidateFields is one candidate, as -o json shows it.
+type candidateFields struct {
+	Name     string `json:"name"`
+	Rank     int    `json:"rank"`
+	Priority int    `json:"priority"`
+	Primary  bool   `json:"primary"`
+	Chosen   bool   `json:"chosen"`
+	Session  string `json:"session"`
+	Host     string `json:"host"`
+	PID      int    `json:"pid"`
+	Value    string `json:"value"`
+}
+
+// list prints the candidates, the primary first.
+func (o *electOptions) list(ctx context.Context) error {
+	return o.visit(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+		all, err := recipe.Candidates(ctx, c, o.path.String())
+		if err != nil {
+			return err
+		}
+		t := newTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
+		for _, one := range all {
+			if o.json() {
+				if err := printJSON(o.out, candidateFields{
+					one.Name, one.Rank, one.Priority, one.Primary, one.Chosen, one.Session.String(), one.Host, one.PID, string(one.Value),
+				}); err != nil {
+					return err
+				}
+				continue
+			}
+			t.add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+		}
+		switch {
+		case o.json():
+			return nil
+		case len(all) == 0:
+			remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
+			return nil
+		}
+		return t.flush()
+	})
+}
+
+func placeOf(c recipe.Candidate) string {
+	switch {
+	case c.Primary:
+		return "primary"
+	case c.Chosen:
+		return strconv.Itoa(c.Rank) + ", chosen"
+	}
+	return strconv.Itoa(c.Rank)
+}
+
+// choose nominates the next primary.
+func (o *electOptions) choose(ctx context.Context) error {
+	err := o.visit(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+		return recipe.Nominate(ctx, c, o.path.String(), o.nominate)
+	})
+	if err == nil {
+		o.notice(fmt.Sprintf("%s is the next primary of %v; the present one has been asked to give way, and does at once if it runs with --yield", o.nominate, o.path))
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagFault says what is wrong with a flag, and what to write instead.
+func flagFault(cmd *cobra.Command, err error) error {
+	var (
+		value   *pflag.InvalidValueError
+		unknown *pflag.NotExistError
+	)
+	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	switch {
+	case errors.As(err, &value):
+		if wanted := wantedOf(value.GetFlag().Value.Type()); wanted != "" {
+			return usagef("--%s %q: want %s; %s", value.GetFlag().Name, value.GetValue(), wanted, advice)
+		}
+		return usagef("--%s %q: %v; %s", value.GetFlag().Name, value.GetValue(), errors.Unwrap(value), advice)
+	case errors.As(err, &unknown):
+		if near := flagsLike(cmd, unknown.GetSpecifiedName()); len(near) > 0 {
+			advice = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+	}
+	return usagef("%v; %s", err, advice)
+}
+
+// wantedOf says how a value of a type is written; "" where its own error does.
+func wantedOf(kind string) string {
+	switch kind {
+	case "duration":
+		return "a duration with its unit, as in 500ms, 10s or 2m"
+	case "int":
+		return "a whole number"
+	case "uint64":
+		return "a whole number, not below 0"
+	case "float64":
+		return "a number"
+	}
+	return ""
+}
+
+// flagsLike are the flags of a command that a misspelt name may have meant, as
+// cobra finds commands.
+func flagsLike(cmd *cobra.Command, name string) []string {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	near := names.SuggestionsFor(name)
+	for i, one := range near {
+		near[i] = "--" + one
+	}
+	return near
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Latencies are kept from 100 ns to ten minutes, with three digits.
+const (
+	latencyTick    = 100 * time.Nanosecond
+	longestLatency = 10 * time.Minute
+)
+
+// latencies are those of the operations of one client.
+type latencies struct {
+	mu sync.Mutex                         // guards of and its histograms
+	of map[string]*hdrhistogram.Histogram // by operation
+}
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(longestLatency/latencyTick), 3)
+}
+
+func newLatencies(operations []string) *latencies {
+	l := &latencies{of: map[string]*hdrhistogram.Histogram{}}
+	for _, name := range operations {
+		l.of[name] = newHistogram()
+	}
+	return l
+}
+
+func (l *latencies) record(operation string, took time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[operation].RecordValue(int64(max(latencyTick, min(took, longestLatency)) / latencyTick))
+}
+
+// together returns the latencies of one operation of all clients.
+func together(all []*latencies, operation string) *hdrhistogram.Histogram {
+	sum := newHistogram()
+	for _, l := range all {
+		l.mu.Lock()
+		sum.Merge(l.of[operation])
+		l.mu.Unlock()
+	}
+	return sum
+}
+
+// figures are what a bench has measured.
+type figures struct {
+	elapsed     time.Duration
+	interrupted bool
+	operations  []operationFigures
+}
+
+type operationFigures struct {
+	name                                   string
+	count                                  int64
+	least, mean, p50, p90, p99, p999, most time.Duration
+}
+
+func summarize(name string, h *hdrhistogram.Histogram) operationFigures {
+	at := func(percent float64) time.Duration { return time.Duration(h.ValueAtQuantile(percent)) * latencyTick }
+	f := operationFigures{name: name, count: h.TotalCount()}
+	if f.count > 0 {
+		f.least, f.most = time.Duration(h.Min())*latencyTick, time.Duration(h.Max())*latencyTick
+		f.mean = time.Duration(h.Mean() * float64(latencyTick))
+		f.p50, f.p90, f.p99, f.p999 = at(50), at(90), at(99), at(99.9)
+	}
+	return f
+}
+
+// errTimeUp ends the loops of the clients.
+var errTimeUp = errors.New("the time of the bench is up")
+
+// load has the clients repeat their steps, all at once, and returns what was
+// measured until the time was up, an interrupt, or the first error. No goroutine
+// of it runs when it returns.
+func (b *bench) load(ctx context.Context, steps []step) (*figures, error) {
+	watch := stopwatch()
+	// Operations that have begun may end.
+	working, finish := context.WithTimeout(context.WithoutCancel(ctx), b.duration+b.timeout)
+	defer finish()
+	begin, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	time.AfterFunc(b.duration, func() { stop(errTimeUp) })
+	all := make([]*latencies, len(steps))
+	errs := make([]error, len(steps))
+	var wait, watchers sync.WaitGroup
+	for i, s := range steps {
+		all[i] = newLatencies(b.workload.operations)
+		wait.Go(func() {
+			if errs[i] = b.repeat(begin, working, s, all[i], b.pace(i), watch); errs[i] != nil {
+				errs[i] = fmt.Errorf("client %d: %w", i+1, errs[i])
+				stop(errs[i])
+			}
+		})
+	}
+	watchers.Go(func() { b.progress(begin, all, watch) })
+	wait.Wait()
+	stop(nil)
+	watchers.Wait()
+	f := &figures{elapsed: watch(), interrupted: ctx.Err() != nil}
+	for _, name := range b.workload.operations {
+		f.operations = append(f.operations, summarize(name, together(all, name)))
+	}
+	if f.interrupted {
+		return f, context.Cause(ctx)
+	}
+	return f, firstOf(errs)
+}
+
+// firstOf is one error of those that clients met, which are mostly the same.
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace says when a client's nth step is due, those of all evenly spread; nil
+// without --rate.
+func (b *bench) pace(i int) func(n int64) time.Duration {
+	if b.rate == 0 {
+		return nil
+	}
+	every := float64(time.Second) / b.rate
+	return func(n int64) time.Duration {
+		return time.Duration(every * (float64(n)*float64(b.clients) + float64(i)))
+	}
+}
+
+// repeat does a client's step until begin ends. With a pace the first operation
+// of a step counts from when the step was due.
+func (b *bench) repeat(begin, working context.Context, s step, l *latencies, due func(int64) time.Duration, watch func() time.Duration) error {
+	for n := int64(0); begin.Err() == nil; n++ {
+		from := watch()
+		if due != nil {
+			if from = due(n); from >= b.duration {
+				<-begin.Done() // the rate is of the whole duration
+				return nil
+			}
+			select {
+			case <-begin.Done():
+				return nil
+			case <-time.After(from - watch()):
+			}
+		}
+		err := s(working, func(operation string, f func() error) error {
+			if err := f(); err != nil {
+				return err
+			}
+			ended := watch()
+			took := ended - from
+			from = ended
+			return l.record(operation, took)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progress tells a person at a terminal how it goes.
+func (b *bench) progress(ctx context.Context, all []*latencies, watch func() time.Duration) {
+	style := styleOf(b.err)
+	if !style.terminal || b.json() {
+		return
+	}
+	ticker := time.NewTicker(benchReportPeriod)
+	defer ticker.Stop()
+	last, lastAt := map[string]int64{}, time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		at := watch()
+		var parts []string
+		for _, name := range b.workload.operations {
+			h := together(all, name)
+			rate := float64(h.TotalCount()-last[name]) / (at - lastAt).Seconds()
+			last[name] = h.TotalCount()
+			parts = append(parts, fmt.Sprintf("%s %s/s", name, roughRate(rate)))
+		}
+		lastAt = at
+		fmt.Fprintln(b.err, style.on(secondary, fmt.Sprintf("%4.0fs  %s", at.Seconds(), strings.Join(parts, ", "))))
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// entry is a word with what it means, for help and the reference pages.
+type entry struct{ word, meaning string }
+
+// exitCodes are those that a script may meet.
+func exitCodes() []entry {
+	code := func(n int, meaning string) entry { return entry{fmt.Sprint(n), meaning} }
+	return []entry{
+		code(0, "done"),
+		code(exitFailed, "any other failure"),
+		code(exitUsage, "the command line was not understood, or --yes is missing"),
+		code(exitMismatch, "a sequencer is not valid (sequencer check, --if-sequencer), or something is at another generation, or there already (--if-generation, --if-absent)"),
+		code(exitUnavailable, "no master of the cell was reached within --timeout"),
+		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),
+		code(exitHeld, "--try: the lock is held by another, or delayed"),
+		code(exitDenied, "permission denied"),
+		code(exitWaited, "--wait ran out"),
+		{fmt.Sprintf("%d, %d", guard.ExitNotRunnable, guard.ExitNotFound), "CMD could not be run, or was not found; the lock was not taken"},
+		{fmt.Sprintf("%d+n", exitBySignal), "ended by signal n: CMD, or chubbyctl itself"},
+		{"other", "CMD's own, if it ran to its end while the lock was held"},
+	}
+}
+
+// environment is what chubbyctl reads of it, and gives to the commands it runs.
+func environment() []entry {
+	return []entry{
+		{"CHUBBY_CELLS", `where cells are: "foo=h1:7421,h2:7421;bar=h3:7421"`},
+		{"CHUBBY_CONFIG", "the file that says where cells are, instead of ~/.config/chubby/cells.yaml"},
+		{"CHUBBY_DOMAIN", "the domain in whose DNS cells are looked up, as _chubby._tcp.<cell>.<domain>"},
+		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
+		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire"},
+		{"CHUBBY_EVENT, CHUBBY_PATH, CHUBBY_CHILD, CHUBBY_GENERATION", "what watch --exec tells its command"},
+	}
+}
+
+// glossary writes terms for a terminal of 80 columns, each behind its word.
+func glossary(terms []entry) string {
+	const wide = 13
+	var b strings.Builder
+	for _, t := range terms {
+		first := fmt.Sprintf("  %-*s  ", wide, t.word)
+		if len(t.word) > wide {
+			b.WriteString("  " + t.word + "\n")
+			first = strings.Repeat(" ", wide+4)
+		}
+		b.WriteString(style{width: 80}.wrapped(t.meaning, first) + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md and docs/man as the commands have them now")
+
+// The reference is checked in, so that it can be read without building anything,
+// and made of the commands' own help, so that it is true. What makes it is a
+// test: the program then need not be linked with it.
+func TestReference(t *testing.T) {
+	const docs = "../../docs"
+	pages := reference()
+	stale, err := filepath.Glob(filepath.Join(docs, "man", "*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range stale {
+		if name := "man/" + filepath.Base(file); pages[name] == nil {
+			if !*update {
+				t.Errorf("docs/%s is of a command that does not exist; run make generate", name)
+			} else if err := os.Remove(file); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if *update {
+		if err := os.MkdirAll(filepath.Join(docs, "man"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		file := filepath.Join(docs, filepath.FromSlash(name))
+		if *update {
+			if err := os.WriteFile(file, pages[name], 0o644); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, pages[name]) {
+			t.Errorf("docs/%s is not what the commands say (%v); run make generate", name, err)
+		}
+	}
+}
+
+// Everything that a person can type says what it does, and shows how.
+func TestEveryCommandIsExplained(t *testing.T) {
+	for _, cmd := range commands() {
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: Short is %q", cmd.CommandPath(), cmd.Short)
+		}
+		if cmd.Runnable() && !cmd.HasSubCommands() && cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		if cmd.Runnable() && cmd.ValidArgsFunction == nil {
+			t.Errorf("%s: nobody has decided what Tab offers for its arguments", cmd.CommandPath())
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s is not explained", cmd.CommandPath(), f.Name)
+			}
+		})
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+			if len([]rune(line)) > 91 {
+				t.Errorf("%s: a line of its help has more than 90 columns: %s", cmd.CommandPath(), line)
+			}
+		}
+	}
+}
+
+// commands lists the root and all commands below it, in the order of the page.
+func commands() []*cobra.Command {
+	root, _ := newRootCommand()
+	root.InitDefaultHelpFlag()
+	var list []*cobra.Command
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Hidden {
+			return
+		}
+		list = append(list, cmd)
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk(root)
+	return list
+}
+
+// reference returns the pages by their names below docs.
+func reference() map[string][]byte {
+	all := commands()
+	pages := map[string][]byte{"cli.md": onePage(all)}
+	for _, cmd := range all {
+		name := "man/" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		pages[name] = md2man.Render(manPage(cmd))
+	}
+	return pages
+}
+
+// onePage is docs/cli.md.
+func onePage(all []*cobra.Command) []byte {
+	var b bytes.Buffer
+	root := all[0]
+	fmt.Fprintf(&b, "<!-- Made of the commands' own help by make generate; do not edit. -->\n\n# chubbyctl\n\n")
+	fmt.Fprintf(&b, "%s\n\n```\n%s\n```\n\n## Commands\n\n", prose(introduction(root)), dedented(root.Example))
+	for _, cmd := range all[1:] {
+		depth := strings.Count(cmd.CommandPath(), " ") - 1
+		fmt.Fprintf(&b, "%s- [`%s`](#%s): %s\n", strings.Repeat("  ", depth), relative(cmd), anchor(cmd), escaped(cmd.Short))
+	}
+	fmt.Fprintf(&b, "\nAlso here: [flags of every command](#flags-of-every-command), [exit codes](#exit-codes), [environment](#environment).\n")
+	fmt.Fprintf(&b, "\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
+	fmt.Fprintf(&b, "\n## Exit codes\n\n%s\n## Environment\n\n%s", termTable("code", exitCodes()), termTable("variable", environment()))
+	for _, cmd := range all[1:] {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", cmd.CommandPath(), escaped(cmd.Short))
+		if cmd.HasSubCommands() {
+			b.WriteString("\n")
+			for _, child := range cmd.Commands() {
+				fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", relative(child), anchor(child), escaped(child.Short))
+			}
+		} else {
+			fmt.Fprintf(&b, "\n```\n%s\n```\n", cmd.UseLine())
+		}
+		if cmd.Long != "" {
+			fmt.Fprintf(&b, "\n%s\n", prose(cmd.Long))
+		}
+		if own := ownFlags(cmd); own.HasFlags() {
+			fmt.Fprintf(&b, "\n%s", flagTable(own))
+		}
+		if cmd.Example != "" {
+			fmt.Fprintf(&b, "\n```\n%s\n```\n", dedented(cmd.Example))
+		}
+	}
+	return b.Bytes()
+}
+
+// relative is a command without the program's name: "cell status".
+func relative(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "chubbyctl ") }
+
+func anchor(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// introduction is the root's description without the tables that follow it,
+// which the pages have as tables.
+func introduction(root *cobra.Command) string {
+	text, _, _ := strings.Cut(root.Long, "\n\nExit codes")
+	return text
+}
+
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			own.AddFlag(f)
+		}
+	})
+	return own
+}
+
+// describedFlag writes a flag as it is typed, with what stands for its value,
+// and what it does.
+func describedFlag(f *pflag.Flag) (typed, does string) {
+	value, usage := pflag.UnquoteUsage(f)
+	typed = "--" + f.Name
+	if f.Shorthand != "" {
+		typed = "-" + f.Shorthand + ", " + typed
+	}
+	if value != "" {
+		typed += " " + value
+	}
+	switch f.DefValue {
+	case "", "false", "0", "0s", "[]":
+	default:
+		usage += fmt.Sprintf(" (default %s)", f.DefValue)
+	}
+	return typed, usage
+}
+
+func flagTable(flags *pflag.FlagSet) string {
+	var terms []entry
+	flags.VisitAll(func(f *pflag.Flag) {
+		typed, does := describedFlag(f)
+		terms = append(terms, entry{typed, does})
+	})
+	return termTable("flag", terms)
+}
+
+func termTable(name string, terms []entry) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | |\n|---|---|\n", name)
+	for _, t := range terms {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", t.word, strings.ReplaceAll(escaped(t.meaning), "|", `\|`))
+	}
+	return b.String()
+}
+
+// prose turns help into Markdown: what is indented is kept as it is.
+func prose(text string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(text + "\n") {
+		line = strings.TrimRight(line, "\n")
+		indented := strings.HasPrefix(line, "  ")
+		switch {
+		case indented && !code:
+			b.WriteString("\n```\n")
+		case !indented && code:
+			b.WriteString("```\n")
+			if line != "" {
+				b.WriteString("\n")
+			}
+		}
+		code = indented
+		if code {
+			b.WriteString(strings.TrimPrefix(line, "  ") + "\n")
+		} else {
+			b.WriteString(escaped(line) + "\n")
+		}
+	}
+	if code {
+		b.WriteString("```\n")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// escaped keeps Markdown from taking words for markup.
+func escaped(text string) string {
+	return strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
+}
+
+func dedented(text string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(text, "\n  ", "\n"), "  ")
+}
+
+// manPage is the Markdown of which go-md2man makes a manual page.
+func manPage(cmd *cobra.Command) []byte {
+	var b bytes.Buffer
+	title := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	fmt.Fprintf(&b, "%% %q %q %q %q %q\n\n# NAME\n\n%s - %s\n\n# SYNOPSIS\n\n**%s**\n\n", // no date: the same help is the same page
+		strings.ToUpper(title), "1", "", "Chubby", "Chubby Manual", title, escaped(cmd.Short), escaped(cmd.UseLine()))
+	long, root := cmd.Long, cmd.Root() == cmd
+	if root {
+		long = introduction(cmd)
+	}
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	fmt.Fprintf(&b, "# DESCRIPTION\n\n%s\n\n", prose(long))
+	if own := ownFlags(cmd); own.HasFlags() {
+		b.WriteString("# OPTIONS\n\n")
+		own.VisitAll(func(f *pflag.Flag) {
+			typed, does := describedFlag(f)
+			definition(&b, typed, does)
+		})
+	}
+	if root {
+		b.WriteString("# EXIT STATUS\n\n")
+		for _, t := range exitCodes() {
+			definition(&b, t.word, t.meaning)
+		}
+		b.WriteString("# ENVIRONMENT\n\n")
+		for _, t := range environment() {
+			definition(&b, t.word, t.meaning)
+		}
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "# EXAMPLES\n\n```\n%s\n```\n\n", dedented(cmd.Example))
+	}
+	var others []string
+	if cmd.HasParent() {
+		others = append(others, manName(cmd.Parent()))
+	}
+	for _, child := range cmd.Commands() {
+		if !child.Hidden {
+			others = append(others, manName(child))
+		}
+	}
+	fmt.Fprintf(&b, "# SEE ALSO\n\n%s\n", strings.Join(others, ", "))
+	if !root {
+		b.WriteString("\nThe flags that every command has, the exit codes and the environment are in **chubbyctl(1)**.\n")
+	}
+	return b.Bytes()
+}
+
+func definition(b *bytes.Buffer, word, meaning string) {
+	fmt.Fprintf(b, "**%s**\n:   %s\n\n", escaped(word), escaped(meaning))
+}
+
+func manName(cmd *cobra.Command) string {
+	return "**" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "(1)**"
+}

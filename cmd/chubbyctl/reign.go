@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+)
+
+// reignFields is a primary, or a vacancy, as -o json shows it.
+type reignFields struct {
+	Path        string        `json:"path"`
+	Vacant      bool          `json:"vacant"`
+	Token       uint64        `json:"token"`
+	Value       string        `json:"value"`
+	ValueBase64 string        `json:"value_base64"`
+	Sure        bool          `json:"sure"`
+	Holder      *holderFields `json:"holder,omitempty"`
+}
+
+// follow prints every primary, and every vacancy, until an interrupt.
+func (o *electOptions) follow(ctx context.Context) error {
+	bound, cancel := o.bound(ctx)
+	defer cancel()
+	v := o.keepVigil(bound, o.path.Cell(), o.path)
+	defer v.stop()
+	c, err := client.New(bound, o.config(o.path.Cell()))
+	if err != nil {
+		return v.explain(err)
+	}
+	defer o.leave(ctx, c)
+	v.stop()
+	for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
+		switch {
+		case ended(ctx):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := o.printReign(reign); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printReign writes a primary or a vacancy as one line.
+func (o *electOptions) printReign(r recipe.Reign) error {
+	if o.json() {
+		f := reignFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure, ValueBase64: base64.StdEncoding.EncodeToString(r.Value)}
+		if utf8.Valid(r.Value) {
+			f.Value = string(r.Value)
+		}
+		if !r.Vacant && r.Holder.Session != 0 {
+			h := newHolderFields(r.Holder)
+			f.Holder = &h
+		}
+		return printJSON(o.out, f)
+	}
+	what, color := "vacant", waiting
+	switch {
+	case r.Vacant:
+	case r.Value == nil:
+		what, color = "primary: (has not said who it is)", waiting
+	default:
+		what, color = "primary: "+strings.TrimRight(string(r.Value), "\n"), plain
+	}
+	if r.Token != 0 {
+		what += fmt.Sprintf("  token %d", r.Token)
+	}
+	if !r.Vacant && r.Holder.Session != 0 {
+		what += "  " + whoIs(r.Holder)
+	}
+	line := now().Local().Format("2006-01-02 15:04:05.000") + "  " + what
+	_, err := fmt.Fprintln(o.out, styleOf(o.out).on(color, printable(line)))
+	return err
+}

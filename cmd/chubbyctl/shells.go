@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// newCompletionCommand prints what makes a shell complete. It stands in place
+// of cobra's own, for its help.
+func newCompletionCommand() *cobra.Command {
+	group := newGroup("completion", "Print what makes a shell complete chubbyctl's commands and paths",
+		shellCommand("bash", `Load it into the running shell, or for every new one (the package bash-completion
+has to be installed, which most systems have):`,
+			`  source <(chubbyctl completion bash)
+  chubbyctl completion bash >/etc/bash_completion.d/chubbyctl      # for everybody
+  mkdir -p ~/.local/share/bash-completion/completions && \
+    chubbyctl completion bash >~/.local/share/bash-completion/completions/chubbyctl`,
+			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }),
+		shellCommand("zsh", `Load it into the running shell, or for every new one; ~/.zshrc has to have
+'autoload -U compinit; compinit', behind the line that sets fpath:`,
+			`  source <(chubbyctl completion zsh)
+  chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
+  mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl   # fpath+=~/.zfunc`,
+			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
+		shellCommand("fish", `Load it into the running shell, or for every new one:`,
+			`  chubbyctl completion fish | source
+  chubbyctl completion fish >~/.config/fish/completions/chubbyctl.fish`,
+			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
+		shellCommand("powershell", `Load it into the running shell, or have your profile do so for every new one:`,
+			`  chubbyctl completion powershell | Out-String | Invoke-Expression`,
+			func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }),
+	)
+	group.Long = fmt.Sprintf(`completion prints a script with which a shell completes commands, flags, their values,
+and the paths, sessions and lists of the live cell. Tab asks the cell as any command
+does, with the flags on the line; if it does not answer within %v, nothing is
+offered.`, completionBound)
+	return group
+}
+
+func shellCommand(shell, how, example string, generate func(*cobra.Command, io.Writer) error) *cobra.Command {
+	return &cobra.Command{
+		Use:     shell,
+		Short:   "Print the completion script for " + shell,
+		Long:    how,
+		Example: example,
+		Args:    arguments(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), cmd.OutOrStdout()) },
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// The files in testdata/transcripts are what a person types and sees, with a
+// real cell of one replica, in virtual time. A line that begins with "$ " is
+// run; with "& ", it runs beside what follows, until the end; "sleep 3s" waits.
+// What is printed follows each, and its exit code if that is not 0. Lines that
+// begin with # are for the reader. go test -update writes what is printed now.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/transcripts/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			synctest.Test(t, func(t *testing.T) { got = replay(t, string(want)) })
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("it reads now (go test -update writes it):\n%s", firstDifference(string(want), string(got)))
+			}
+		})
+	}
+}
+
+func firstDifference(want, got string) string {
+	old, now := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i, line := range now {
+		if i >= len(old) || old[i] != line {
+			was := "(the end)"
+			if i < len(old) {
+				was = old[i]
+			}
+			return fmt.Sprintf("line %d\nwas: %s\nnow: %s", i+1, was, line)
+		}
+	}
+	return fmt.Sprintf("line %d\nwas: %s\nnow: (the end)", len(now), strings.Join(old[len(now):], "\n"))
+}
+
+// stage is the cell of one transcript, and what runs beside it.
+type stage struct {
+	t      *testing.T
+	cell   *celltest.Cell
+	ctx    context.Context
+	beside sync.WaitGroup
+}
+
+// replay runs the commands of a transcript, and returns it with what they print.
+func replay(t *testing.T, script string) []byte {
+	s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true })}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s.ctx = ctx
+	var out bytes.Buffer
+	for line := range strings.Lines(script) {
+		command, typed := strings.CutPrefix(line, "$ ")
+		aside, runs := strings.CutPrefix(line, "& ")
+		pause, waits := strings.CutPrefix(line, "sleep ")
+		switch {
+		case typed:
+			out.WriteString(line + s.run(command))
+		case runs:
+			out.WriteString(line)
+			s.beside.Go(func() { s.run(aside) })
+			synctest.Wait()
+		case waits:
+			out.WriteString(line)
+			d, err := time.ParseDuration(strings.TrimSpace(pause))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(d)
+		case line == "\n" || line[0] == '#':
+			if !bytes.HasSuffix(out.Bytes(), []byte("\n\n")) || line[0] == '#' {
+				out.WriteString(line)
+			}
+		}
+	}
+	cancel(interrupted{os.Interrupt})
+	s.beside.Wait()
+	return out.Bytes()
+}
+
+// run runs one command line as a process of its own would, and returns what it
+// prints and how it ends.
+func (s *stage) run(line string) string {
+	var printed buffer
+	root, g := newRootCommand()
+	g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
+	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
+	root.SetIn(strings.NewReader(""))
+	root.SetOut(&printed)
+	root.SetErr(&printed)
+	err := causeOf(s.ctx, root.ExecuteContext(s.ctx))
+	if err != nil {
+		g.printError(&printed, err)
+	}
+	text := printed.String()
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if code := exitCode(err); code != 0 {
+		text += fmt.Sprintf("[exit %d]\n", code)
+	}
+	return indented(settled(text))
+}
+
+// indented keeps empty lines of what is printed from being taken for the
+// script's.
+func indented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("  " + line)
+	}
+	return b.String()
+}
+
+// buffer may be written to by several goroutines.
+type buffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// settled replaces what differs from machine to machine, and from run to run.
+// Where it does, the width of columns says nothing, and they are two spaces
+// apart.
+func settled(text string) string {
+	before := text
+	if host, err := os.Hostname(); err == nil {
+		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(host)+`\b`).ReplaceAllString(text, "web1")
+	}
+	text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, os.Getpid())).ReplaceAllString(text, "4711")
+	for _, r := range []struct{ pattern, with string }{
+		{`[0-9a-f]{32,}`, "0123456789abcdef"},
+		{`[0-9.]+[KMGT]iB( +)[0-9a-f]{6} `, "1GiB${1}012345 "},
+		{`[0-9.]+s to [0-9.]+s`, "8s to 9s"}, // it depends on when the lease was extended
+		{`"disk_free_bytes":[0-9]+`, `"disk_free_bytes":1073741824`},
+		{`"version":"[^"]*"`, `"version":"devel"`},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
+	}
+	if text != before {
+		text = regexp.MustCompile(` {2,}`).ReplaceAllString(text, "  ")
+	}
+	return text
+}
+
+// split splits a command line at spaces, but for those in single quotes.
+func split(t *testing.T, line string) []string {
+	var list []string
+	word, quoted, begun := "", false, false
+	for _, r := range strings.TrimSpace(strings.TrimPrefix(line, "chubbyctl ")) + " " {
+		switch {
+		case r == '\'':
+			quoted, begun = !quoted, true
+		case r == ' ' && !quoted:
+			if begun {
+				list = append(list, word)
+			}
+			word, begun = "", false
+		default:
+			word, begun = word+string(r), true
+		}
+	}
+	if quoted {
+		t.Fatalf("a quote is open in %q", line)
+	}
+	return list
+}

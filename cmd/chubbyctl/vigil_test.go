@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// A write that waits for somebody's cache says for whom, and for how long.
+func TestWaitingForACache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		s := &stage{t: t, cell: c, ctx: t.Context()}
+		s.run("put /ls/local/config old")
+		reader, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.DialFrom("web9"), Clock: c.ClockOf("web9")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = reader.Close(ctx) // its session is gone
+		}()
+		h, err := reader.Open(t.Context(), "/ls/local/config", client.OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.Contents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.Cut("web9")
+		short := s.run("put /ls/local/config new --timeout 5s")
+		for _, want := range []string{"waiting for ", " to drop /ls/local/config from the cache", "at most another ", "--timeout gives up in ", "it waited for ", "[exit 69]"} {
+			if !strings.Contains(short, want) {
+				t.Errorf("no %q in\n%s", want, short)
+			}
+		}
+		if strings.Count(short, "chubbyctl: waiting") != 1 {
+			t.Errorf("told more than once:\n%s", short)
+		}
+		if long := s.run("put /ls/local/config newer -o json --timeout 60s"); !strings.Contains(long, `{"notice":"waiting for `) || !strings.Contains(long, `"size":5`) {
+			t.Errorf("as JSON:\n%s", long)
+		}
+		if at := s.run("cat /ls/local/config"); at != "  newer\n" {
+			t.Errorf("the file is %q", at)
+		}
+	})
+}
+
+// Without a master it is said how many replicas there are, and are needed; and
+// again when that changes.
+func TestWaitingForAMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 3)
+		s := &stage{t: t, cell: c, ctx: t.Context()}
+		c.Kill("r1")
+		c.Kill("r2")
+		time.Sleep(30 * time.Second) // r3 gives up
+		told := s.run("ls --timeout 6s")
+		for _, want := range []string{"waiting for a master of cell local, of whose 3 replicas 1 answer and 2 are needed", "gave up", "[exit 69]"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("no %q in\n%s", want, told)
+			}
+		}
+		var text string
+		s.beside.Go(func() { text = s.run("ls --timeout 60s") })
+		time.Sleep(5 * time.Second)
+		c.Restart("r1")
+		s.beside.Wait()
+		if !strings.Contains(text, "waiting for a master") || !strings.HasSuffix(text, "acl/\n") {
+			t.Errorf("with a master again:\n%s", text)
+		}
+	})
+}
+
+// Who does not wait for long hears nothing.
+func TestNoVigilForWhatIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told buffer
+		g := &globals{output: "text", timeout: time.Minute, stderr: &told, servers: []string{"127.0.0.1:1"}}
+		v := g.keepVigil(t.Context(), "local", api.Path{})
+		time.Sleep(vigilSilence - time.Millisecond)
+		if found := v.stop(); found != "" || told.String() != "" {
+			t.Errorf("found %q, told %q", found, told.String())
+		}
+	})
+}

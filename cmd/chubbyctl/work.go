@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// workOptions are the options of a lock and of what is done while it is held:
+// what acquire and elect have in common.
+type workOptions struct {
+	*globals
+	verb           string
+	wait           time.Duration
+	waits          bool // --wait was given
+	lockDelay      time.Duration
+	lease          time.Duration
+	reason         string
+	killAfter      time.Duration
+	jeopardySignal string
+	safeSignal     string
+	sequencerFile  string
+	atLeast        time.Duration
+
+	path           api.Path
+	argv           []string // the command; empty to hold only
+	program        string   // where the command was found
+	jeopardy, safe os.Signal
+	signals        chan os.Signal // for the command
+	out, err       io.Writer
+}
+
+// tenure is a lock that is held, and how it is given up.
+type tenure struct {
+	lock   *client.Lock
+	giveUp func(context.Context) error
+	asked  <-chan struct{} // closed when another should have it; nil if nobody ever should
+	yield  bool            // then the work is asked to end
+}
+
+const defaultKillAfter = 3 * time.Second
+
+func (o *workOptions) addFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
+	flags.DurationVar(&o.lockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
+	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
+	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
+	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
+	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
+	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
+	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock for so long at least, also if CMD has ended: for jobs that clocks start in many places")
+	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file while the lock is held, for other programs")
+}
+
+// prepare takes what cobra knows of the command that runs.
+func (o *workOptions) prepare(cmd *cobra.Command) {
+	o.waits = cmd.Flags().Changed("wait")
+	o.out, o.err = cmd.OutOrStdout(), &lineWriter{w: cmd.ErrOrStderr()}
+}
+
+// arguments takes one path, and a command only behind "--": what looks like a
+// flag of the command must never be taken for one of ours.
+func (o *workOptions) arguments(cmd *cobra.Command, args []string) error {
+	paths, argv := args, []string(nil)
+	dash := cmd.ArgsLenAtDash()
+	if dash >= 0 {
+		paths, argv = args[:dash], args[dash:]
+	}
+	o.verb = cmd.Name()
+	switch {
+	case len(paths) == 0:
+		return usagef("%s: which lock? Give its path, as in 'chubbyctl %s /ls/%s/nightly -- ./backup.sh'", o.verb, o.verb, api.LocalCell)
+	case len(paths) > 1:
+		return usagef("%s: %q is not expected after the path; put -- before the command, as in 'chubbyctl %s %s -- %s'", o.verb, paths[1], o.verb, paths[0], paths[1])
+	case dash >= 0 && len(argv) == 0:
+		return usagef("%s: there is no command behind --", o.verb)
+	}
+	p, err := parsePath(paths[0])
+	o.path, o.argv = p, argv
+	return err
+}
+
+func (o *workOptions) validate() error {
+	switch {
+	case o.path.IsRoot():
+		return usagef("%s: %v is the root directory of its cell; name a file below it, as in %v/nightly", o.verb, o.path, o.path)
+	case o.wait < 0:
+		return usagef("--wait %v: want a duration, as in 30s", o.wait)
+	case o.lockDelay < 0 || o.lockDelay > api.MaxLockDelay:
+		return usagef("--lock-delay %v: want 0 to %v", o.lockDelay, api.MaxLockDelay)
+	case o.lease < api.MinLease || o.lease > api.MaxLease:
+		return usagef("--lease %v: want %v to %v", o.lease, api.MinLease, api.MaxLease)
+	case o.atLeast < 0:
+		return usagef("--at-least %v: want a duration, as in 1m", o.atLeast)
+	case o.atLeast > 0 && len(o.argv) == 0:
+		return usagef("--at-least is for a command, and there is none: the lock is held until Ctrl-C")
+	case o.killAfter < 0:
+		return usagef("--kill-after %v: want a duration, as in 3s", o.killAfter)
+	case len(o.reason) > api.MaxReason:
+		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
+	}
+	if err := o.signalsForWork(); err != nil || len(o.argv) == 0 {
+		return err
+	}
+	var err error
+	if o.program, err = guard.Find(o.argv[0]); err != nil {
+		return err
+	}
+	return o.budget(o.lease).check(o.verb)
+}
+
+// signalsForWork reads the signals that CMD is to have.
+func (o *workOptions) signalsForWork() error {
+	for _, one := range []struct {
+		flag, name string
+		signal     *os.Signal
+	}{
+		{"--jeopardy-signal", o.jeopardySignal, &o.jeopardy},
+		{"--safe-signal", o.safeSignal, &o.safe},
+	} {
+		if one.name == "" {
+			continue
+		}
+		if len(o.argv) == 0 {
+			return usagef("%s is for a command, and there is none", one.flag)
+		}
+		var err error
+		if *one.signal, err = guard.ParseSignal(one.name); err != nil {
+			return usagef("%s: %v", one.flag, err)
+		}
+	}
+	return nil
+}
+
+// run takes the lock by campaign and does what it was taken for. campaign is
+// given a context for waiting, and one that --timeout bounds.
+func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*tenure, error)) error {
+	if len(o.argv) > 0 {
+		o.signals = guard.Listen()
+	}
+	changed := make(chan struct{}, 1)
+	cfg := o.config(o.path.Cell())
+	cfg.Lease = o.lease
+	cfg.OnState = func(client.StateChange) {
+		select {
+		case changed <- struct{}{}:
+		default: // whoever looks will see this one too
+		}
+	}
+	bound, cancel := o.bound(ctx)
+	defer cancel()
+	c, err := client.New(bound, cfg)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	defer o.leave(ctx, c)
+	if len(o.argv) > 0 {
+		if err := o.budget(c.Lease()).check(o.verb); err != nil {
+			return err
+		}
+	}
+	t, err := campaign(ctx, bound, c)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	defer o.giveUp(ctx, t)
+	held := stopwatch()
+	forget, err := o.keepSequencer(t.lock)
+	if err != nil {
+		return err
+	}
+	defer forget()
+	if len(o.argv) == 0 {
+		return o.hold(ctx, c, t)
+	}
+	if cause := causeOf(ctx, context.Cause(ctx)); cause != nil {
+		return cause // an interrupt that came too late for the waiting
+	}
+	env := o.environment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
+	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
+	o.linger(ctx, t.lock, o.atLeast-held())
+	return err
+}
+
+// linger keeps a lock for a while after CMD has ended, unless it is lost or a
+// signal comes: others whose clocks are behind are to find it held.
+func (o *workOptions) linger(ctx context.Context, lock *client.Lock, left time.Duration) {
+	if left <= 0 || lock.Err() != nil {
+		return
+	}
+	if left > patience {
+		o.notice(fmt.Sprintf("CMD has ended; the lock is kept for another %s (--at-least)", roughly(left)))
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-lock.Context().Done():
+	}
+}
+
+// wanting returns a context that --wait ends, and what becomes of an error when
+// it has: last is asked how things stood.
+func (o *workOptions) wanting(ctx context.Context) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
+	if !o.waits {
+		return ctx, func() {}, func(err error, _ string) error { return err }
+	}
+	ranOut := api.Errorf(api.DeadlineExceeded, "--wait %v ran out", o.wait)
+	waiting, cancel = context.WithTimeoutCause(ctx, o.wait, ranOut)
+	return waiting, cancel, func(err error, last string) error {
+		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
+			return err
+		}
+		return &exitError{exitWaited, &api.Error{
+			Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(),
+			Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
+		}}
+	}
+}
+
+// acquiredFields is the first line of acquire and elect -o json without a
+// command.
+type acquiredFields struct {
+	Path      string    `json:"path"`
+	Mode      string    `json:"mode"`
+	Sequencer string    `json:"sequencer"`
+	Token     uint64    `json:"token"`
+	Session   string    `json:"session"`
+	Epoch     api.Epoch `json:"epoch"`
+}
+
+// hold prints the proof and keeps the lock until an interrupt or its loss, or
+// until another should have it.
+func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) error {
+	lock := t.lock
+	if o.json() {
+		if err := printJSON(o.out, acquiredFields{
+			o.path.String(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(),
+		}); err != nil {
+			return err
+		}
+	} else {
+		if _, err := fmt.Fprintln(o.out, lock.Sequencer()); err != nil {
+			return err
+		}
+		remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", o.path)
+	}
+	asked := t.asked
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-asked:
+			asked = nil
+			if o.tellOfAnother(t.yield) {
+				return nil
+			}
+		case <-lock.Context().Done():
+			return &exitError{exitLost, fmt.Errorf("%v was lost: %w", o.path, context.Cause(lock.Context()))}
+		}
+	}
+}
+
+// tellOfAnother tells that another should have the lock, and returns whether it
+// is to be given up for that.
+func (o *workOptions) tellOfAnother(yield bool) bool {
+	if yield {
+		o.notice("a candidate that goes first is waiting: giving way")
+	} else {
+		o.notice("a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)")
+	}
+	return yield
+}
+
+// giveUp gives the lock up in time that does not depend on what ended the work.
+func (o *workOptions) giveUp(ctx context.Context, t *tenure) {
+	if t.lock.Err() != nil {
+		return // there is nothing to give up
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.timeout)
+	defer cancel()
+	if err := t.giveUp(ctx); err != nil && t.lock.Err() == nil {
+		remark(o.err, "%v was not released (%v); it becomes free when the session has ended", o.path, err)
+	}
+}
+
+// notice tells the user something while things run.
+func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// step does the operations of a workload once, each through timed, which
+// measures it.
+type step func(ctx context.Context, timed timer) error
+
+// timer runs one operation and notes how long it took.
+type timer func(operation string, f func() error) error
+
+// workload is one kind of load.
+type workload struct {
+	name, short, long, example string
+	takes                      string   // the flag of its own: "size", "locks", or none
+	caches                     bool     // the clients keep what they read
+	operations                 []string // what is measured, in the order of the report
+	does                       func(b *bench) string
+	// prepare makes what the client of that index needs.
+	prepare func(ctx context.Context, b *bench, c *client.Client, i int) (step, error)
+}
+
+func workloads() []workload {
+	return []workload{
+		{
+			name: "locks", short: "Acquire and release locks", takes: "locks",
+			long: `locks has each client take a lock and give it back, again and again: each a lock of
+its own, or with --locks 1 all the same, which measures how fast a lock goes from one
+holder to the next.`,
+			example:    "  chubbyctl bench locks\n  chubbyctl bench locks --locks 1 --clients 20",
+			operations: []string{"acquire", "release"},
+			does: func(b *bench) string {
+				if b.locks == b.clients {
+					return "acquire and release a lock of their own"
+				}
+				return fmt.Sprintf("acquire and release %s", counted(b.locks, "lock"))
+			},
+			prepare: prepareLocks,
+		},
+		{
+			name: "writes", short: "Write files", takes: "size",
+			long: `writes has each client write a file of its own, the whole of it, again and again.
+Every write goes through the log of the cell, to the disks of a majority.`,
+			example:    "  chubbyctl bench writes --size 4KiB --clients 32",
+			operations: []string{"write"},
+			does:       func(b *bench) string { return fmt.Sprintf("write files of %d bytes", int64(b.size)) },
+			prepare:    prepareWrites,
+		},
+		{
+			name: "reads", short: "Read a file from the master", takes: "size",
+			long: `reads has all clients read one file, without a cache: each read asks the master, and
+that a majority whether it is still the master.`,
+			example:    "  chubbyctl bench reads --clients 32 --duration 30s",
+			operations: []string{"read"},
+			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from the master", int64(b.size)) },
+			prepare:    prepareReads,
+		},
+		{
+			name: "cached", short: "Read a file from the clients' caches", takes: "size", caches: true,
+			long: `cached has all clients read one file, with a cache: but for the first of each, the
+reads are answered by the client library and ask nobody. It measures this machine.`,
+			example:    "  chubbyctl bench cached --clients 2",
+			operations: []string{"cached read"},
+			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from their caches", int64(b.size)) },
+			prepare:    prepareReads,
+		},
+		{
+			name: "sessions", short: "Open and close sessions",
+			long: `sessions has each client open a session and close it, again and again, as programs do
+that run for a moment only; each is two entries in the log of the cell.`,
+			example:    "  chubbyctl bench sessions --rate 100",
+			operations: []string{"open", "close"},
+			does:       func(*bench) string { return "open and close sessions" },
+			prepare:    prepareSessions,
+		},
+	}
+}
+
+// openScratch opens a file in the bench's own directory.
+func (b *bench) openScratch(ctx context.Context, c *client.Client, name string, opts client.OpenOptions) (*client.Handle, error) {
+	p, err := b.scratch.Join(name)
+	if err != nil {
+		return nil, err
+	}
+	opts.Create, opts.Kind = client.File, api.File
+	return c.Open(ctx, p.String(), opts)
+}
+
+func (b *bench) contents() []byte { return bytes.Repeat([]byte("x"), int(b.size)) }
+
+func prepareLocks(ctx context.Context, b *bench, c *client.Client, i int) (step, error) {
+	h, err := b.openScratch(ctx, c, strconv.Itoa(i%b.locks), client.OpenOptions{Write: true})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, timed timer) error {
+		var lock *client.Lock
+		err := timed("acquire", func() (err error) {
+			lock, err = h.Acquire(ctx, api.Exclusive, client.Reason("chubbyctl bench"))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return timed("release", func() error { return lock.Release(ctx) })
+	}, nil
+}
+
+func prepareWrites(ctx context.Context, b *bench, c *client.Client, i int) (step, error) {
+	h, err := b.openScratch(ctx, c, strconv.Itoa(i), client.OpenOptions{Write: true})
+	if err != nil {
+		return nil, err
+	}
+	contents := b.contents()
+	return func(ctx context.Context, timed timer) error {
+		return timed("write", func() error {
+			_, err := h.SetContents(ctx, contents)
+			return err
+		})
+	}, nil
+}
+
+func prepareReads(ctx context.Context, b *bench, c *client.Client, _ int) (step, error) {
+	h, err := b.openScratch(ctx, c, "file", client.OpenOptions{Read: true, Contents: b.contents()})
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := h.Contents(ctx); err != nil { // fills the cache, where there is one
+		return nil, err
+	}
+	return func(ctx context.Context, timed timer) error {
+		return timed(b.workload.operations[0], func() error {
+			got, _, err := h.Contents(ctx)
+			if err == nil && len(got) != int(b.size) {
+				err = fmt.Errorf("%s has %d bytes, and %d were written", h.Path(), len(got), b.size)
+			}
+			return err
+		})
+	}, nil
+}
+
+func prepareSessions(_ context.Context, b *bench, c *client.Client, _ int) (step, error) {
+	return func(ctx context.Context, timed timer) error {
+		var opened *client.Client
+		err := timed("open", func() (err error) {
+			opened, err = c.NewSession(ctx, b.session())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return timed("close", func() error { return opened.Close(ctx) })
+	}, nil
+}

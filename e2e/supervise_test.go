@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// drill is a command under a lock that somebody else waits for.
+type drill struct {
+	clinging
+	path    string
+	ctl     *process
+	granted chan int64 // when the other had the lock
+}
+
+// newDrill starts a command that clings under a lock of its own, and somebody
+// who waits for it.
+func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.Client, path string, obey bool) *drill {
+	t.Helper()
+	c, argv := clinger(t, obey)
+	d := &drill{clinging: c, path: path, granted: make(chan int64, 1)}
+	flags := []string{"acquire", path, "--lease", "3s", "--lock-delay", "6s", "--kill-after", "1s", "--"}
+	d.ctl = spawn(append(flags, argv...)...)
+	c.wait(30 * time.Second)
+	d.contend(other)
+	return d
+}
+
+// contend has somebody else wait for the lock.
+func (d *drill) contend(other *client.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	var waits sync.WaitGroup
+	d.t.Cleanup(func() {
+		cancel()
+		waits.Wait()
+	})
+	waits.Go(func() {
+		h, err := other.Open(ctx, d.path, client.OpenOptions{Write: true})
+		if err != nil {
+			d.t.Error(err)
+			return
+		}
+		l, err := h.Acquire(ctx, api.Exclusive)
+		if err != nil {
+			return // the test has ended
+		}
+		d.granted <- machineNow()
+		<-ctx.Done()
+		bound, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = l.Release(bound)
+	})
+}
+
+// passes waits until the lock has passed on, and checks that everything was gone
+// by then. It returns how long before.
+func (d *drill) passes(limit time.Duration) (spare time.Duration) {
+	d.t.Helper()
+	select {
+	case at := <-d.granted:
+		d.goneBy(at)
+		return time.Duration(at - d.last())
+	case <-time.After(limit):
+		d.t.Fatalf("nobody else had %s within %v\nstderr: %s", d.path, limit, &d.ctl.stderr)
+		return 0
+	}
+}
+
+// A client that is cut off from the cell: its command, which ignores SIGTERM and
+// forks, is gone with all of its processes before anybody else can hold the lock,
+// each time.
+func TestLossDrill(t *testing.T) {
+	if asRoot(t) {
+		return
+	}
+	w := start(t)
+	i := newIsland(t, w)
+	inIsland := func(args ...string) *process {
+		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
+	}
+	var drills []*drill
+	for n := range 20 {
+		drills = append(drills, newDrill(t, inIsland, w.client(client.Config{}), fmt.Sprintf("/ls/local/drill%d", n), false))
+	}
+	i.cut()
+	least := time.Hour
+	for _, d := range drills {
+		least = min(least, d.passes(time.Minute))
+		if code := d.ctl.wait(30 * time.Second); code != 74 {
+			t.Errorf("%s: exit %d, want 74; stderr %s", d.path, code, &d.ctl.stderr)
+		}
+	}
+	t.Logf("%d of %d gone before the lock passed on, the last of them %v before", len(drills), len(drills), least.Round(time.Millisecond))
+}
+
+// A cut of two seconds: the command never notices.
+func TestShortCut(t *testing.T) {
+	if asRoot(t) {
+		return
+	}
+	w := start(t)
+	i := newIsland(t, w)
+	inIsland := func(args ...string) *process {
+		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
+	}
+	var drills []*drill
+	for n := range 5 {
+		drills = append(drills, newDrill(t, inIsland, w.client(client.Config{}), fmt.Sprintf("/ls/local/short%d", n), true))
+	}
+	i.cut()
+	time.Sleep(2 * time.Second)
+	i.heal()
+	time.Sleep(6 * time.Second) // by then the lease would have run out twice
+	for _, d := range drills {
+		if heard := d.heard(); len(heard) > 0 || !d.ctl.running() || len(d.granted) > 0 {
+			t.Errorf("%s: the command heard %q; stderr %s", d.path, heard, &d.ctl.stderr)
+		}
+		if err := d.ctl.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := d.ctl.wait(30 * time.Second); code != 0 {
+			t.Errorf("%s: exit %d, want the command's own 0; stderr %s", d.path, code, &d.ctl.stderr)
+		}
+		d.passes(30 * time.Second)
+	}
+}
+
+// Whatever becomes of chubbyctl itself, the command is gone before the lock can
+// pass on.
+func TestSupervisorIsGone(t *testing.T) {
+	w := start(t)
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctl := func(args ...string) *process {
+				return spawn(t, nil, bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
+			}
+			d := newDrill(t, ctl, w.clientFor(t, client.Config{}), "/ls/local/"+name, false)
+			t.Cleanup(func() { _ = d.ctl.cmd.Process.Signal(syscall.SIGCONT) })
+			began := machineNow()
+			if err := d.ctl.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			spare := d.passes(time.Minute)
+			t.Logf("the last of the command was seen %v after, %v before the lock passed on",
+				time.Duration(d.last()-began).Round(time.Millisecond), spare.Round(time.Millisecond))
+		})
+	}
+}
+
+// shell is an interactive bash on a terminal of its own.
+type shell struct {
+	*process
+	terminal *terminal
+}
+
+// newShell starts one whose chubbyctl finds the cell.
+func newShell(t *testing.T, w *world) *shell {
+	t.Helper()
+	term, process := onTerminal(t, "bash", "--norc", "--noprofile", "-i")
+	s := &shell{process, term}
+	s.types(fmt.Sprintf("PS1='[''%%] '; alias ctl='%s --servers %s'\n", bin("chubbyctl"), w.servers()))
+	s.shows("[%] ", 20*time.Second)
+	return s
+}
+
+// Ctrl-Z stops the command, and nobody renews the lock: it is gone before the
+// lock passes on, although its shell still lists it as stopped.
+func TestCtrlZ(t *testing.T) {
+	w := start(t)
+	s := newShell(t, w)
+	ctl := func(args ...string) *process {
+		for n := range args {
+			args[n] = "'" + args[n] + "'"
+		}
+		s.types("ctl " + strings.Join(args, " ") + "\n")
+		return s.process
+	}
+	d := newDrill(t, ctl, w.client(client.Config{}), "/ls/local/z", false)
+	s.types("\x1a")
+	s.shows("Stopped", 20*time.Second)
+	d.passes(time.Minute)
+	s.types("fg\n") // chubbyctl goes on, and finds that all is over
+	s.shows("was lost while CMD ran", 30*time.Second)
+	s.types("echo exit=$?\n")
+	s.shows("exit=74", 30*time.Second)
+}
+
+// A terminal that is closed ends the command, and with it chubbyctl, which
+// releases the lock.
+func TestTerminalCloses(t *testing.T) {
+	w := start(t)
+	s := newShell(t, w)
+	s.types("ctl acquire /ls/local/hup -- sh -c 'echo run\"\"ning; exec sleep 600'\n")
+	s.shows("running", 20*time.Second)
+	s.terminal.close()
+	w.must("acquire", "/ls/local/hup", "--wait", "5s", "--", "true")
+}
+
+// acquire -- bash is a shell like any other: what is typed reaches it, Ctrl-C
+// ends what it runs and not itself, Ctrl-Z and fg work, and its exit code is
+// chubbyctl's.
+func TestShellUnderALock(t *testing.T) {
+	w := start(t)
+	s := newShell(t, w)
+	s.types("ctl acquire /ls/local/sh -- bash --norc --noprofile -i; echo outer=$?\n")
+	s.types("PS1='<''in> '\n")
+	s.shows("<in> ", 20*time.Second)
+	s.types("echo $((6*7)) token=$CHUBBY_TOKEN.\n")
+	s.shows("42 token=", 10*time.Second)
+	s.types("sh -c 'echo sleep\"\"ing; exec sleep 600'\n")
+	s.shows("sleeping", 10*time.Second)
+	s.types("\x03")
+	s.shows("<in> ", 10*time.Second)
+	s.types("sh -c 'echo sleep\"\"ing; exec sleep 600'\n")
+	s.shows("sleeping", 10*time.Second)
+	s.types("\x1a")
+	s.shows("Stopped", 10*time.Second)
+	s.shows("<in> ", 10*time.Second)
+	s.types("kill -9 %1; wait; echo job$((1+2))\n")
+	s.shows("job3", 10*time.Second)
+	if r := w.do("acquire", "/ls/local/sh", "--try", "--", "true"); r.code != 75 {
+		t.Errorf("the lock is not held: exit %d, %s", r.code, r.err)
+	}
+	s.types("exit 9\n")
+	s.shows("outer=9", 20*time.Second)
+	w.must("acquire", "/ls/local/sh", "--try", "--", "true")
+}
