@@ -31,6 +31,15 @@ demo: ## show a primary election and what a sequencer stops
 test: ## run every test of the module under the race detector
 	go test -race -timeout 10m ./...
 
+.PHONY: test-more
+test-more: ## run the tests of the modules beside it: contrib and the SQL example
+	go -C contrib test -race -timeout 10m ./...
+	go -C examples/sqlfence test -race -timeout 5m ./...
+
+.PHONY: contract
+contract: build ## try every verb, flag, JSON field and exit code on a live cell
+	./test/contract.sh
+
 .PHONY: race
 race: ## run every test three times over, in a random order, under the race detector
 	go test -race -count 3 -shuffle on -timeout 30m ./...
@@ -42,6 +51,8 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -count 1 -timeout 10m -v -run 'KilledWithCaches|ManySessions|TestTransfer' ./e2e -full
 	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
+	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
+	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
 
 .PHONY: guards
 guards: ## take each safeguard out in turn; a test has to notice (writes docs/guards.md)
@@ -52,8 +63,9 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from api/chubbypb/chubby.proto
+generate: ## generate Go code from chubby.proto, and docs/cli.md and docs/man from the commands
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
+	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 
 .PHONY: verify
 verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code
@@ -66,15 +78,12 @@ verify-format:
 .PHONY: verify-vet
 verify-vet:
 	go vet ./...
-	go -C bench vet ./...
-	go -C tools vet ./...
+	for module in bench contrib examples/sqlfence tools; do go -C $$module vet ./... || exit 1; done
 
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	go -C bench mod tidy -diff
-	go -C tools mod tidy -diff
-	go -C tools/lint mod tidy -diff
+	for module in bench contrib examples/sqlfence tools tools/lint; do go -C $$module mod tidy -diff || exit 1; done
 
 # Generates into a copy, so that a check changes nothing.
 .PHONY: verify-generated
@@ -87,7 +96,7 @@ verify-generated:
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (30s)
-	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=tools '^func Fuzz' . | sort); do \
+	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=contrib --exclude-dir=tools '^func Fuzz' . | sort); do \
 	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' $$file); do \
 	    echo "$$(dirname $$file) $$target"; \
 	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$file) || failed="$$failed $$target"; \

@@ -1,0 +1,332 @@
+#!/usr/bin/env bash
+# Exercises what users type and read, on a live cell: every verb, flag, JSON
+# field and exit code that scripts may depend on. It starts a cell with 'chubbyd
+# dev' in an empty directory, on the default ports, and stops it. Run it with
+# 'make contract', which builds the binaries; it needs bash, jq and curl.
+#
+# Each check prints one line. The script ends with 1 if any failed.
+set -uo pipefail
+
+bin=$(cd "$(dirname "$0")/../bin" && pwd) || exit 1
+for tool in jq curl; do
+	command -v "$tool" >/dev/null || { echo "contract: $tool is not installed (Debian: apt install $tool)" >&2; exit 1; }
+done
+work=$(mktemp -d)
+cd "$work" || exit 1
+export HOME=$work NO_COLOR=1
+unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN
+
+dev=
+checks=0
+failed=0
+cleanup() {
+	jobs -p | xargs -r kill 2>/dev/null
+	[ -n "$dev" ] && wait "$dev" 2>/dev/null
+	rm -rf "$work"
+}
+trap cleanup EXIT
+
+ok() { checks=$((checks + 1)); printf 'ok    %s\n' "$1"; }
+bad() {
+	checks=$((checks + 1)); failed=$((failed + 1))
+	printf 'FAIL  %s\n' "$1"
+	[ -s out ] && sed 's/^/      out: /' out
+	[ -s err ] && sed 's/^/      err: /' err
+}
+
+# ctl EXIT ARG... runs chubbyctl, which is to end with that exit code.
+ctl() {
+	local want=$1 got
+	shift
+	timeout 60 "$bin/chubbyctl" "$@" >out 2>err </dev/null
+	got=$?
+	if [ "$got" = "$want" ]; then ok "chubbyctl $* -> $got"; else bad "chubbyctl $* -> $got, want $want"; fi
+}
+
+# out, err: what the last command printed matches an extended regular expression.
+out() { if grep -Eq -- "$1" out; then ok "  prints $1"; else bad "  prints $1"; fi; }
+err() { if grep -Eq -- "$1" err; then ok "  says $1"; else bad "  says $1"; fi; }
+
+# fields FILE FIELD...: the first object of the file has these, whatever they are.
+fields() {
+	local file=$1 field
+	shift
+	for field in "$@"; do
+		if head -n 1 "$file" | jq -e --arg f "$field" '
+			reduce ($f | split("."))[] as $k ({v: ., ok: true};
+				if (.v | type) == "object" and (.v | has($k)) then {v: .v[$k], ok: .ok}
+				elif (.v | type) == "array" and ($k | test("^[0-9]+$")) and (.v | length) > ($k | tonumber) then {v: .v[$k | tonumber], ok: .ok}
+				else {v: null, ok: false} end) | .ok' >/dev/null 2>&1; then
+			ok "  has $field"
+		else
+			bad "  has $field"
+		fi
+	done
+}
+
+# is FILTER VALUE: of the last output.
+is() {
+	local got
+	got=$(head -n 1 out | jq -c "$1" 2>&1)
+	if [ "$got" = "$2" ]; then ok "  $1 is $2"; else bad "  $1 is $got, want $2"; fi
+}
+
+# flags VERB FLAG...: the verb's help names them.
+flags() {
+	local verb=$1 flag
+	shift
+	# shellcheck disable=SC2086
+	"$bin/chubbyctl" $verb --help >out 2>err
+	for flag in "$@"; do
+		if grep -Eq -- "(^|[ ,])$flag( |$)" out; then ok "chubbyctl $verb has $flag"; else bad "chubbyctl $verb has $flag"; fi
+	done
+}
+
+# until_true SECONDS COMMAND...: polls until the command succeeds.
+until_true() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+holds() { if until_true "$1" "${@:3}"; then ok "$2"; else bad "$2"; fi; }
+
+# background NAME ARG... runs chubbyctl beside, with the signals of a terminal's
+# job (a script's own would ignore SIGINT); its output is in NAME.out, NAME.err.
+background() {
+	local name=$1
+	shift
+	set -m
+	"$bin/chubbyctl" "$@" >"$name.out" 2>"$name.err" </dev/null &
+	pid=$!
+	set +m
+}
+finished() { ! kill -0 "$1"; }
+ends() { # PID EXIT WHAT
+	local got
+	until_true 60 finished "$1" || { : >out; bad "$3 does not end"; kill -9 "$1"; }
+	wait "$1" 2>/dev/null; got=$?
+	: >out; : >err
+	if [ "$got" = "$2" ]; then ok "$3 -> $got"; else bad "$3 -> $got, want $2"; fi
+}
+
+echo "== chubbyd"
+"$bin/chubbyd" version >out 2>err && ok "chubbyd version" || bad "chubbyd version"
+"$bin/chubbyd" config example >example.yaml 2>err && ok "chubbyd config example" || bad "chubbyd config example"
+"$bin/chubbyd" config check example.yaml >out 2>err && ok "chubbyd config check takes the example" || bad "chubbyd config check takes the example"
+printf 'cell: "a b"\nnonsense: 1\nid: ""\n' >faulty.yaml
+"$bin/chubbyd" config check faulty.yaml >out 2>err && bad "chubbyd config check refuses faults" || ok "chubbyd config check refuses faults"
+err 'faulty.yaml:1'; err 'faulty.yaml:2'
+"$bin/chubbyd" serve --help >out 2>&1; for key in config id data members; do out "--$key "; done
+"$bin/chubbyd" dev --help >out 2>&1; for key in cell replicas data base-port no-restart; do out "--$key"; done
+
+"$bin/chubbyd" dev >dev.out 2>dev.err &
+dev=$!
+if ! until_true 30 grep -Eq '^ready: cell local, master r[1-5] at 127.0.0.1:742[1-5]' dev.out; then
+	cp dev.out out; cp dev.err err
+	bad "chubbyd dev is ready"
+	exit 1
+fi
+ok "chubbyd dev: $(grep ^ready dev.out)"
+cp .chubby/local/dev.json out
+fields out cell replicas.0.id replicas.0.pid replicas.0.client replicas.0.raft replicas.0.http
+is .replicas[4].client '"127.0.0.1:7425"'; is .replicas[0].raft '"127.0.0.1:7431"'; is .replicas[0].http '"127.0.0.1:7441"'
+for page in healthz readyz metrics; do
+	curl -fsS "http://127.0.0.1:7441/$page" >out 2>err && ok "/$page" || bad "/$page"
+done
+out '^chubby_'
+victim=$(jq '.replicas[1].pid' .chubby/local/dev.json)
+kill -9 "$victim"
+restarted() { [ "$(jq '.replicas[1].pid' .chubby/local/dev.json)" != "$victim" ]; }
+holds 10 "a replica that is killed is started again" restarted
+"$bin/chubbyd" dev --data other >out 2>err && bad "a second dev on the same ports is refused" || ok "a second dev on the same ports is refused"
+err '742|743|744'
+"$bin/chubbyd" dev --base-port 9421 >out 2>err && bad "a second dev on the same data is refused" || ok "a second dev on the same data is refused"
+err 'chubby/local|in use|lock'
+
+echo "== finding a cell"
+ctl 0 --servers 127.0.0.1:7421,127.0.0.1:7422 ls
+CHUBBY_CELLS='local=127.0.0.1:7423;bar=127.0.0.1:1' ctl 0 ls
+printf 'local: {servers: [127.0.0.1:7424]}\n' >cells.yaml
+CHUBBY_CONFIG=$work/cells.yaml ctl 0 ls
+mkdir -p .config/chubby && cp cells.yaml .config/chubby/cells.yaml
+ctl 0 ls
+rm -r .config
+ctl 0 ls # by the default ports
+ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
+ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
+
+echo "== every verb and flag"
+"$bin/chubbyctl" --help >out 2>&1
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
+flags acquire --shared --try --wait --lock-delay --lease --reason --kill-after --jeopardy-signal --safe-signal --sequencer-file --at-least --output --timeout --servers --as --verbose
+flags elect --value --observe --wait --lock-delay --lease --reason --kill-after --priority --name --yield --nominate --candidates --sequencer-file
+flags put --if-generation --ephemeral
+flags watch --children --exec
+flags 'lock break' --reason --yes --now
+
+echo "== files"
+ctl 0 mkdir /ls/local/d
+ctl 0 put /ls/local/d/f 'hello'
+ctl 0 cat /ls/local/d/f; [ "$(cat out)" = hello ] && [ "$(wc -c <out)" = 5 ] && ok "  the bytes exactly" || bad "  the bytes exactly"
+printf 'a\0b\n' >bytes; timeout 20 "$bin/chubbyctl" put /ls/local/d/bytes - <bytes >out 2>err && ok "put - reads stdin" || bad "put - reads stdin"
+"$bin/chubbyctl" cat /ls/local/d/bytes >got; cmp -s bytes got && ok "  and keeps every byte" || bad "  and keeps every byte"
+ctl 0 stat /ls/local/d/f
+ctl 0 -o json stat /ls/local/d/f
+fields out path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl.read acl.write acl.change
+is .path '"/ls/local/d/f"'; is .kind '"file"'; is .size 5
+generation=$(jq .content_generation out)
+ctl 0 put /ls/local/d/f 'again' --if-generation "$generation"
+ctl 3 put /ls/local/d/f 'never' --if-generation "$generation"; err 'generation'
+ctl 3 -o json put /ls/local/d/f 'never' --if-generation "$generation"; cp err out; is .error.code '"GenerationMismatch"'; fields out error.current
+ctl 0 touch /ls/local/d/empty
+ctl 0 cp /ls/local/d/f /ls/local/d/copy
+ctl 0 cat /ls/local/d/copy; out '^again$'
+ctl 0 ls /ls/local/d; out '^copy$'
+ctl 0 -o json ls /ls/local/d; fields out path kind
+ctl 0 tree /ls/local; out 'copy'
+ctl 0 -o json tree /ls/local; fields out path kind
+ctl 0 -o json cat /ls/local/d/f; is .contents '"again"'
+background ephemeral put /ls/local/d/here up --ephemeral; ephemeral=$pid
+holds 10 "put --ephemeral stays" "$bin/chubbyctl" stat /ls/local/d/here
+ctl 0 -o json stat /ls/local/d/here; is .ephemeral true
+kill "$ephemeral"; wait "$ephemeral"
+gone() { ! "$bin/chubbyctl" stat "$1"; }
+holds 15 "  and its file goes with it" gone /ls/local/d/here
+ctl 0 rm /ls/local/d/copy
+ctl 1 cat /ls/local/d/copy; err 'chubbyctl: '
+ctl 1 -o json cat /ls/local/d/copy; cp err out; fields out error.code error.message; is .error.code '"NotFound"'
+ctl 1 rm /ls/local/d; err 'children|empty'
+
+echo "== watch"
+background watch watch /ls/local/d/f --children --exec 'echo hook >>hook.out'; watch=$pid
+holds 10 "watch begins" grep -q watching watch.err
+ctl 0 put /ls/local/d/f 'changed'
+holds 10 "  prints the event" grep -q contents-modified watch.out
+holds 10 "  and runs CMD" grep -q hook hook.out
+kill -INT "$watch"; ends "$watch" 0 "  until Ctrl-C"
+background watchjson -o json watch /ls/local/d --children; watch=$pid
+holds 10 "watch -o json begins" grep -q watching watchjson.err
+ctl 0 touch /ls/local/d/new
+holds 10 "  prints objects" grep -q child-added watchjson.out
+cp watchjson.out out; fields out event path child generation
+ctl 0 cell transfer
+holds 15 "  says that another master has taken over" grep -q master-failed-over watchjson.out
+kill -INT "$watch"; wait "$watch"
+
+echo "== acquire"
+ctl 7 acquire /ls/local/job -- sh -c '[ "$CHUBBY_LOCK" = /ls/local/job ] && [ -n "$CHUBBY_SEQUENCER" ] && [ "$CHUBBY_TOKEN" -gt 0 ] && [ -n "$CHUBBY_SESSION" ] && exit 7'
+ctl 0 stat /ls/local/job # a permanent file
+ctl 127 acquire /ls/local/nothing -- no-such-command; ctl 1 stat /ls/local/nothing
+ctl 126 acquire /ls/local/nothing -- /dev/null
+ctl 2 acquire; ctl 2 acquire /ls/local/job true; ctl 2 acquire /ls/local/job --lease 1h -- true; err '--lease'
+ctl 2 acquire /ls/local/job --lease 1s --lock-delay 0 --kill-after 5s -- true; err 'kill-after'
+ctl 2 no-such-verb; ctl 2 ls --no-such-flag; ctl 2 -o xml ls
+background holder -o json acquire /ls/local/held --reason 'nightly backup' --lease 5s --lock-delay 3s --sequencer-file seq; holder=$pid
+holds 10 "acquire without CMD prints and holds" test -s holder.out
+cp holder.out out; fields out path mode sequencer token session epoch; is .mode '"exclusive"'
+sequencer=$(jq -r .sequencer holder.out); session=$(jq -r .session holder.out)
+[ "$(cat seq)" = "$sequencer" ] && ok "  and keeps the sequencer file" || bad "  and keeps the sequencer file"
+ctl 75 acquire /ls/local/held --try -- true; err 'nightly backup'; err '(for|since) '
+ctl 75 -o json acquire /ls/local/held --try; cp err out; is .error.code '"LockHeld"'; fields out error.holders.0.session error.holders.0.since_s error.holders.0.reason
+ctl 124 acquire /ls/local/held --wait 1s -- true
+background waiter acquire /ls/local/held -- sh -c 'echo mine'; waiter=$pid
+waits() { "$bin/chubbyctl" -o json locks /ls/local/held | jq -e '.waiters | length == 1'; }
+holds 10 "a waiter is listed" waits
+holds 10 "  and told why, after two seconds" grep -Eq 'waiting for /ls/local/held: held by .*place 1 of 1' waiter.err
+ctl 0 locks; out '/ls/local/held'; out 'nightly backup'
+ctl 0 -o json locks /ls/local/held
+fields out path mode token holders.0.session holders.0.principal holders.0.host holders.0.pid holders.0.since_s holders.0.reason \
+	waiters.0.session waiters.0.principal waiters.0.host waiters.0.pid waiters.0.waiting_s waiters.0.place waiters.0.mode delayed_s
+ctl 0 explain /ls/local/held; ctl 0 -o json explain /ls/local/held; fields out path
+
+echo "== sequencers"
+ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
+ctl 0 sequencer show "$sequencer"; out '/ls/local/held'
+ctl 0 -o json sequencer show "$sequencer"; fields out path mode token cell_id
+ctl 3 sequencer check nonsense
+
+echo "== sessions"
+ctl 0 session ls; out "$session"
+ctl 0 -o json session ls; fields out session principal host pid
+ctl 0 session show "$session"; out 'lease'
+ctl 0 -o json session show "$session"; fields out session host pid
+ctl 2 session end "$session" --reason drill # without --yes it only says what it would do
+ctl 2 session end "$session" --yes
+
+echo "== lock break"
+ctl 2 lock break /ls/local/held --reason drill
+ctl 0 lock break /ls/local/held --reason drill --yes
+ends "$holder" 74 "the holder of a lock that was broken"
+[ -e seq ] && bad "  its sequencer file is gone" || ok "  its sequencer file is gone"
+ctl 3 sequencer check "$sequencer"
+ends "$waiter" 0 "the waiter has it"
+grep -q mine waiter.out && ok "  and its CMD ran" || bad "  and its CMD ran"
+background victim acquire /ls/local/held --kill-after 1s -- sh -c 'echo up; exec sleep 100'; victim=$pid
+holds 10 "CMD runs" grep -q up victim.out
+ctl 0 lock break /ls/local/held --reason drill --yes --now
+ends "$victim" 74 "CMD whose lock was broken"
+background signalled acquire /ls/local/held -- sh -c 'echo up; exec sleep 100'; signalled=$pid
+holds 10 "CMD runs" grep -q up signalled.out
+kill -INT "$signalled"; ends "$signalled" 130 "CMD that a signal ended"
+background shared acquire /ls/local/held --shared -- sh -c 'echo up; exec sleep 100'; shared=$pid
+holds 10 "a shared holder" grep -q up shared.out
+ctl 0 acquire /ls/local/held --shared --try -- true
+ctl 75 acquire /ls/local/held --try -- true
+session=$("$bin/chubbyctl" -o json locks /ls/local/held | jq -r '.holders[0].session')
+ctl 0 session end "$session" --reason drill --yes
+ends "$shared" 74 "CMD whose session was ended"
+
+echo "== elections"
+background observer -o json elect --observe /ls/local/primary; observer=$pid
+background candidate elect /ls/local/primary --value web1:80 --name web1 -- sh -c 'echo up; exec sleep 100'; candidate=$pid
+holds 15 "a primary" grep -q up candidate.out
+ctl 0 cat /ls/local/primary; out '^web1:80$'
+holds 10 "  is observed" grep -q '"value":"web1:80"' observer.out
+tail -n 1 observer.out >out; fields out path vacant token value holder.session
+ctl 0 elect --candidates /ls/local/primary; out 'web1'
+ctl 0 -o json elect --candidates /ls/local/primary; fields out name rank priority primary session
+ctl 1 elect --nominate nobody /ls/local/primary; err 'no candidate'
+kill "$candidate"; ends "$candidate" 143 "the primary's CMD"
+vacant() { tail -n 1 observer.out | jq -e .vacant; }
+holds 10 "  and a vacancy is observed" vacant
+kill -INT "$observer"; ends "$observer" 0 "elect --observe until Ctrl-C"
+ctl 2 elect /ls/local/primary -- true; err 'value'
+background plain -o json elect /ls/local/primary --value x; plain=$pid
+holds 15 "elect without CMD prints and holds" test -s plain.out
+cp plain.out out; fields out path mode sequencer token session epoch
+kill -INT "$plain"; ends "$plain" 0 "  until Ctrl-C"
+
+echo "== access control"
+ctl 0 acl get /ls/local/d; ctl 0 -o json acl get /ls/local/d; fields out acl.read acl.write acl.change
+printf 'ann\n' >list; timeout 20 "$bin/chubbyctl" acl file put private - <list >out 2>err && ok "acl file put" || bad "acl file put"
+ctl 0 acl file ls; out 'private'
+ctl 0 acl file cat private; out 'ann'
+ctl 0 acl set /ls/local/d/f --write private --read private
+ctl 77 --as bob put /ls/local/d/f no; err 'ann|bob|private|permi'
+ctl 77 -o json --as bob cat /ls/local/d/f; cp err out; is .error.code '"PermissionDenied"'
+ctl 0 --as ann cat /ls/local/d/f
+
+echo "== the cell"
+ctl 0 cell status; out 'master'
+ctl 0 -o json cell status
+fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version sessions nodes locks
+ctl 0 cell members; ctl 0 -o json cell members
+ctl 69 --servers 127.0.0.1:1 --timeout 1s ls; err 'chubbyctl: '
+ctl 69 -o json --servers 127.0.0.1:1 --timeout 1s ls; cp err out; is .error.exit 69
+ctl 0 bench locks --duration 1s --clients 2; out '[0-9]'
+ctl 0 -o json bench reads --duration 1s --clients 2; jq -e . <out >/dev/null && ok "  prints objects" || bad "  prints objects"
+for shell in bash zsh fish; do ctl 0 completion "$shell"; out 'chubbyctl'; done
+ctl 0 version; ctl 0 -o json version
+
+echo "== the end"
+mapfile -t pids < <(jq '.replicas[].pid' .chubby/local/dev.json)
+kill -TERM "$dev"; ends "$dev" 0 "SIGTERM ends dev"
+dev=
+for p in "${pids[@]}"; do kill -0 "$p" 2>/dev/null && bad "replica $p is gone" || ok "replica $p is gone"; done
+
+echo
+echo "$checks checks, $failed failed"
+[ "$failed" = 0 ]
