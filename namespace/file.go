@@ -123,7 +123,7 @@ func (t *Tree) Delete(ref Ref, by Owner) error {
 		return err
 	}
 	if n.Children > 0 {
-		return api.Errorf(api.NotEmpty, "the directory has %d children; delete them first", n.Children)
+		return api.Errorf(api.NotEmpty, "the directory is not empty (children: %d); delete them first", n.Children)
 	}
 	for _, h := range n.Holders {
 		if h.Owner != by {

@@ -51,7 +51,7 @@ within --timeout; %d if permission was denied.`, defaultKillAfter,
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
-  chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh   # in the crontab of several machines
+  chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
 		Args:              o.arguments,
 		ValidArgsFunction: g.completePath,
