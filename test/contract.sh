@@ -164,7 +164,7 @@ for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks exp
 flags acquire --shared --try --wait --lock-delay --lease --reason --kill-after --jeopardy-signal --safe-signal --sequencer-file --at-least --output --timeout --servers --as --verbose
 flags elect --value --observe --wait --lock-delay --lease --reason --kill-after --priority --name --yield --nominate --candidates --sequencer-file
 flags put --if-generation --ephemeral
-flags watch --children --exec
+flags watch --children --exec --initial
 flags 'lock break' --reason --yes --now
 
 echo "== files"

@@ -17,13 +17,13 @@ const hookGrace = 3 * time.Second
 
 // runHook runs CMD for an event and waits for it. A CMD that fails is told of,
 // and no error: the next event may be what it waits for.
-func (o *watchOptions) runHook(ctx context.Context, e api.Event) error {
-	if o.exec == "" || ended(ctx) {
+func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) error {
+	if ended(ctx) {
 		return nil
 	}
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
 	c.Env = append(os.Environ(), // of two values of one name, the later counts
-		"CHUBBY_EVENT="+e.Kind.String(),
+		"CHUBBY_EVENT="+kind,
 		"CHUBBY_PATH="+e.Path,
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
@@ -37,7 +37,7 @@ func (o *watchOptions) runHook(ctx context.Context, e api.Event) error {
 	case ended(ctx):
 		return nil // it was asked to end
 	case errors.As(err, &exit):
-		o.notice(o.err, fmt.Sprintf("CMD for %v of %s failed: %v", e.Kind, e.Path, err))
+		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))
 		return nil
 	case err != nil:
 		return fmt.Errorf("run CMD: %w", err)

@@ -45,6 +45,33 @@ func TestHookRunsOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// For contents CMD runs once for each generation of them, and after a fail-over only
+// if they have changed meanwhile.
+func TestHookRunsForChangesOnly(t *testing.T) {
+	var out bytes.Buffer
+	o := watching(&out)
+	o.output, o.exec = "json", `echo "ran $CHUBBY_EVENT $CHUBBY_GENERATION"`
+	o.kinds, o.seen = []api.EventKind{api.EventContentsModified}, 4
+	found := []api.Generation{5, 6, 6} // by each look
+	o.look = func(context.Context) (api.Generation, error) {
+		g := found[0]
+		found = found[1:]
+		return g, nil
+	}
+	wrote := func(g api.Generation) api.Event { return api.Event{Kind: api.EventContentsModified, Generation: g} }
+	passedOn := api.Event{Kind: api.EventMasterFailedOver}
+	_ = o.follow(t.Context(), telling(errNoMore, wrote(4), wrote(5), passedOn, wrote(5), passedOn, wrote(6), passedOn, wrote(7)))
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "ran ") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if want := "ran contents-modified 5, ran master-failed-over 0, ran contents-modified 7"; strings.Join(got, ", ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+}
+
 // An interrupt ends CMD with all that it started, and the watch with 0.
 func TestInterruptEndsTheHook(t *testing.T) {
 	fifo := newFIFO(t)
@@ -55,7 +82,7 @@ func TestInterruptEndsTheHook(t *testing.T) {
 	o := watching(&out)
 	o.exec = `sleep 60 & echo >"$FIFO"; wait`
 	began := time.Now()
-	err := o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified}))
+	err := o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
 	if err != nil || time.Since(began) >= hookGrace {
 		t.Errorf("an interrupt while CMD ran: %v after %v", err, time.Since(began))
 	}

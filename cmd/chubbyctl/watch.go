@@ -20,12 +20,16 @@ type watchOptions struct {
 	children bool
 	events   []string
 	exec     string
+	initial  bool
 	count    int
 
 	path     api.Path
 	kinds    []api.EventKind
 	now      func() time.Time // for display
 	out, err io.Writer
+
+	seen api.Generation                                // of the contents, when CMD ran for them last
+	look func(context.Context) (api.Generation, error) // reads that of the contents
 }
 
 // subscribable are the kinds of events that a watch can ask for.
@@ -46,19 +50,20 @@ func newWatchCommand(g *globals) *cobra.Command {
 path, the generation it is about, and an explanation. An event comes after what it
 tells of: who reads then sees that, or newer. Several changes may be one event.
 
-Without --events it tells when the contents are written, and when the lock is taken
-and when nobody holds it any more; with --children also of what comes, goes and
-changes in a directory. --events names the kinds instead:
+Without --events it tells when the contents are written, and, without --exec, when the
+lock is taken and when nobody holds it any more; with --children also of what comes,
+goes and changes in a directory. --events names the kinds instead:
   %s
 Whatever was asked for, it also prints master-failed-over and events-lost, after
 which events may be missing, so look again; and handle-invalid when the node is
 gone: it then exits with %d, also if the node is created again.
 
---exec runs CMD with /bin/sh -c for each line that is printed. No two run at once:
-what happens meanwhile waits, up to %d events, of which the rest becomes one
-events-lost. How CMD ends does not matter to watch. It reads nothing from standard
-input, and has in its environment:
-  CHUBBY_EVENT       the kind, as contents-modified
+--exec runs CMD with /bin/sh -c for each line that is printed, but for contents once
+for each generation: after a fail-over only if they have changed meanwhile. --initial
+runs it at the beginning, too. No two run at once: what happens meanwhile waits, up to
+%d events, of which the rest becomes one events-lost. How CMD ends does not matter to
+watch. It reads nothing from standard input, and has in its environment:
+  CHUBBY_EVENT       the kind, as contents-modified; initial at the beginning
   CHUBBY_PATH        the path that is watched
   CHUBBY_CHILD       the name of the child, of events of children; else empty
   CHUBBY_GENERATION  the generation, 0 if the event is about none
@@ -81,8 +86,9 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.children, "children", false, "tell of a directory's children too")
-	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified,lock-acquired,lock-vacant)")
+	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified, and without --exec lock-acquired,lock-vacant)")
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
+	flags.BoolVar(&o.initial, "initial", false, "run CMD at the beginning, too")
 	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
 	return cmd
 }
@@ -94,6 +100,8 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 		return usagef("--count %d: want 1 or more", o.count)
 	case given("exec") && strings.TrimSpace(o.exec) == "":
 		return usagef("--exec: there is no command in it")
+	case o.initial && o.exec == "":
+		return usagef("--initial is for --exec, and there is none")
 	case given("events") && len(o.events) == 0:
 		return usagef("--events: want one or more of %s", strings.Join(kindNames(subscribable()), ", "))
 	}
@@ -101,12 +109,12 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 	if o.path, err = parsePath(path); err != nil {
 		return err
 	}
-	o.kinds, err = wantedKinds(o.events, o.children)
+	o.kinds, err = wantedKinds(o.events, o.children, o.exec != "")
 	return err
 }
 
 // wantedKinds returns the kinds to ask for, each once.
-func wantedKinds(names []string, children bool) ([]api.EventKind, error) {
+func wantedKinds(names []string, children, hook bool) ([]api.EventKind, error) {
 	var kinds []api.EventKind
 	for _, name := range names {
 		kind, err := api.ParseEventKind(strings.TrimSpace(name))
@@ -120,7 +128,10 @@ func wantedKinds(names []string, children bool) ([]api.EventKind, error) {
 		kinds = append(kinds, kind)
 	}
 	if len(names) == 0 {
-		kinds = append(kinds, api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant)
+		kinds = append(kinds, api.EventContentsModified)
+		if !hook {
+			kinds = append(kinds, api.EventLockAcquired, api.EventLockVacant)
+		}
 	}
 	if children {
 		kinds = append(kinds, ofChildren()...)
@@ -157,7 +168,17 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return v.explain(err)
 	}
 	v.stop()
+	o.seen = stat.Content
+	o.look = func(ctx context.Context) (api.Generation, error) {
+		stat, err := h.Stat(ctx)
+		return stat.Content, err
+	}
 	o.notice(o.err, o.begun(stat.Kind))
+	if o.initial {
+		if err := o.runHook(ctx, "initial", api.Event{Path: o.path.String(), Generation: stat.Content}); err != nil {
+			return err
+		}
+	}
 	return o.follow(ctx, h.Next)
 }
 
@@ -189,8 +210,10 @@ func (o *watchOptions) follow(ctx context.Context, next func(context.Context) (a
 		if err := o.print(e); err != nil {
 			return err
 		}
-		if err := o.runHook(ctx, e); err != nil {
-			return err
+		if o.exec != "" && o.due(ctx, e) {
+			if err := o.runHook(ctx, e.Kind.String(), e); err != nil {
+				return err
+			}
 		}
 		switch {
 		case ended(ctx):
@@ -202,6 +225,29 @@ func (o *watchOptions) follow(ctx context.Context, next func(context.Context) (a
 			return nil
 		}
 	}
+}
+
+// due reports whether CMD is to run for an event: for contents once for each
+// generation of them, and when events may have been missed, if anything else than
+// the contents is watched, or these have changed.
+func (o *watchOptions) due(ctx context.Context, e api.Event) bool {
+	generation := e.Generation
+	switch e.Kind {
+	case api.EventContentsModified:
+	case api.EventMasterFailedOver, api.EventLost:
+		if !slices.Equal(o.kinds, []api.EventKind{api.EventContentsModified}) {
+			return true
+		}
+		var err error
+		if generation, err = o.look(ctx); err != nil {
+			return true // it may have
+		}
+	default:
+		return true
+	}
+	changed := generation > o.seen
+	o.seen = max(o.seen, generation)
+	return changed
 }
 
 // ended reports that an interrupt has ended the watch, which is no failure.

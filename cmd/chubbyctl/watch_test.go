@@ -48,14 +48,17 @@ func TestWantedKinds(t *testing.T) {
 	for _, c := range []struct {
 		events   []string
 		children bool
+		hook     bool
 		want     string
 	}{
-		{nil, false, "contents-modified lock-acquired lock-vacant"},
-		{nil, true, "contents-modified child-added child-removed child-modified lock-acquired lock-vacant"},
-		{[]string{"lock-acquired", " lock-acquired"}, false, "lock-acquired"},
-		{[]string{"child-added", "conflicting-lock-request"}, true, "child-added child-removed child-modified conflicting-lock-request"},
+		{nil, false, true, "contents-modified"},
+		{nil, true, true, "contents-modified child-added child-removed child-modified"},
+		{nil, false, false, "contents-modified lock-acquired lock-vacant"},
+		{nil, true, false, "contents-modified child-added child-removed child-modified lock-acquired lock-vacant"},
+		{[]string{"lock-acquired", " lock-acquired"}, false, true, "lock-acquired"},
+		{[]string{"child-added", "conflicting-lock-request"}, true, false, "child-added child-removed child-modified conflicting-lock-request"},
 	} {
-		kinds, err := wantedKinds(c.events, c.children)
+		kinds, err := wantedKinds(c.events, c.children, c.hook)
 		if got := strings.Join(kindNames(kinds), " "); err != nil || got != c.want {
 			t.Errorf("%q, children %t: %q, %v; want %q", c.events, c.children, got, err, c.want)
 		}
@@ -160,7 +163,7 @@ func TestWatchBegins(t *testing.T) {
 		{api.Directory, false, "--children"}, {api.File, true, "no children"}, {api.File, false, ""}, {api.Directory, true, ""},
 	} {
 		o := watching(io.Discard)
-		o.kinds, _ = wantedKinds(nil, c.children)
+		o.kinds, _ = wantedKinds(nil, c.children, false)
 		text := o.begun(c.kind)
 		if advice := strings.TrimSpace(strings.SplitAfter(text, "Ctrl-C")[1]); !strings.Contains(advice, c.want) || (c.want == "") != (advice == "") {
 			t.Errorf("%v, children %t: %q", c.kind, c.children, text)
