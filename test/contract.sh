@@ -93,15 +93,14 @@ until_true() {
 }
 holds() { if until_true "$1" "${@:3}"; then ok "$2"; else bad "$2"; fi; }
 
-# background NAME ARG... runs chubbyctl beside, with the signals of a terminal's
-# job (a script's own would ignore SIGINT); its output is in NAME.out, NAME.err.
+# background NAME ARG... runs chubbyctl beside; its output is in NAME.out, NAME.err.
+# A shell has what it runs in the background ignore SIGINT, which a terminal's job
+# does not.
 background() {
 	local name=$1
 	shift
-	set -m
-	"$bin/chubbyctl" "$@" >"$name.out" 2>"$name.err" </dev/null &
+	env --default-signal=INT,QUIT "$bin/chubbyctl" "$@" >"$name.out" 2>"$name.err" </dev/null &
 	pid=$!
-	set +m
 }
 finished() { ! kill -0 "$1"; }
 ends() { # PID EXIT WHAT
