@@ -157,7 +157,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	h := l.handle
 	h.part(l)
 	send := releaser(h.key(), l.seq.Generation)
-	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send,
+	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, firm: true,
 		settle: func(ctx context.Context, number uint64) { _ = h.client.insist(ctx, "release", h.path, number, send) }})
 	switch {
 	case taken != nil:

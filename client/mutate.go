@@ -24,6 +24,9 @@ type mutation struct {
 	// sees to it that the request was done, and undone, or will never be done,
 	// and finishes the number. nil withdraws it.
 	settle func(ctx context.Context, number uint64)
+	// firm says that it gives up something of the caller's own, and is done by the
+	// janitor also if the caller left before it was sent.
+	firm bool
 }
 
 // sender sends a mutation once.
@@ -34,7 +37,7 @@ type sender func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chu
 func (c *Client) mutate(ctx context.Context, m mutation) error {
 	number, err := c.begin(ctx, m)
 	if err != nil {
-		return err
+		return c.unsent(m, err)
 	}
 	if m.begun != nil {
 		m.begun(number)
@@ -49,6 +52,9 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	if !unsettled {
 		c.numbers.finish(number)
 		c.retire(c.cache.resume(m.touches, m.effect(attempts, err)))
+		if attempts == 0 {
+			return c.unsent(m, err)
+		}
 		return err
 	}
 	settle := m.settle
@@ -62,6 +68,16 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		settle(ctx, number)
 		c.retire(c.cache.resume(m.touches, changed))
 	})
+	return uncertain(err)
+}
+
+// unsent is the error of a mutation whose caller left before it was sent. One
+// that is firm goes to the janitor.
+func (c *Client) unsent(m mutation, err error) error {
+	if !m.firm || err == nil || c.session.over.Err() != nil {
+		return err
+	}
+	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.reserve()) })
 	return uncertain(err)
 }
 

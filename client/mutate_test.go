@@ -302,6 +302,62 @@ func TestAbandonedCloseAndRelease(t *testing.T) {
 	})
 }
 
+// Close and Release are carried through also if their callers left before they
+// could be sent: at once, or while the cell could not be reached.
+func TestUnsentCloseAndRelease(t *testing.T) {
+	for name, cut := range map[string]bool{"context over": false, "cell away": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				c := f.client(f.config())
+				h := lockable(t, c, 0)
+				l, err := h.Acquire(t.Context(), api.Exclusive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if cut {
+					f.cut(addresses()...)
+					time.Sleep(time.Second)
+				}
+				leave := func(what string, f func(context.Context) error) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if !cut {
+						cancel()
+					}
+					if err := f(ctx); !errors.Is(err, api.Uncertain) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				leave("Release", l.Release)
+				if cut {
+					f.heal()
+				}
+				again, err := h.Acquire(t.Context(), api.Exclusive) // not before the first is released
+				if err != nil || again.Token() <= l.Token() || f.state().held != again.Token() {
+					t.Fatalf("again: %v; held %d", err, f.state().held)
+				}
+				if cut {
+					f.cut(addresses()...)
+					time.Sleep(time.Second)
+				}
+				leave("Close", h.Close)
+				if cut {
+					f.heal()
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if s := f.state(); s.held != 0 || s.handles != 0 {
+					t.Errorf("held %d, handles %d", s.held, s.handles)
+				}
+				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+					t.Errorf("outstanding %v", open)
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
 // At most api.MaxOutstanding requests of a session are without an answer, those
 // of the janitor included; further callers wait.
 func TestOutstandingLimit(t *testing.T) {
