@@ -332,7 +332,9 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 				if cut {
 					f.heal()
 				}
-				again, err := h.Acquire(t.Context(), api.Exclusive) // not before the first is released
+				bound, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				again, err := h.Acquire(bound, api.Exclusive) // not before the first is released
 				if err != nil || again.Token() <= l.Token() || f.state().held != again.Token() {
 					t.Fatalf("again: %v; held %d", err, f.state().held)
 				}
