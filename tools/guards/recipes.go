@@ -1,0 +1,53 @@
+package main
+
+// recipeGuards are those of what is built on locks: recipes, and the check at the
+// servers that a lock protects.
+func recipeGuards() []guard {
+	return []guard{
+		{
+			name: "a guard refuses what is older than the newest", file: "sequencer/guard.go",
+			old: "	case newest > s.Token():\n", new: "	case false && newest > s.Token():\n",
+			pkg: "./sequencer", test: "TestNeverLowerThanBefore|TestStaleSequencerIsRefused",
+		},
+		{
+			name: "a kept answer falls at the lock's events", file: "client/checker.go",
+			old: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n		l.fall()\n", new: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n",
+			pkg: "./client", test: "TestCheckerFallsAtEvents",
+		},
+		{
+			name: "an answer is as old as its question", file: "client/checker.go",
+			old: "		l.good, l.sent, l.epoch = s, q.sent, q.epoch\n", new: "		l.good, l.sent, l.epoch = s, k.client.session.clock(), q.epoch\n",
+			pkg: "./client", test: "TestCheckerAgeCountsFromTheQuestion",
+		},
+		{
+			name: "what could not be sent is released all the same", file: "client/lock.go",
+			old: "send: send, firm: true,\n", new: "send: send,\n",
+			pkg: "./client", test: "TestUnsentCloseAndRelease",
+		},
+		{
+			name: "a slot of a semaphore is one holder's", file: "client/recipe/semaphore.go",
+			old: "		l, err := h.TryAcquire(ctx, api.Exclusive,", new: "		l, err := h.TryAcquire(ctx, api.Shared,",
+			pkg: "./client/recipe", test: "TestSemaphore",
+		},
+		{
+			name: "a double barrier changes by compare-and-swap", file: "client/recipe/doublebarrier.go",
+			old: "file.SetContents(ctx, text, client.IfGeneration(stat.Content));", new: "file.SetContents(ctx, text);",
+			pkg: "./client/recipe", test: "TestDoubleBarrierRandom|TestDoubleBarrier$",
+		},
+		{
+			name: "an item is done by who holds it", file: "client/recipe/queue.go",
+			old: "i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))", new: "i.held.handle.Delete(ctx)",
+			pkg: "./client/recipe", test: "TestQueueDoneIsRefused|TestQueueRandom",
+		},
+		{
+			name: "several locks are taken in one order", file: "client/recipe/all.go",
+			old: "strings.Compare(string(a.path.Name()), string(b.path.Name()))", new: "strings.Compare(\"\", string(b.path.Name())) * 0",
+			pkg: "./client/recipe", test: "TestAcquireAllNoDeadlock",
+		},
+		{
+			name: "a winner looks again before it writes", file: "client/recipe/election.go",
+			old: "		if behind {\n			return false, nil\n		}\n", new: "		_ = behind\n",
+			pkg: "./client/recipe", test: "TestPriority|TestHandOver|TestElectionStorm",
+		},
+	}
+}
