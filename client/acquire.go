@@ -66,7 +66,8 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 // error is DeadlineExceeded or Cancelled, names the holders last heard of, and
 // the request is withdrawn in the background: the lock is not held, and if it
 // was granted meanwhile it is released. A second Acquire through a handle that
-// holds the lock is LockHeld: locks are not recursive.
+// holds the lock is LockHeld: locks are not recursive. At most 192 of a session
+// are in queues at a time; more wait here until one of those is over.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.acquiring("acquire", mode, options)
 	if err != nil {

@@ -101,7 +101,7 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 	err := c.janitor.settled(ctx)
 	if err == nil {
 		var number uint64
-		if number, err = c.numbers.begin(ctx); err == nil {
+		if number, err = c.numbers.begin(ctx, m.open); err == nil {
 			return number, nil
 		}
 	}

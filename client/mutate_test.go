@@ -360,6 +360,52 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 	}
 }
 
+// However many wait for locks, there is room for what ends a wait.
+func TestWaitsLeaveRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const waiters = api.MaxOutstanding + 50
+		h := lockable(t, c, 0)
+		done := make(chan error, waiters)
+		for range waiters {
+			go func() {
+				_, err := h.Acquire(ctx, api.Exclusive)
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		if n := len(f.heard("Acquire")); n != 1+mostWaits {
+			t.Errorf("%d requests are in queues, want %d", n-1, mostWaits)
+		}
+		bound, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := h.SetContents(bound, nil); err != nil {
+			t.Errorf("a write beside them: %v", err)
+		}
+		cancel()
+		for range waiters {
+			if err := <-done; !errors.Is(err, api.Cancelled) {
+				t.Errorf("a wait that was given up: %v", err)
+			}
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 || len(c.numbers.waits) != 0 {
+			t.Errorf("outstanding %v, waiting %v", open, c.numbers.waits)
+		}
+		closeClient(t, c)
+	})
+}
+
 // At most api.MaxOutstanding requests of a session are without an answer, those
 // of the janitor included; further callers wait.
 func TestOutstandingLimit(t *testing.T) {
@@ -416,7 +462,7 @@ func TestNumbersModel(t *testing.T) {
 				if len(open) >= mostOpen {
 					return
 				}
-				number, err := n.begin(context.Background())
+				number, err := n.begin(context.Background(), false)
 				if last++; err != nil || number != last {
 					t.Fatalf("got %d, %v; want %d", number, err, last)
 				}

@@ -17,21 +17,31 @@ import (
 type numbers struct {
 	mu    sync.Mutex // guards what follows
 	last  uint64
-	open  []uint64      // outstanding, ascending; at most api.MaxOutstanding
-	freed chan struct{} // closed and replaced when a number is finished
+	open  []uint64            // outstanding, ascending; at most api.MaxOutstanding
+	waits map[uint64]struct{} // those of open that wait for a lock, for as long as that takes
+	freed chan struct{}       // closed and replaced when a number is finished
 }
 
-func newNumbers() *numbers { return &numbers{freed: make(chan struct{})} }
+func newNumbers() *numbers { return &numbers{waits: map[uint64]struct{}{}, freed: make(chan struct{})} }
 
-// mostOpen leaves one number below the limit to reserve.
-const mostOpen = api.MaxOutstanding - 1
+const (
+	// mostOpen leaves one number below the limit to reserve.
+	mostOpen = api.MaxOutstanding - 1
+	// mostWaits is how many of a session's requests for locks are in queues at a
+	// time. What would end a wait, a Release or a Close, must find room beside them.
+	mostWaits = api.MaxOutstanding * 3 / 4
+)
 
-// begin gives out a number, as soon as fewer than mostOpen are outstanding.
-func (n *numbers) begin(ctx context.Context) (uint64, error) {
+// begin gives out a number, as soon as fewer than mostOpen are outstanding, and,
+// for one that waits, fewer than mostWaits do.
+func (n *numbers) begin(ctx context.Context, waits bool) (uint64, error) {
 	for {
 		n.mu.Lock()
-		if len(n.open) < mostOpen {
+		if len(n.open) < mostOpen && (!waits || len(n.waits) < mostWaits) {
 			number := n.add()
+			if waits {
+				n.waits[number] = struct{}{}
+			}
 			n.mu.Unlock()
 			return number, nil
 		}
@@ -58,6 +68,7 @@ func (n *numbers) finish(number uint64) {
 	defer n.mu.Unlock()
 	if i, ok := slices.BinarySearch(n.open, number); ok {
 		n.open = slices.Delete(n.open, i, i+1)
+		delete(n.waits, number)
 	}
 	close(n.freed)
 	n.freed = make(chan struct{})
