@@ -15,6 +15,10 @@ const (
 	ExitNotFound    = 127
 )
 
+// ErrLate is returned for a command whose time was over before it could be
+// started. Nothing was run.
+var ErrLate = errors.New("its time was over before it could be started")
+
 // Command is what to run and under which terms.
 type Command struct {
 	Path string   // the program, as Find returned it

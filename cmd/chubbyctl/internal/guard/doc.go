@@ -17,7 +17,8 @@
 // so in words.
 //
 // Not reached anywhere: what the command has other processes start for it (a
-// service manager, a container daemon, another machine).
+// service manager, a container daemon, another machine), and what runs as a user
+// whom this one may not signal (sudo); the guardian reports the latter.
 //
 // # Goroutines
 //

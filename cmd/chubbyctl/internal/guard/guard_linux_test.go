@@ -382,6 +382,44 @@ func TestLeftoversAreStopped(t *testing.T) {
 	}
 }
 
+// A descendant that keeps forking, each parent ending at once, is in no list of
+// processes for long. It is gone all the same when the command is said to be.
+func TestHoppingDescendants(t *testing.T) {
+	const hop = `exec 5>"$1"; echo up >&5; f() { [ "$1" -gt 0 ] || exec sleep 60; f $(($1-1)) & exit 0; }; f $2 & exit 0`
+	for _, hops := range []string{"2", "20", "50"} {
+		for range 5 {
+			f := newFIFO(t)
+			c := shell(hop, f.name, hops)
+			c.KillAfter = 200 * time.Millisecond
+			p := start(t, c)
+			f.line(t)
+			wait(t, p)
+			f.ended(t)
+		}
+	}
+}
+
+// Without time left nothing is started, whatever comes first.
+func TestLateStart(t *testing.T) {
+	for name, allowed := range map[string]func() (time.Duration, bool){
+		"no news":        func() (time.Duration, bool) { return plenty, false },
+		"over":           func() (time.Duration, bool) { return -time.Second, true },
+		"less than half": func() (time.Duration, bool) { return 500 * time.Millisecond, true }, // KillAfter is a second
+	} {
+		mark := filepath.Join(t.TempDir(), "started")
+		c := shell(`: >"$1"`, mark)
+		c.Allowed = allowed
+		signals := make(chan os.Signal, 1)
+		signals <- unix.SIGTERM
+		if _, err := Start(c, signals); !errors.Is(err, ErrLate) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("%s: the command was started", name)
+		}
+	}
+}
+
 // The guardian is the first to go, and takes nobody's protection with it.
 func TestKilledGuardian(t *testing.T) {
 	f := newFIFO(t)

@@ -20,7 +20,8 @@ import (
 
 const (
 	guardianName = "chubby-guardian"
-	sweepEvery   = 20 * time.Millisecond // while processes are to be gone
+	sweepEvery   = 20 * time.Millisecond // while processes are to end
+	killEvery    = 2 * time.Millisecond  // while they are killed: what forks must not keep ahead
 )
 
 // guardianArgs is the command line that RunGuardian reads.
@@ -65,12 +66,14 @@ type guardian struct {
 	args      []string
 	alarm     *alarm
 
-	pid      int   // the command, and its process group
-	term     int64 // when it is to be asked to end
-	kill     int64 // when everything is to be killed
-	stopping bool  // it was asked to end
-	killing  bool  // everything is being killed
-	ended    bool  // the command has ended and was reaped
+	pid       int   // the command, and its process group
+	term      int64 // when it is to be asked to end
+	kill      int64 // when everything is to be killed
+	stopping  bool  // it was asked to end
+	killing   bool  // everything is being killed
+	ended     bool  // the command has ended and was reaped
+	childless bool  // nobody was left to wait for, when that was looked at last
+	immune    bool  // it was told that somebody may not be stopped
 }
 
 func (g *guardian) run(control io.Reader) (err error) {
@@ -89,6 +92,10 @@ func (g *guardian) run(control io.Reader) (err error) {
 	first, ok := <-orders
 	if !ok {
 		return errors.New("chubbyctl ended before the command was started")
+	}
+	// chubbyctl may have been stopped for too long, or have lost the lock meanwhile.
+	if first.Kill == 0 || first.Term <= now() {
+		return g.report(report{Failed: ErrLate.Error(), Late: true})
 	}
 	if err := g.obey(first); err != nil {
 		return err
@@ -140,12 +147,14 @@ func (g *guardian) start() (bool, error) {
 
 // watch runs until the command and all its descendants are gone.
 func (g *guardian) watch(orders <-chan order, signals <-chan os.Signal) error {
-	var sweep <-chan time.Time
+	sweep := time.NewTicker(time.Hour)
+	defer sweep.Stop()
 	for {
-		if (g.stopping || g.ended) && sweep == nil {
-			ticker := time.NewTicker(sweepEvery)
-			defer ticker.Stop()
-			sweep = ticker.C
+		switch {
+		case g.killing:
+			sweep.Reset(killEvery)
+		case g.stopping:
+			sweep.Reset(sweepEvery)
 		}
 		var err error
 		select {
@@ -161,14 +170,21 @@ func (g *guardian) watch(orders <-chan order, signals <-chan os.Signal) error {
 				g.pass(s.(syscall.Signal))
 			}
 		case <-g.alarm.c:
-		case <-sweep:
+		case <-sweep.C:
 		}
 		if err = errors.Join(err, g.reap(), g.keepTime()); err != nil {
-			g.slay()
-			return err
+			return errors.Join(err, g.slay())
 		}
-		if g.ended && len(family(g.pid)) == 0 {
+		switch {
+		case !g.ended:
+		case g.childless && len(family(g.pid)) == 0:
 			return g.report(report{Gone: true})
+		default:
+			// Somebody is left. The list of processes may not show whom: one that forks
+			// and ends while it is read is in it, and its child is not.
+			if err := g.stop(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -214,7 +230,7 @@ func (g *guardian) keepTime() error {
 		g.killing = true
 	}
 	if g.killing {
-		g.slay()
+		return g.slay()
 	}
 	return nil
 }
@@ -236,21 +252,31 @@ func (g *guardian) stop() error {
 	}
 	for _, pid := range targets {
 		// One that is stopped would not notice before it is continued.
-		_ = unix.Kill(pid, unix.SIGTERM)
-		_ = unix.Kill(pid, unix.SIGCONT)
+		err = errors.Join(err, g.signal(pid, unix.SIGTERM), g.signal(pid, unix.SIGCONT))
 	}
 	return errors.Join(err, g.arm())
 }
 
 // slay kills everything that is there now. What is forked meanwhile is killed
 // by the next sweep.
-func (g *guardian) slay() {
+func (g *guardian) slay() error {
+	var err error
 	if !g.ended {
-		_ = unix.Kill(-g.pid, unix.SIGKILL)
+		err = g.signal(-g.pid, unix.SIGKILL)
 	}
 	for _, pid := range family(g.pid) {
-		_ = unix.Kill(pid, unix.SIGKILL)
+		err = errors.Join(err, g.signal(pid, unix.SIGKILL))
 	}
+	return err
+}
+
+// signal sends one, and reports, once, that somebody may not be sent any.
+func (g *guardian) signal(pid int, s syscall.Signal) error {
+	if err := unix.Kill(pid, s); err == unix.EPERM && !g.immune {
+		g.immune = true
+		return g.report(report{Immune: max(pid, -pid)})
+	}
+	return nil // it can only have ended
 }
 
 // pass gives a signal on: those that a terminal would send to the whole
@@ -277,6 +303,7 @@ func (g *guardian) reap() error {
 		case err == unix.EINTR:
 			continue
 		case err == unix.ECHILD || pid == 0:
+			g.childless = err == unix.ECHILD
 			return nil
 		case err != nil:
 			return fmt.Errorf("wait for children: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,13 +47,17 @@ type Process struct {
 	stop     chan struct{}
 	exited   chan error
 	finished chan struct{}
+	stopping atomic.Bool // it is being killed
 	result   Result
 	err      error
 }
 
 // Start runs a command with this process's standard streams. It fails with a
-// NotRunError if the command cannot be run.
+// NotRunError if the command cannot be run, and with ErrLate if its time is over.
 func Start(c Command, _ chan os.Signal) (*Process, error) {
+	if left, _ := c.Allowed(); left <= 0 {
+		return nil, ErrLate
+	}
 	child := exec.Command(c.Path)
 	child.Args, child.Env = c.Args, c.Env
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -91,6 +96,7 @@ func (p *Process) run() {
 
 func (p *Process) kill() {
 	p.result.Cut = true
+	p.stopping.Store(true)
 	if err := p.child.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.command.Notice(fmt.Sprintf("kill the command: %v", err))
 	}
@@ -103,6 +109,9 @@ func (p *Process) Stop() {
 	default: // it is being ended already
 	}
 }
+
+// Stopping reports whether the command is being killed.
+func (p *Process) Stopping() bool { return p.stopping.Load() }
 
 // Signal does nothing on this system.
 func (p *Process) Signal(os.Signal) {}

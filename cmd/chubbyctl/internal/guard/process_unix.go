@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,12 +31,12 @@ type Process struct {
 	reports  chan report
 	started  chan error    // tells Start what became of it
 	finished chan struct{} // closed when everything is gone
+	stopping atomic.Bool   // the guardian has asked the command to end
 
 	// These belong to the goroutine of run, and after finished to everybody.
 	terminal *terminal
 	pid      int
 	told     int64 // the instant of killing that the guardian knows
-	stopping bool  // the guardian has asked the command to end
 	gone     bool  // the guardian has said that everything is
 	result   Result
 	err      error
@@ -43,7 +44,7 @@ type Process struct {
 
 // Start runs a command with this process's standard streams. The signals of
 // Listen go to it from now on. It fails with a NotRunError if the command
-// cannot be run.
+// cannot be run, and with ErrLate if its time is over.
 func Start(c Command, signals chan os.Signal) (*Process, error) {
 	// If the guardian should die, what it guarded becomes ours to kill.
 	if err := adopt(); err != nil {
@@ -129,6 +130,9 @@ func (p *Process) run(interrupts []os.Signal) {
 	refresh := time.NewTicker(p.command.Refresh)
 	defer refresh.Stop()
 	p.extend()
+	if p.told == 0 {
+		p.send(order{Stop: true}) // there is no time: nothing is to be started
+	}
 	for _, s := range interrupts {
 		p.send(order{Signal: Number(s)})
 	}
@@ -182,8 +186,10 @@ func (p *Process) forward(s os.Signal) {
 func (p *Process) handle(r report) bool {
 	switch {
 	case r.Failed != "":
-		p.err = errors.New(r.Failed)
-		if r.Errno != 0 {
+		switch p.err = errors.New(r.Failed); {
+		case r.Late:
+			p.err = ErrLate
+		case r.Errno != 0:
 			p.err = notRun(p.command.Path, syscall.Errno(r.Errno))
 		}
 		p.started <- p.err
@@ -194,15 +200,17 @@ func (p *Process) handle(r report) bool {
 			p.lend()
 		}
 		p.started <- nil
-	case r.Suspended != 0 && p.stopping:
+	case r.Suspended != 0 && p.stopping.Load():
 		// Its time is over. To suspend this process too would only keep from the
 		// user what became of it.
 	case r.Suspended != 0 && p.terminal != nil:
 		p.suspend(syscall.Signal(r.Suspended))
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
 		p.command.Notice("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
+	case r.Immune != 0:
+		p.command.Notice(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
-		p.stopping = true
+		p.stopping.Store(true)
 		p.command.Notice(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
@@ -271,7 +279,7 @@ func (p *Process) sweep() int {
 	killed := make(map[int]bool)
 	for {
 		left := family(p.pid)
-		if len(left) == 0 {
+		if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); len(left) == 0 && err == unix.ECHILD {
 			return len(killed)
 		}
 		for _, pid := range left {
@@ -284,12 +292,16 @@ func (p *Process) sweep() int {
 				break
 			}
 		}
-		<-time.After(sweepEvery)
+		<-time.After(killEvery)
 	}
 }
 
 // Stop asks the command to end, and sees to it that it is killed in time.
 func (p *Process) Stop() { p.give(order{Stop: true}) }
+
+// Stopping reports whether the command has been asked to end because its time is
+// over, or by Stop.
+func (p *Process) Stopping() bool { return p.stopping.Load() }
 
 // Signal gives the command a signal.
 func (p *Process) Signal(s os.Signal) { p.give(order{Signal: Number(s)}) }

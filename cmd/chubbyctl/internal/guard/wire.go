@@ -2,7 +2,8 @@
 
 package guard
 
-// order is what chubbyctl tells the guardian. The first one starts the command.
+// order is what chubbyctl tells the guardian. The first one starts the command, if
+// it has a time that is not over.
 type order struct {
 	// The instants, in nanoseconds of the clock of now, at which the command is
 	// asked to end and at which it and all its descendants are killed.
@@ -18,6 +19,8 @@ type report struct {
 	Started   int    `json:"started,omitempty"`   // the command's process and process group
 	Failed    string `json:"failed,omitempty"`    // why it could not be started
 	Errno     int    `json:"errno,omitempty"`     // likewise
+	Late      bool   `json:"late,omitempty"`      // likewise: its time was over
+	Immune    int    `json:"immune,omitempty"`    // a process that may not be stopped, as it runs as another user
 	Suspended int    `json:"suspended,omitempty"` // the signal that has stopped it for now
 	Stopping  int64  `json:"stopping,omitempty"`  // it is asked to end, and killed after so many nanoseconds
 	Ended     *end   `json:"ended,omitempty"`     // the command has ended
