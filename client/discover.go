@@ -126,7 +126,11 @@ func (s sources) fromFile(cell string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, &api.Error{Code: api.Unavailable, Op: "read cells", Path: path, Message: "the file of cells cannot be read", Err: err}
+		message := fmt.Sprintf("the file of cells %s cannot be read", path)
+		if named {
+			message += "; CHUBBY_CONFIG names it"
+		}
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
 	}
 	entry, ok, err := parseFile(text, cell)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestServers(t *testing.T) {
 		{"DNS is third", m{"CHUBBY_DOMAIN": "example.org"}, m{home: "bar: {servers: [f]}"}, "foo", []string{"d1.example.org:7421", "d2.example.org:9"}, 0},
 		{"DNS does not know the cell", m{"CHUBBY_DOMAIN": "example.org"}, nil, "bar", here, 0},
 		{"nobody knows the cell", nil, m{home: ""}, "foo", here, 0},
-		{"a file that is named and absent", m{"CHUBBY_CONFIG": "/etc/c"}, nil, "foo", nil, api.Unavailable},
+		{"a file that is named and absent", m{"CHUBBY_CONFIG": "/etc/c"}, nil, "foo", nil, api.InvalidArgument},
 		{"DNS does not answer", m{"CHUBBY_DOMAIN": "example.org"}, nil, "slow", nil, api.Unavailable},
 		{"the variable is malformed, elsewhere", m{"CHUBBY_CELLS": "foo=h1;bar"}, nil, "foo", nil, api.InvalidArgument},
 		{"a bad port", m{"CHUBBY_CELLS": "foo=h1:port"}, nil, "foo", nil, api.InvalidArgument},

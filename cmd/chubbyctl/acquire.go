@@ -42,6 +42,8 @@ leaves behind is stopped first. If the cell cannot be reached any more, CMD ride
 out for as long as nobody else can have the lock (-v prints for how long); it then
 gets SIGTERM, and SIGKILL %v later or as --kill-after says, early enough that it is
 gone before. A guardian process sees to that even if chubbyctl is stopped or killed.
+It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
+not sudo in CMD.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
 CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if

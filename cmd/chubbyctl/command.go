@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -76,6 +78,12 @@ func (o *workOptions) supervise(w work) error {
 	if err != nil {
 		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
 	}
+	lost := func() error {
+		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", o.path, cmp.Or(lock.Err(), guard.ErrLate))}
+	}
+	if lock.Err() != nil {
+		return lost()
+	}
 	process, err := guard.Start(guard.Command{
 		Path: o.program, Args: o.argv, Env: w.env,
 		Guardian:  []string{self, guardianVerb},
@@ -89,7 +97,10 @@ func (o *workOptions) supervise(w work) error {
 		},
 		Notice: o.notice,
 	}, o.signals)
-	if err != nil {
+	switch {
+	case errors.Is(err, guard.ErrLate):
+		return lost()
+	case err != nil:
 		return err
 	}
 	o.attend(process, w)
@@ -136,11 +147,11 @@ func (o *workOptions) attend(process *guard.Process, w work) {
 			switch {
 			case jeopardy && !was && lost != nil:
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
-				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", roughly(left)))
 				o.tell(process, o.jeopardy)
-			case was && !jeopardy:
-				o.notice("safe: the cell answers again")
+				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", roughly(left)))
+			case was && !jeopardy && lost != nil && !process.Stopping(): // else it is too late for CMD
 				o.tell(process, o.safe)
+				o.notice("safe: the cell answers again")
 			}
 		}
 	}

@@ -158,6 +158,47 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	}
 }
 
+// A command that is being stopped is not told that it is safe, though the cell
+// answers again: that would keep it from ending in time.
+func TestSafeTooLate(t *testing.T) {
+	fifo := newFIFO(t)
+	session, changed := &liveSession{}, make(chan struct{})
+	session.left.Store(-1)
+	end := time.Now().Add(1500 * time.Millisecond)
+	firstLine(t, fifo, func() { changed <- struct{}{} }) // CMD runs: jeopardy
+	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
+	o.killAfter = time.Second
+	o.safe = syscall.SIGUSR2
+	firstLine(t, o.argv[4], func() { // CMD was asked to end
+		session.left.Store(int64(time.Second))
+		changed <- struct{}{}
+	})
+	err := o.supervise(work{
+		lock: heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: session, env: quickly(), changed: changed,
+	})
+	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") {
+		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)
+	}
+}
+
+// A lock that was lost before CMD could be started starts nothing.
+func TestLostBeforeTheStart(t *testing.T) {
+	ctx, lose := context.WithCancelCause(t.Context())
+	mark := filepath.Join(t.TempDir(), "started")
+	o := supervising(t, "sh", "-c", `: >"$0"`, mark)
+	late := o.supervise(work{lock: heldLock{ctx, func() time.Duration { return 0 }}, session: &liveSession{}, env: quickly()})
+	lose(api.Errorf(api.LockLost, "broken"))
+	lost := o.supervise(work{lock: heldLock{ctx, long}, session: &liveSession{}, env: quickly()})
+	for what, err := range map[string]error{"late": late, "lost": lost} {
+		if exitCode(err) != exitLost {
+			t.Errorf("%s: exit code %d (%v), want %d", what, exitCode(err), err, exitLost)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("CMD was started")
+	}
+}
+
 // Whoever should have the lock is told of; CMD is asked to end for it only with
 // --yield, and its exit code is its own.
 func TestYield(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -204,7 +205,18 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 // withAdvice says how to make the directory that a new node needs.
 func withAdvice(err error, path api.Path, create client.Create) error {
 	if create != client.Existing && api.CodeOf(err) == api.NotFound {
-		return fmt.Errorf("%w; 'chubbyctl mkdir -p %s' does", err, path.Parent())
+		return fmt.Errorf("%w; chubbyctl mkdir -p %s does", err, quoted(path.Parent().String()))
 	}
 	return err
+}
+
+// quoted is a word as a shell reads it, for commands that are shown to be pasted.
+func quoted(word string) string {
+	special := func(r rune) bool {
+		return r < 128 && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%,=", r)
+	}
+	if !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -1,57 +1,63 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/chubbylock/chubby/client"
 )
 
-// keepSequencer keeps the sequencer of a lock in --sequencer-file while it is
-// held, for programs that CMD's environment does not reach. forget takes it away
+// checkSequencerFile refuses what is no file of ours to replace, or cannot be one.
+func checkSequencerFile(name string) error {
+	if name == "" {
+		return nil
+	}
+	switch info, err := os.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		if dir, err := os.Stat(filepath.Dir(name)); err != nil || !dir.IsDir() {
+			return usagef("--sequencer-file %s: there is no directory %s", name, filepath.Dir(name))
+		}
+	case err != nil:
+		return usagef("--sequencer-file: %v", err)
+	case !info.Mode().IsRegular():
+		return usagef("--sequencer-file %s is no ordinary file, and would be replaced and removed; name one of its own", name)
+	}
+	return nil
+}
+
+// keepSequencer keeps the sequencer of a lock in --sequencer-file while held, the
+// lock's context, lasts, for programs that CMD's environment does not reach. forget takes it away
 // again, and the loss of the lock does at once. A chubbyctl that is killed leaves
 // the file, and a sequencer in it that the servers refuse.
-func (o *workOptions) keepSequencer(lock *client.Lock) (forget func(), err error) {
+func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
 	if o.sequencerFile == "" {
 		return func() {}, nil
 	}
-	if err := replaceFile(o.sequencerFile, lock.Sequencer().String()+"\n"); err != nil {
+	own := sequencer + "\n"
+	if err := replaceFile(o.sequencerFile, own); err != nil {
 		return nil, fmt.Errorf("--sequencer-file: %w", err)
 	}
 	var once sync.Once
 	remove := func() {
 		once.Do(func() {
-			if err := os.Remove(o.sequencerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			// The next holder may be on this machine, and have written its own meanwhile.
+			text, err := os.ReadFile(o.sequencerFile)
+			if err == nil && string(text) == own {
+				err = os.Remove(o.sequencerFile)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				o.notice(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
 		})
 	}
-	stop := lostFunc(lock, remove)
+	stop := context.AfterFunc(held, remove)
 	return func() {
 		stop()
 		remove()
 	}, nil
-}
-
-// lostFunc calls f when a lock is lost, until it is stopped; stop waits for f.
-func lostFunc(lock *client.Lock, f func()) (stop func()) {
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-lock.Context().Done():
-			f()
-		case <-over:
-		}
-	}()
-	return func() {
-		close(over)
-		<-done
-	}
 }
 
 // replaceFile writes a file so that whoever reads it sees all of it or what was

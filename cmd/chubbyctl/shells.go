@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -17,7 +20,7 @@ has to be installed, which most systems have):`,
   chubbyctl completion bash >/etc/bash_completion.d/chubbyctl      # for everybody
   mkdir -p ~/.local/share/bash-completion/completions && \
     chubbyctl completion bash >~/.local/share/bash-completion/completions/chubbyctl`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }),
+			generateBash),
 		shellCommand("zsh", `Load it into the running shell, or for every new one; ~/.zshrc has to have
 'autoload -U compinit; compinit', behind the line that sets fpath:`,
 			`  source <(chubbyctl completion zsh)
@@ -37,6 +40,35 @@ and the paths, sessions and lists of the live cell. Tab asks the cell as any com
 does, with the flags on the line; if it does not answer within %v, nothing is
 offered.`, completionBound)
 	return group
+}
+
+// cobra's script escapes a candidate that is the only one. Of several it inserts what
+// they have in common as it is, so that a directory with a space in its name would
+// become two arguments.
+const (
+	bashEscapesOne = `        if (( ${#COMPREPLY[@]} == 1 )); then
+            COMPREPLY[0]=$(printf "%q" "${COMPREPLY[0]}")
+        fi
+`
+	bashEscapesAll = `        if (( ${#COMPREPLY[@]} > 0 )); then
+            IFS=$'\n' read -ra COMPREPLY -d '' < <(printf "%q\n" "${COMPREPLY[@]}")
+        fi
+`
+)
+
+func generateBash(root *cobra.Command, w io.Writer) error {
+	var script bytes.Buffer
+	err := root.GenBashCompletionV2(&script, true)
+	return errors.Join(err, mended(w, script.String(), bashEscapesOne, bashEscapesAll))
+}
+
+// mended writes a script with a part of it replaced.
+func mended(w io.Writer, script, part, by string) error {
+	if !strings.Contains(script, part) {
+		return errors.New("the completion script is not the one that this program mends") // of another cobra
+	}
+	_, err := io.WriteString(w, strings.Replace(script, part, by, 1))
+	return err
 }
 
 func shellCommand(shell, how, example string, generate func(*cobra.Command, io.Writer) error) *cobra.Command {

@@ -109,6 +109,9 @@ func (o *workOptions) validate() error {
 	case len(o.reason) > api.MaxReason:
 		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
 	}
+	if err := checkSequencerFile(o.sequencerFile); err != nil {
+		return err
+	}
 	if err := o.signalsForWork(); err != nil || len(o.argv) == 0 {
 		return err
 	}
@@ -159,10 +162,17 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	bound, cancel := o.bound(ctx)
 	defer cancel()
+	if o.waits && o.wait < o.timeout {
+		bound, cancel = context.WithTimeoutCause(bound, o.wait, outOfTime{o.wait})
+		defer cancel()
+	}
+	v := o.keepVigil(bound, o.path.Cell(), api.Path{})
+	defer v.stop()
 	c, err := client.New(bound, cfg)
 	if err != nil {
-		return causeOf(ctx, err)
+		return v.explain(causeOf(ctx, err))
 	}
+	v.stop()
 	defer o.leave(ctx, c)
 	if len(o.argv) > 0 {
 		if err := o.budget(c.Lease()).check(o.verb); err != nil {
@@ -175,7 +185,7 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	defer o.giveUp(ctx, t)
 	held := stopwatch()
-	forget, err := o.keepSequencer(t.lock)
+	forget, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
 	if err != nil {
 		return err
 	}
@@ -188,7 +198,9 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	env := o.environment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
 	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
-	o.linger(ctx, t.lock, o.atLeast-held())
+	if notRun := (*guard.NotRunError)(nil); !errors.As(err, &notRun) {
+		o.linger(ctx, t.lock, o.atLeast-held())
+	}
 	return err
 }
 
@@ -207,6 +219,7 @@ func (o *workOptions) linger(ctx context.Context, lock *client.Lock, left time.D
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-lock.Context().Done():
+		o.notice(fmt.Sprintf("the lock was lost while it was kept for --at-least: %v", lock.Err()))
 	}
 }
 

@@ -51,3 +51,29 @@ func recipeGuards() []guard {
 		},
 	}
 }
+
+// commandGuards are those of commands that run under a lock.
+func commandGuards() []guard {
+	return []guard{
+		{
+			name: "nobody is left when the command is gone", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			old: "		case g.childless && len(family(g.pid)) == 0:\n", new: "		case len(family(g.pid)) == 0:\n",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestHoppingDescendants",
+		},
+		{
+			name: "nothing is started when it is too late", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			old: "	if first.Kill == 0 || first.Term <= now() {\n", new: "	if false {\n",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestLateStart",
+		},
+		{
+			name: "the guardian acts when chubbyctl is gone", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			old: "				orders = nil\n				err = g.stop()\n", new: "				orders = nil\n",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestSupervisorKilledOrStopped",
+		},
+		{
+			name: "a command that must end is not told that it is safe", file: "cmd/chubbyctl/command.go",
+			old: " && !process.Stopping()", new: "",
+			pkg: "./cmd/chubbyctl", test: "TestSafeTooLate",
+		},
+	}
+}

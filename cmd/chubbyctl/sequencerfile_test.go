@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The file is there while the lock is held, and goes with it; what another has
+// written meanwhile stays.
+func TestSequencerFile(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(file string) error
+		want   string // what is there afterwards
+	}{
+		{"ours", func(string) error { return nil }, ""},
+		{"another's", func(file string) error { return replaceFile(file, "another\n") }, "another\n"},
+		{"gone already", os.Remove, ""},
+	} {
+		for _, lost := range []bool{true, false} {
+			var told bytes.Buffer
+			o := &workOptions{globals: &globals{output: "text"}, sequencerFile: filepath.Join(t.TempDir(), "file"), err: &told}
+			held, lose := context.WithCancel(t.Context())
+			forget, err := o.keepSequencer(held, "ours")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := os.ReadFile(o.sequencerFile); err != nil || string(text) != "ours\n" {
+				t.Errorf("%s: %q, %v", c.name, text, err)
+			}
+			if err := c.change(o.sequencerFile); err != nil {
+				t.Fatal(err)
+			}
+			if lost {
+				lose()
+			}
+			forget()
+			lose()
+			text, err := os.ReadFile(o.sequencerFile)
+			if string(text) != c.want || os.IsNotExist(err) != (c.want == "") || told.Len() > 0 {
+				t.Errorf("%s, lost %t: left %q, %v; told %q", c.name, lost, text, err, told.String())
+			}
+		}
+	}
+}
+
+// What is no ordinary file is never replaced, and a missing directory is told
+// before the lock is waited for.
+func TestSequencerFileFaults(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/etc/passwd", link); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		os.DevNull: "no ordinary file", dir: "no ordinary file", link: "no ordinary file", filepath.Join(dir, "no", "file"): "no directory",
+	} {
+		_, err := execute(t, nil, "acquire", "/ls/local/a", "--sequencer-file", name, "--", "true")
+		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: exit code %d (%v), want %d with %q", name, exitCode(err), err, exitUsage, want)
+		}
+	}
+	o := &workOptions{globals: &globals{output: "text"}, sequencerFile: filepath.Join(dir, "no", "file"), err: io.Discard}
+	if _, err := o.keepSequencer(t.Context(), "x"); err == nil {
+		t.Error("a file that cannot be written is no error")
+	}
+}
