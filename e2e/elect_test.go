@@ -118,7 +118,7 @@ func TestSequencerFile(t *testing.T) {
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
 	}
-	if r := w.do("acquire", "/ls/local/a", "--sequencer-file", "/no/such/directory/seq", "--", "true"); r.code != 1 || !strings.Contains(r.err, "--sequencer-file") {
+	if r := w.do("acquire", "/ls/local/a", "--sequencer-file", "/no/such/directory/seq", "--", "true"); r.code != 2 || !strings.Contains(r.err, "--sequencer-file") {
 		t.Errorf("a file that cannot be written: exit %d, %s", r.code, r.err)
 	}
 }

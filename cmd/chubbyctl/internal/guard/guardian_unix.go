@@ -21,7 +21,7 @@ import (
 const (
 	guardianName = "chubby-guardian"
 	sweepEvery   = 20 * time.Millisecond // while processes are to end
-	killEvery    = 2 * time.Millisecond  // while they are killed: what forks must not keep ahead
+	killEvery    = 5 * time.Millisecond  // while they are killed: what forks must not keep ahead
 )
 
 // guardianArgs is the command line that RunGuardian reads.
