@@ -68,7 +68,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	}
 	var list, primary []Candidate
 	ranks := map[string]rank{}
-	for _, e := range entries {
+	for _, e := range announced(entries) {
 		one := Candidate{Member: e.member(), Priority: e.record.Priority, Chosen: e.record.Chosen != nil}
 		if e.record.Elected != 0 {
 			if e.record.Elected == uint64(explained.Lock.Generation) && len(explained.Lock.Holders) > 0 {
@@ -131,6 +131,7 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		if err != nil && !errors.Is(err, api.NotFound) {
 			return err
 		}
+		list = announced(list)
 		at := slices.IndexFunc(list, func(e *entry) bool { return e.name == name })
 		if at < 0 || list[at].record.Elected != 0 {
 			return unknownCandidate(path, name, list)
@@ -188,6 +189,39 @@ func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen 
 	r.Chosen = chosen
 	_, err = h.SetContents(ctx, r.text(), client.IfGeneration(e.content))
 	return err
+}
+
+// ghosts are sessions that are over, whose candidates' files are there still, because a reader has them open.
+// No session has the number of one before.
+type ghosts struct {
+	mu   sync.Mutex // guards over
+	over map[api.SessionID]bool
+}
+
+func newGhosts() *ghosts { return &ghosts{over: map[api.SessionID]bool{}} }
+
+// has reports whether the session of a record is known to be over.
+func (g *ghosts) has(r record) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.over[r.session()]
+}
+
+// find asks the cell which of the candidates, who were listed before, have no session any more.
+func (g *ghosts) find(ctx context.Context, c *client.Client, list []*entry) error {
+	sessions, err := c.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	over := map[api.SessionID]bool{}
+	for _, e := range list {
+		id := e.record.session()
+		over[id] = !slices.ContainsFunc(sessions, func(s client.SessionInfo) bool { return s.Session == id })
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = over
+	return nil
 }
 
 // standing is whether a candidate may queue for the lock, as far as it knows.

@@ -54,7 +54,8 @@ const configPause = 10 * time.Second
 // WatchConfig waits for the first value of a file, and keeps it up to date until Close. decode is given
 // the contents, of which it must keep nothing; contents that it refuses are left, and the value before
 // them stays. ctx bounds the wait only. If it ends before, or the file may not be read, there is no
-// ConfigFile, and the error says what was in the way last.
+// ConfigFile, and the error says what was in the way last. An ephemeral file is refused in the same way
+// (InvalidArgument), since who watches it has it open, and would keep it for ever.
 func WatchConfig[T any](ctx context.Context, cfg client.Config, path string, decode func(contents []byte) (T, error), o ConfigFileOptions[T]) (*ConfigFile[T], error) {
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
@@ -143,6 +144,9 @@ func (f *ConfigFile[T]) load(ctx context.Context, s sight) error {
 	text, stat, err := s.Contents(ctx)
 	if err != nil {
 		return err
+	}
+	if stat.Ephemeral {
+		return keepsAlive("watch", f.path)
 	}
 	if f.has(stat) {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // MaxParty is the most participants that a DoubleBarrier can have: each change of its state is heard
@@ -25,20 +26,23 @@ const MaxParty = 200
 // cell, after its own file is made and locked, which of the others still hold the locks of theirs, and
 // strikes out those who do not; if there are n, the same write makes the round one that is inside.
 // Nobody joins it then: members are only struck out, by themselves in Leave, or by others once their
-// files are gone. The write that strikes out the last makes the next round, which gathers.
+// files are gone, or are not locked by them any more: a reader may keep the file of one who is dead. The
+// write that strikes out the last makes the next round, which gathers.
 //
 // The invariants, which hold over fail-over, death, lost answers and whoever gives up:
 //
 //  1. A round is inside only if n members, of different names that no other round has seen, had entered
 //     it, and each lived, and wanted in, at a moment after the last of them had come.
 //  2. Enter returns nil only while its member is in a round that is inside, and Context has not ended.
-//  3. The round number grows only when every member of it has left, or its session has ended.
+//  3. The round number grows only when every member of it has left, or its session has ended, or its
+//     lock was taken away by an operator and it has let go of it (with force: at once).
 //  4. Leave returns nil only when the round number has grown; Enter joins none that is inside.
 //
 // That somebody is dead is known when the cell has ended his session, at the latest a lease after he
 // was last heard of: so one that has crashed may be counted, if he came in just before, and holds up
-// those who leave for so long. It is not told to those who are inside; what depends on the others is
-// to ask them. A participant knows of itself before the others may take it for dead (Pass.Context).
+// those who leave for so long; and for another lease, if somebody has his file open. It is not told to
+// those who are inside; what depends on the others is to ask them. A participant knows of itself before
+// the others may take it for dead (Pass.Context).
 type DoubleBarrier struct {
 	c   *client.Client
 	dir string
@@ -80,7 +84,8 @@ func NewDoubleBarrier(c *client.Client, dir string, n int) *DoubleBarrier {
 // If ctx ends before, it withdraws, and is DeadlineExceeded or Cancelled; but if it turns out that it
 // has been counted, and others are let in because of it, it is in too, and returns the Pass and no error
 // although ctx has ended. If the cell does not tell within two seconds it is Uncertain; the member goes
-// with its file, in the background, as if it had died.
+// with its file, in the background, as if it had died. If the member's lock is lost while it waits (an
+// operator took it away, or the cell was away for a lease), the error says so, and it has left.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	if b.n < 1 || b.n > MaxParty {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf("a double barrier for %d; want 1 to %d", b.n, MaxParty)}
@@ -114,9 +119,20 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 	if p.held, err = take(ctx, b.c, b.dir+"/"+p.name, own, api.Exclusive, false, client.Reason("participant of a double barrier")); err != nil {
 		return nil, ended(ctx, err, "enter", b.dir)
 	}
-	err = p.join(ctx, file)
-	if err != nil && ctx.Err() != nil {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lock := p.held.lock.Context()
+	stop := context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })
+	defer stop()
+	err = p.join(waiting, file)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
 		err = p.withdraw(ctx, file, ended(ctx, err, "enter", b.dir))
+	case errors.Is(err, api.BadSequencer): // nothing has been heard of it yet
+		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, err)
+	case lock.Err() != nil:
+		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, context.Cause(lock))
 	}
 	if err != nil {
 		closeAll(ctx, p.held.handle)
@@ -127,7 +143,11 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 
 // join makes a member of the pass, and waits until its round is inside.
 func (p *Pass) join(ctx context.Context, file *client.Handle) error {
-	return p.b.watch(ctx, "enter", func(dir *client.Handle) (done bool, err error) {
+	// Whoever makes the round one that is inside asks the cell for the others, and is himself asked for by
+	// the write.
+	alive := client.IfSequencer(p.held.lock.Sequencer())
+	return p.b.watch(ctx, "enter", func(s sight) (done bool, err error) {
+		dir, due := s.Handle, s.due
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
 			_, member := s.Members[p.name]
 			switch {
@@ -137,7 +157,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 				p.round, done = s.Round, s.Inside
 				return false, nil
 			case s.Inside:
-				return p.b.strike(ctx, dir, s) // whoever waits for the round to be over sees to it
+				return p.b.strike(ctx, dir, s, due) // whoever waits for the round to be over sees to it
 			}
 			s.Members[p.name] = p.held.lock.Sequencer().String()
 			if len(s.Members) < p.b.n {
@@ -148,7 +168,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 			}
 			s.Inside = len(s.Members) == p.b.n
 			return true, nil
-		})
+		}, alive)
 		return done, err
 	})
 }
@@ -192,21 +212,37 @@ func (p *Pass) Context() context.Context { return p.held.lock.Context() }
 
 // Leave says that this participant has done its part, and returns when all of the round have left or
 // died. If ctx ends before, it is DeadlineExceeded or Cancelled, and to be called again: until it has
-// told the cell, the others wait for this participant.
+// told the cell, the others wait for this participant. If the state was deleted, or made anew, there is
+// no round to leave any more: it is NotFound, HandleClosed, or InvalidArgument where it is of another
+// size, and the participant is gone.
 func (p *Pass) Leave(ctx context.Context) error {
+	err := p.leave(ctx)
+	if gone(err) || errors.Is(err, api.InvalidArgument) {
+		_ = p.held.release(ctx) // nobody waits for it, and its file is to go
+	}
+	return err
+}
+
+func (p *Pass) leave(ctx context.Context) error {
 	file, err := p.b.c.Open(ctx, p.b.dir+"/"+stateName, client.OpenOptions{Read: true, Write: true})
 	if err != nil {
 		return ended(ctx, err, "leave", p.b.dir)
 	}
 	defer closeAll(ctx, file)
-	return p.b.watch(ctx, "leave", func(dir *client.Handle) (over bool, err error) {
+	return p.b.watch(ctx, "leave", func(s sight) (over bool, err error) {
+		dir, due := s.Handle, s.due
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
-			if over = s.Round > p.round; over {
+			switch {
+			case s.Round > p.round:
+				over = true
 				return false, nil
+			case s.Round < p.round || !s.Inside:
+				return false, &api.Error{Code: api.NotFound, Op: "leave", Path: file.Path(),
+					Message: "the state was deleted while the double barrier was used, and made anew; there is no such round any more, so enter again"}
 			}
 			_, member := s.Members[p.name]
 			delete(s.Members, p.name)
-			struck, err := p.b.strike(ctx, dir, s)
+			struck, err := p.b.strike(ctx, dir, s, due)
 			return struck || member, err
 		})
 		if err == nil {
@@ -216,17 +252,18 @@ func (p *Pass) Leave(ctx context.Context) error {
 	})
 }
 
-// watch calls look at once, and whenever the state or who is there may have changed, until it is done.
-func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(dir *client.Handle) (done bool, err error)) error {
+// watch calls look at once, whenever the state or who is there may have changed, and when it is due,
+// until it is done.
+func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(s sight) (done bool, err error)) error {
 	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}}
-	for s, err := range follow(ctx, b.c, b.dir, watching) {
+	for s, err := range followEvery(ctx, b.c, b.dir, watching, verify) {
 		if err != nil {
 			return ended(ctx, err, op, b.dir)
 		}
 		if s.Handle == nil {
 			return &api.Error{Code: api.NotFound, Op: op, Path: b.dir, Message: "the directory of the double barrier was deleted while it was used"}
 		}
-		done, err := look(s.Handle)
+		done, err := look(s)
 		if err != nil || done {
 			return ended(ctx, err, op, b.dir)
 		}
@@ -235,8 +272,8 @@ func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(dir *cli
 }
 
 // change changes the state by compare-and-swap: edit is called with what it is, until it does not want
-// it changed or the change was made.
-func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit func(s *party) (bool, error)) error {
+// it changed or the change was made. The options are those of the write.
+func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit func(s *party) (bool, error), options ...client.WriteOption) error {
 	for {
 		text, stat, err := file.Contents(ctx)
 		if err != nil {
@@ -260,7 +297,7 @@ func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit fu
 		if text, err = json.Marshal(s); err != nil {
 			return err
 		}
-		if _, err = file.SetContents(ctx, text, client.IfGeneration(stat.Content)); !errors.Is(err, api.GenerationMismatch) {
+		if _, err = file.SetContents(ctx, text, append(options, client.IfGeneration(stat.Content))...); !errors.Is(err, api.GenerationMismatch) {
 			return err
 		}
 	}
@@ -283,9 +320,10 @@ func (b *DoubleBarrier) living(ctx context.Context, s *party, but string) error 
 	return nil
 }
 
-// strike strikes out the members whose files are gone, and begins the next round if that leaves none.
-// It reports whether there was anything to do. The round is inside.
-func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party) (struck bool, err error) {
+// strike strikes out the members whose files are gone, and, when that is due, those who do not hold the
+// locks of theirs any more; it begins the next round if that leaves none. It reports whether there was
+// anything to do. The round is inside.
+func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party, due bool) (struck bool, err error) {
 	list, err := dir.ReadDir(ctx)
 	if err != nil {
 		return false, err
@@ -294,9 +332,34 @@ func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party
 	maps.DeleteFunc(s.Members, func(name, _ string) bool {
 		return !slices.ContainsFunc(list, func(one api.Stat) bool { return one.Path.Base() == name })
 	})
+	if due && len(s.Members) > 0 {
+		if err := b.holding(ctx, s); err != nil {
+			return false, err
+		}
+	}
 	if len(s.Members) == 0 {
 		s.Round, s.Inside = s.Round+1, false
 		return true, nil
 	}
 	return len(s.Members) < before, nil
+}
+
+// holding strikes out the members who do not hold the locks of their files any more. It is one call for
+// all; and unlike the sequencer's, a lock that an operator takes away counts until its holder has let go.
+func (b *DoubleBarrier) holding(ctx context.Context, s *party) error {
+	locks, err := b.c.Locks(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	held := map[string]api.Generation{}
+	for _, l := range locks {
+		if path, err := api.ParsePath(l.Path); err == nil && len(l.Holders) > 0 {
+			held[path.Base()] = l.Generation
+		}
+	}
+	maps.DeleteFunc(s.Members, func(name, text string) bool {
+		seq, err := sequencer.Parse(text)
+		return err != nil || held[name] != seq.Generation
+	})
+	return nil
 }

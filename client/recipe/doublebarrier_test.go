@@ -26,6 +26,7 @@ type journal struct {
 	turns []*turn
 	dead  map[api.SessionID]int // when somebody was about to end the session
 	gone  map[api.SessionID]int // when the cell had said that it was ended
+	lost  error                 // what Leave said of a state that is not there, of which there is none
 }
 
 // turn is one call of Enter and what followed. Times are those of the journal; 0 is never.
@@ -77,6 +78,9 @@ func (j *journal) check(n int) (int, []error) {
 	defer j.mu.Unlock()
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if j.lost != nil {
+		fault("the state was there all the time: %v", j.lost)
+	}
 	rounds := map[uint64][]*turn{}
 	var ghosts []*turn
 	for _, t := range j.turns {
@@ -161,6 +165,9 @@ func (j *journal) participate(ctx context.Context, c *client.Client, n int, r *r
 		cancel()
 		if err == nil {
 			j.note(func(now int) { one.out = now })
+		}
+		if gone(err) || errors.Is(err, api.InvalidArgument) {
+			j.note(func(int) { j.lost = err })
 		}
 		if err == nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
@@ -335,6 +342,57 @@ func TestDoubleBarrierAllDie(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One who is inside, and whose state is deleted, or made anew, is told, and leaves nothing.
+func TestDoubleBarrierStateIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state string // that is made instead
+		code  api.Code
+	}{
+		"deleted":         {"", api.NotFound},
+		"of another size": {`{"size":3,"round":9}`, api.InvalidArgument},
+		"of no round yet": {`{"size":2,"round":2}`, api.NotFound},
+		"of an old round": {`{"size":2,"round":1,"inside":true,"members":{"x":"y"}}`, api.NotFound},
+		"of nothing":      {`?`, api.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+				var all sync.WaitGroup
+				for _, p := range w.party(2, one, two) {
+					all.Go(func() { _ = p.Leave(w.ctx) })
+				}
+				all.Wait()
+				passes := w.party(2, one, two)
+				left := make(chan error, 2)
+				go func() { left <- passes[0].Leave(w.ctx) }()
+				pass(time.Second)
+				w.rm(operator, partyDir+"/"+stateName)
+				if err := <-left; !gone(err) {
+					t.Errorf("who waited: %v", err)
+				}
+				if c.state != "" {
+					w.put(operator, partyDir+"/"+stateName, c.state)
+				}
+				ctx, cancel := w.brief(time.Minute)
+				defer cancel()
+				if err := passes[1].Leave(ctx); api.CodeOf(err) != c.code {
+					t.Errorf("who came: %v", err)
+				}
+				if members, err := Members(w.ctx, operator, partyDir); err != nil || len(members) != 0 {
+					t.Errorf("left behind: %v %v", members, err)
+				}
+				for _, p := range passes {
+					if p.Context().Err() == nil {
+						t.Error("it holds its lock")
+					}
+				}
+			})
+		})
+	}
 }
 
 // One who gives up is in if the round has begun with it, and is not counted if it has not.

@@ -28,7 +28,9 @@ type CampaignOptions struct {
 	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the primary writes
 	// to do not check its sequencer.
 	LockDelay time.Duration
-	// OnQueued is called as client.OnQueued says, while the candidate waits for the lock.
+	// OnQueued is called as client.OnQueued says, while the candidate waits for the lock. It must not
+	// block: the candidate waits for it, and meanwhile hears neither that it has the lock nor that another
+	// ranks before it.
 	OnQueued func(place, waiting int, holders []api.Holder, delayed time.Duration)
 }
 
@@ -44,11 +46,17 @@ type CampaignOptions struct {
 // this is what makes the primary the only one: that is the lock alone.
 //
 // If ctx ends first, the error is Cancelled or DeadlineExceeded; it is Exists if another candidate has
-// that Name, and SessionExpired if the session is over. Nothing is left then of the campaign. If the
-// lock is lost before the value is written, the campaign goes on.
+// that Name (Announce), and SessionExpired if the session is over. Nothing is left then of the campaign;
+// while the cell is away, what is to go goes in the background. If the lock is lost before the value is
+// written, the campaign goes on.
+//
+// A candidate whose session is over is passed by, a lease later at the latest, also if somebody has its
+// file open, so that it stays. Files of the directory that are permanent, that are no candidate's or that
+// may not be read count for nothing.
 //
 // A campaign costs some five calls, a call for each change among the candidates and three for each
-// candidate that is new; each candidate is told of each change, so ten are well, and a thousand are not.
+// candidate that is new, and one in each lease while another ranks before it; each candidate is told of
+// each change, so ten are well, and a thousand are not.
 func Campaign(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*Primary, error) {
 	k, err := enter(ctx, c, path, o)
 	if err != nil {
@@ -70,13 +78,14 @@ type campaign struct {
 	file     *client.Handle // of the lock; nil when it is to be opened again
 	presence *Presence
 	roster   *roster
+	ghosts   *ghosts
 	standing *standing
 	chosen   bool // when it looked last
 }
 
 // enter registers a candidate.
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
-	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), standing: newStanding()}
+	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), ghosts: newGhosts(), standing: newStanding()}
 	if len(o.Value) > api.MaxContents {
 		return nil, api.Errorf(api.TooLarge, "the value has %d bytes; a file holds at most %d", len(o.Value), api.MaxContents)
 	}
@@ -113,7 +122,7 @@ func (k *campaign) withdraw(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
-	_ = k.presence.Withdraw(ctx) // it goes with the session at the latest
+	_ = k.presence.Withdraw(ctx) // in the background then
 }
 
 // run waits for the lock, until it is that of a primary.
@@ -152,13 +161,17 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	}
 }
 
-// watch looks at the candidates whenever they have changed.
+// watch looks at the candidates whenever they have changed, and whether those before this one live.
 func (k *campaign) watch(ctx context.Context) {
-	for s, err := range follow(ctx, k.c, k.roster.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
+	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
+	for s, err := range followEvery(ctx, k.c, k.roster.dir, o, verify) {
 		look := k.standing.begin() // now, and not when the wait for this sight began
 		var list []*entry
 		if err == nil && s.Handle != nil {
 			list, err = k.roster.look(ctx, s.Handle)
+		}
+		if err == nil && s.due && k.behind(list) {
+			err = k.ghosts.find(ctx, k.c, list)
 		}
 		switch {
 		case errors.Is(err, api.HandleClosed): // it comes as another sight
@@ -175,11 +188,11 @@ func (k *campaign) watch(ctx context.Context) {
 func (k *campaign) behind(list []*entry) bool {
 	mine, best := rank{priority: k.options.Priority}, rank{}
 	others := false
-	for _, e := range list {
+	for _, e := range announced(list) {
 		switch {
 		case e.name == k.options.Name:
 			mine = e.record.rank()
-		case e.record.Elected != 0 || e.record.session() == 0: // a primary, or no candidate
+		case e.record.Elected != 0 || e.record.session() == 0 || k.ghosts.has(e.record): // a primary, or no candidate
 		case !others || e.record.rank().compare(best) > 0:
 			others, best = true, e.record.rank()
 		}

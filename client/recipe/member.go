@@ -116,7 +116,8 @@ func newRoster(c *client.Client, dir string) *roster {
 }
 
 // look lists the files, by name, through a handle of the directory. The errors are those of reading; a
-// file that goes meanwhile is left out, and so is one that is being removed.
+// file that goes meanwhile is left out, and so is one that is being removed, or that may not be read: a
+// stranger's file is to hold up nobody.
 func (r *roster) look(ctx context.Context, dir *client.Handle) ([]*entry, error) {
 	stats, err := dir.ReadDir(ctx)
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *roster) look(ctx context.Context, dir *client.Handle) ([]*entry, error)
 	return list, nil
 }
 
-// entry returns what is known of a file, or reads it; nil if it is not there any more.
+// entry returns what is known of a file, or reads it; nil if it is not there any more, or not to be read.
 func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (*entry, error) {
 	name := stat.Path.Base()
 	r.mu.Lock()
@@ -157,7 +158,7 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 			return &entry{name: name, record: parseRecord(text), instance: stat.Instance, content: stat.Content, ephemeral: stat.Ephemeral}, nil
 		}
 	}
-	if gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
+	if gone(err) || errors.Is(err, api.Exists) || errors.Is(err, api.PermissionDenied) { // Exists: it is being removed
 		return nil, dirGone(ctx, dir)
 	}
 	return nil, err
@@ -220,8 +221,9 @@ func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 }
 
 // Members lists who is up, by name: the ephemeral files of a directory, of Announce or of anybody else
-// (chubbyctl put --ephemeral). NotFound says that there is no such directory. One who died is a member
-// until its session is over, at the latest a lease later.
+// (chubbyctl put --ephemeral), but for those that may not be read. NotFound says that there is no such
+// directory. One who died is a member until its session is over, at the latest a lease later, and nobody
+// has its file open.
 //
 // It costs a call for the listing, and three for each member, two of which go to the log. The value of a
 // member is read through a handle of its file, which lives on until that is closed, even if the member
@@ -259,12 +261,15 @@ func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[
 
 func membersOf(list []*entry) []Member {
 	var members []Member
-	for _, e := range list {
-		if e.ephemeral {
-			members = append(members, e.member())
-		}
+	for _, e := range announced(list) {
+		members = append(members, e.member())
 	}
 	return members
+}
+
+// announced returns the entries of those who take part: a permanent file is nobody's.
+func announced(list []*entry) []*entry {
+	return slices.DeleteFunc(slices.Clone(list), func(e *entry) bool { return !e.ephemeral })
 }
 
 func (m Member) equal(o Member) bool {

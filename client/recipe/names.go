@@ -86,7 +86,8 @@ func (p *Publication) Withdraw(ctx context.Context) error { return p.presence.Wi
 // Lookup returns the endpoints of a service, by address. It is a directory, with a file for each: of
 // Publish, or any other that holds an address, permanent or not; or it is a file that holds the one
 // address, as that of an election does (Campaign, chubbyctl elect). Such a file keeps the address of a
-// primary that is gone, until there is another; Observe tells. A file without an address is no endpoint.
+// primary that is gone, until there is another; Observe tells. A file without an address is no endpoint, nor
+// is one of the directory that may not be read.
 // NotFound says that there is no such node.
 //
 // It costs two calls, and three for each endpoint of a directory, two of which go to the log: a program
@@ -98,7 +99,7 @@ func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, err
 		if err != nil {
 			return nil, ended(ctx, err, "look up", path)
 		}
-		list, err := r.endpoints(ctx, h)
+		list, _, err := r.endpoints(ctx, h)
 		leave(ctx, h)
 		if !errors.Is(err, api.HandleClosed) { // deleted meanwhile: the next Open says so
 			return list, ended(ctx, err, "look up", path)
@@ -111,37 +112,107 @@ func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, err
 // it may be a file now and a directory then. What comes last is the error that ended it: of ctx, of the
 // session, or an answer such as PermissionDenied. Each change costs one call, and three for each endpoint
 // that is new or different.
+//
+// A file that is ephemeral goes with its owner: who watches does not keep it open, but watches the
+// directory that it is in, for which it needs the right to read; each change there of the file costs three
+// calls.
 func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq2[[]Endpoint, error] {
 	return func(yield func([]Endpoint, error) bool) {
-		r := newRoster(c, path)
-		var before []Endpoint
-		first := true
-		kinds := append(childEvents(), api.EventContentsModified)
-		for s, err := range follow(ctx, c, path, client.OpenOptions{Read: true, Events: kinds}) {
-			var now []Endpoint
-			if err == nil && s.Handle != nil {
-				if now, err = r.endpoints(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
-					continue // the next sight knows
-				}
-			}
-			if err == nil && !first && slices.EqualFunc(before, now, Endpoint.Equal) {
-				continue
-			}
-			before, first = now, false
-			if !yield(slices.Clone(now), ended(ctx, err, "watch", path)) || err != nil {
-				return
-			}
+		w := &endpointWatch{c: c, path: path, roster: newRoster(c, path), yield: yield}
+		for watch := w.node; watch != nil; {
+			watch = watch(ctx)
 		}
 	}
 }
 
-// endpoints reads a service through a handle of it.
-func (r *roster) endpoints(ctx context.Context, h *client.Handle) ([]Endpoint, error) {
+// endpointWatch is one loop over WatchEndpoints.
+type endpointWatch struct {
+	c      *client.Client
+	path   string
+	roster *roster
+	yield  func([]Endpoint, error) bool
+	told   bool // something was
+	last   []Endpoint
+}
+
+// way is a way to watch. It returns the one to go on with, nil at the end.
+type way func(ctx context.Context) way
+
+// tell tells a set that is another than the last, or an error. It reports whether to go on.
+func (w *endpointWatch) tell(ctx context.Context, now []Endpoint, err error) bool {
+	if err == nil && w.told && slices.EqualFunc(w.last, now, Endpoint.Equal) {
+		return true
+	}
+	w.told, w.last = true, now
+	return w.yield(slices.Clone(now), ended(ctx, err, "watch", w.path)) && err == nil
+}
+
+// node watches by a handle of the node, until it turns out to be an ephemeral file.
+func (w *endpointWatch) node(ctx context.Context) way {
+	kinds := append(childEvents(), api.EventContentsModified)
+	for s, err := range follow(ctx, w.c, w.path, client.OpenOptions{Read: true, Events: kinds}) {
+		var now []Endpoint
+		if err == nil && s.Handle != nil {
+			var ephemeral bool
+			if now, ephemeral, err = w.roster.endpoints(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
+				continue // the next sight knows
+			}
+			if ephemeral {
+				return w.name
+			}
+		}
+		if !w.tell(ctx, now, err) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// name watches by a handle of the directory that the node is in, until it is no ephemeral file any more.
+func (w *endpointWatch) name(ctx context.Context) way {
+	p, err := api.ParsePath(w.path)
+	if err != nil {
+		w.tell(ctx, nil, err)
+		return nil
+	}
+	for s, err := range follow(ctx, w.c, p.Parent().String(), client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
+		var now []Endpoint
+		if err == nil && s.Handle != nil {
+			if !s.tells(p.Base()) {
+				continue
+			}
+			var there, ephemeral bool
+			if now, there, ephemeral, err = w.peek(ctx); err == nil && there && !ephemeral {
+				return w.node
+			}
+		}
+		if !w.tell(ctx, now, err) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// peek opens the node for one look at it.
+func (w *endpointWatch) peek(ctx context.Context) (now []Endpoint, there, ephemeral bool, err error) {
+	h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
+	if err == nil {
+		defer leave(ctx, h)
+		now, ephemeral, err = w.roster.endpoints(ctx, h)
+	}
+	if gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
+		return nil, false, false, nil
+	}
+	return now, true, ephemeral, err
+}
+
+// endpoints reads a service through a handle of it. It reports whether it is an ephemeral file, which
+// goes when nobody has it open.
+func (r *roster) endpoints(ctx context.Context, h *client.Handle) (list []Endpoint, ephemeral bool, err error) {
 	stat, err := h.Stat(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var list []Endpoint
 	add := func(text []byte) {
 		if e, ok := parseEndpoint(text); ok {
 			list = append(list, e)
@@ -150,12 +221,12 @@ func (r *roster) endpoints(ctx context.Context, h *client.Handle) ([]Endpoint, e
 	if stat.Kind == api.File {
 		text, _, err := h.Contents(ctx)
 		add(text)
-		return list, err
+		return list, stat.Ephemeral, err
 	}
 	entries, err := r.look(ctx, h)
 	for _, e := range entries {
 		add(e.record.value())
 	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int { return strings.Compare(a.Address, b.Address) })
-	return list, err
+	return list, false, err
 }

@@ -35,7 +35,8 @@ type Reign struct {
 // and no Value is told under the token of another reign, but for those that are not Sure.
 //
 // What comes last is the error that ended it: of ctx, of the session, or an answer such as
-// PermissionDenied. Who observes is told late of what has happened: by the time it has a value, there
+// PermissionDenied. InvalidArgument says that the file is ephemeral: an observer, who has it open, would
+// keep it for ever. Who observes is told late of what has happened: by the time it has a value, there
 // may be another primary. A server that must not take requests from two checks their sequencers.
 //
 // It costs a call for each reign, one for each value, and three for each look.
@@ -157,6 +158,9 @@ func (o *observer) look(ctx context.Context, h *client.Handle) error {
 		text, stat, err := h.Contents(ctx)
 		if err != nil {
 			return err
+		}
+		if stat.Ephemeral {
+			return keepsAlive("observe", o.path)
 		}
 		after, err := o.c.Explain(ctx, o.path)
 		if err != nil {

@@ -24,6 +24,7 @@ type Presence struct {
 	ctx    context.Context //nolint:containedctx // it is the announcement's, handed out by Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine that keeps the file has ended
+	end    ending        // that removes it
 
 	mu     sync.Mutex     // guards what follows
 	record record         // that the file holds, or is to hold when it is made again
@@ -36,7 +37,8 @@ type Presence struct {
 //
 // If the name is taken by this process's session before, which the cell has not ended yet, or by a file
 // that is being removed, it waits for that, a minute at the most. If another has the name it is Exists:
-// the error names it, in words and in Error.Holders.
+// the error names it, in words and in Error.Holders. It waits for that minute, too, before it is Exists,
+// if this process has another session that lives, and has the name there: it may be the session before.
 //
 // ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
 func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte) (*Presence, error) {
@@ -111,33 +113,33 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 }
 
 // Withdraw removes the file, and returns when that is done and nothing of the announcement runs any
-// more. Nil also if the file went with its session. If ctx ends first it may be called again; the file
-// goes with the session at the latest.
+// more. Nil also if the file went with its session. If ctx ends first it goes on in the background until
+// the cell answers, and another call waits for it again. LockHeld says that another holds the lock of the
+// file, which goes when he closes it.
 func (p *Presence) Withdraw(ctx context.Context) error {
 	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		return ended(ctx, ctx.Err(), "withdraw", p.path)
-	}
+	return ended(ctx, p.end.run(ctx, "withdraw", p.path, p.remove), "withdraw", p.path)
+}
+
+// remove removes the file, once nobody makes it again.
+func (p *Presence) remove(ctx context.Context) error {
+	<-p.done
 	p.mu.Lock()
 	file := p.file
 	p.mu.Unlock()
 	if file == nil {
 		return nil
 	}
-	// Close alone would not do: a reader that has the file open in this moment would keep it.
+	// Close alone would not do: a reader that has the file open in this moment would keep it. But it is
+	// closed whatever came of the other: left open, the file stays for the life of the session.
 	err := file.Delete(ctx)
-	if err == nil || gone(err) || errors.Is(err, api.SessionExpired) {
-		err = file.Close(ctx)
+	if closing := file.Close(ctx); err == nil || gone(err) {
+		err = closing
 	}
-	if err != nil && !errors.Is(err, api.SessionExpired) {
-		return ended(ctx, err, "withdraw", p.path)
+	if errors.Is(err, api.SessionExpired) {
+		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.file = nil
-	return nil
+	return err
 }
 
 // keep makes the file again whenever it is deleted, until the announcement ends.

@@ -56,7 +56,8 @@ func (p *Primary) Lock() *client.Lock { return p.lock }
 func (p *Primary) Name() string { return p.name }
 
 // SetValue replaces the value, if this is still the primary in the moment of the write: else
-// BadSequencer, or LockLost, or SessionExpired, and nothing is written.
+// BadSequencer, or LockLost, and nothing is written. After SessionExpired it may have been: the answer may
+// have been lost before the session was.
 func (p *Primary) SetValue(ctx context.Context, value []byte) error {
 	if err := p.lock.Err(); err != nil {
 		return err
@@ -76,13 +77,13 @@ func (p *Primary) Asked() <-chan struct{} { return p.asked }
 // for that. The value remains in the file.
 func (p *Primary) Resign(ctx context.Context) error {
 	p.stop()
-	released := p.lock.Release(ctx) // first: others wait for it
+	faults := []error{p.lock.Release(ctx), p.presence.Withdraw(ctx), p.file.Close(ctx)} // the lock first: others wait for it
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return ended(ctx, ctx.Err(), "resign from", p.path)
+		faults = append(faults, ctx.Err())
 	}
-	for _, err := range []error{released, p.presence.Withdraw(ctx), p.file.Close(ctx)} {
+	for _, err := range faults {
 		if err != nil && !over(err) {
 			p.mu.Lock()
 			p.uncertain = true
@@ -93,9 +94,10 @@ func (p *Primary) Resign(ctx context.Context) error {
 	return p.resigned(ctx)
 }
 
-// over reports whether a lock is not to be released because there is none any more.
+// over reports whether a lock is not to be released because there is none any more; or a registration
+// not to be removed, as another holds the lock of its file (LockHeld).
 func over(err error) bool {
-	return gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
+	return gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.LockHeld) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
 }
 
 // resigned asks the cell, if an attempt to resign was left without an answer.
@@ -146,7 +148,7 @@ func (p *Primary) attend(ctx context.Context, r *roster) {
 			return
 		}
 		asked := false
-		for _, e := range list {
+		for _, e := range announced(list) {
 			switch {
 			case e.name == p.name || e.record.Elected != 0 || e.record.session() == 0:
 			case e.record.Chosen != nil && e.record.Chosen.Reign < p.lock.Token():

@@ -27,8 +27,9 @@ import (
 // such that it can be.
 //
 // One worker at a time looks for an item, in the order in which they came; the others wait for it in the
-// cell's queue (32 of one Queue; the others wait here). Nobody polls: who looks is told of new items and
-// of those that are given up.
+// cell's queue (32 of one Queue; the others wait here). Who looks is told of new items and of those that
+// are given up; besides, he tries each that is another's once in a lease, since strangers may wait for its
+// lock (chubbyctl acquire) and give up, of which nobody is told.
 //
 // It is for some thousand items and some hundred a second: a lock service keeps little and changes it
 // seldom. A message broker is something else.
@@ -116,6 +117,7 @@ type taking struct {
 type busyItem struct {
 	handle *client.Handle // open for lock-vacant
 	stop   func()         // ends the watch
+	timer  *time.Timer    // stirs it; nil before the first
 
 	mu      sync.Mutex // guards stirred
 	stirred bool       // it is to be tried again
@@ -128,6 +130,7 @@ func (t *taking) run(ctx context.Context) (*Item, error) {
 		t.watching.Wait()
 		var handles []*client.Handle
 		for _, one := range t.busy {
+			one.end()
 			handles = append(handles, one.handle)
 		}
 		closeAll(ctx, handles...)
@@ -197,7 +200,7 @@ func (t *taking) forget(ctx context.Context, list []api.Stat) {
 	var handles []*client.Handle
 	for instance, one := range t.busy {
 		if !slices.ContainsFunc(list, func(s api.Stat) bool { return s.Instance == instance }) {
-			one.stop()
+			one.end()
 			handles = append(handles, one.handle)
 			delete(t.busy, instance)
 		}
@@ -228,10 +231,14 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 			t.busy[s.Instance] = one
 			t.await(watched, one)
 		}
+		// No event tells of the end of a lock-delay; nor, where others are in the lock's queue, who hide that
+		// it is delayed (LockHeld), that they have given up.
+		again := verify
 		var e *api.Error
 		if errors.As(err, &e) && e.Code == api.LockDelayed {
-			t.after(watched, one, e.Remaining)
+			again = max(e.Remaining, together)
 		}
+		t.after(one, again)
 		return nil, nil
 	case err != nil:
 		if !known {
@@ -239,7 +246,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 		}
 		return nil, err
 	}
-	one.stop()
+	one.end()
 	delete(t.busy, s.Instance)
 	item := &Item{id: strings.TrimPrefix(s.Path.Base(), itemPrefix), held: &held{handle: one.handle, lock: l}}
 	if item.Data, _, err = one.handle.Contents(ctx); err != nil {
@@ -270,18 +277,24 @@ func (t *taking) await(ctx context.Context, one *busyItem) {
 	t.watching.Go(func() { t.listen(ctx, one.handle, one.stir) })
 }
 
-// after stirs an item when its lock-delay is over, of which there is no event.
-func (t *taking) after(ctx context.Context, one *busyItem, delay time.Duration) {
-	t.watching.Go(func() {
-		timer := time.NewTimer(max(delay, together))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			one.stir()
-			t.again()
-		case <-ctx.Done():
-		}
+// after stirs an item some time from now, and not at the time that was set before.
+func (t *taking) after(one *busyItem, delay time.Duration) {
+	if one.timer != nil {
+		one.timer.Reset(delay)
+		return
+	}
+	one.timer = time.AfterFunc(delay, func() {
+		one.stir()
+		t.again()
 	})
+}
+
+// end ends what waits for the item.
+func (b *busyItem) end() {
+	b.stop()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
 }
 
 // Item is an item of a Queue that this worker has. It ends with Done or Abandon, of which one is to be
@@ -329,10 +342,11 @@ func (i *Item) decide(f fate) bool {
 	return i.fate == f
 }
 
-// Done takes the item out of the queue. LockLost, and SessionExpired if the session is gone too, say that the
-// item was lost before: it is another's, or has been done by another. Nothing is done to it then. After any other refusal (PermissionDenied)
-// the item is in the queue again. If ctx ends before the cell has answered it is Uncertain, and goes on
-// in the background; another call waits for its outcome.
+// Done takes the item out of the queue. LockLost says that the item was lost before: it is another's, or
+// has been done by another, and nothing is done to it then. SessionExpired says that the item went with the
+// session; but if the cell's answer was lost before that, the item may be done, and out of the queue. After
+// any other refusal (PermissionDenied) the item is in the queue again. If ctx ends before the cell has
+// answered it is Uncertain, and goes on in the background; another call waits for its outcome.
 func (i *Item) Done(ctx context.Context) error {
 	if !i.decide(finished) {
 		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was abandoned before"}

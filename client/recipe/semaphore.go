@@ -238,8 +238,10 @@ func (p *Permit) Release(ctx context.Context) error { return p.held.release(ctx)
 
 // ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and if there
 // are to be fewer slots, until those with the highest numbers are free, so that there are never more
-// holders than the directory says. A Semaphore that was made with another size is refused from then
-// on, and what it holds it keeps.
+// holders than the directory says. It is its turn meanwhile: who calls Acquire waits until the size is
+// changed, or ctx has ended, also if other slots are free. A Semaphore that was made with another size is
+// refused from then on, and what it holds it keeps. If a slot that it has vacated is lost to it before the
+// others are (an operator took it away), the error says so, and the size is as it was.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
 	if err := sizeFault(n, dir); err != nil {
 		return err
@@ -254,25 +256,50 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	if err != nil {
 		return err
 	}
-	var surplus []*client.Handle
-	defer func() { closeAll(ctx, surplus...) }()
-	for slot := n; slot < was; slot++ {
-		one, err := s.openSlot(ctx, slot, SemaphoreOptions{})
-		if err != nil {
-			return ended(ctx, err, "resize", dir)
+	surplus, err := s.vacate(ctx, was)
+	defer func() {
+		var handles []*client.Handle
+		for _, one := range surplus {
+			handles = append(handles, one.handle)
 		}
-		surplus = append(surplus, one)
-		if _, err := one.Acquire(ctx, api.Exclusive, client.Reason(fmt.Sprintf("resize from %d to %d", was, n))); err != nil {
-			return ended(ctx, err, "resize", dir)
-		}
-	}
-	if _, err := h.SetContents(ctx, []byte(strconv.Itoa(n)), client.IfGeneration(stat.Content)); err != nil {
+		closeAll(ctx, handles...)
+	}()
+	if err != nil {
 		return err
 	}
+	if _, err := h.SetContents(ctx, []byte(strconv.Itoa(n)), client.IfGeneration(stat.Content)); err != nil {
+		return ended(ctx, err, "resize", dir)
+	}
 	for _, one := range surplus {
-		if err := one.Delete(ctx); err != nil {
-			return err
-		}
+		_ = one.handle.Delete(ctx) // the size is changed, and a file that nobody opens any more does no harm
 	}
 	return nil
+}
+
+// vacate takes the slots that are not below the size, of those that were. What it has it returns also with
+// an error, for the caller to close. One that it loses meanwhile ends the wait for the others, for the cell
+// extends no lease until it is let go.
+func (s *Semaphore) vacate(ctx context.Context, was int) (surplus []*held, err error) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for slot := s.n; slot < was; slot++ {
+		path := s.dir + "/" + slotName(slot)
+		reason := fmt.Sprintf("resize from %d to %d", was, s.n)
+		one, err := take(waiting, s.c, path, client.OpenOptions{Write: true, Create: client.File}, api.Exclusive, false, client.Reason(reason))
+		if err != nil {
+			if why := context.Cause(waiting); ctx.Err() == nil && why != nil {
+				err = fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, why)
+			}
+			return surplus, ended(ctx, err, "resize", s.dir)
+		}
+		surplus = append(surplus, one)
+		stop := context.AfterFunc(one.lock.Context(), func() { cancel(context.Cause(one.lock.Context())) })
+		defer stop()
+	}
+	for _, one := range surplus {
+		if err := one.lock.Err(); err != nil {
+			return surplus, fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, err)
+		}
+	}
+	return surplus, nil
 }

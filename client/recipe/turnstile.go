@@ -10,7 +10,8 @@ import (
 // turnstile lets one through at a time, in the order in which they came to it: it is the lock of a
 // file, whose queue is the cell's. Whoever was let through may do what would be dear if all did it at
 // once. It guards nothing, so it needs no lock-delay: if it lets two through, because the lock was broken
-// or the session of one is over, they do it both.
+// or the session of one is over, they do it both. One whose lock was broken lets go of it at once, as the
+// cell extends no lease until the owner has, and goes on with what it does.
 type turnstile struct {
 	c      *client.Client
 	dir    string
@@ -55,13 +56,15 @@ func (t *turnstile) enter(ctx context.Context, reason string, check func(h *clie
 		return nil, err
 	}
 	if err = check(h); err == nil {
-		_, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason))
+		var l *client.Lock
+		if l, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason)); err == nil {
+			// It does nothing after leave; before, it ends when the cell has answered or the session is over.
+			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(ctx)) })
+			return h, nil
+		}
 	}
-	if err != nil {
-		t.leave(ctx, h)
-		return nil, err
-	}
-	return h, nil
+	t.leave(ctx, h)
+	return nil, err
 }
 
 // leave lets the next one through.

@@ -12,6 +12,9 @@ import (
 )
 
 const (
+	// verify is how often those who wait for another ask whether it lives, as no event tells while its file
+	// is there: a lease, since it may have been dead for so long already.
+	verify = api.DefaultLease
 	// together is how long after an event more are waited for: what happens at once is looked at once,
 	// and a directory that is busy is not listed for each child.
 	together = 5 * time.Millisecond
@@ -25,8 +28,9 @@ type sight struct {
 	*client.Handle // open for the events; follow closes it. nil: there is no such node
 
 	// events are what has happened since the sight before: whoever looks now sees all of it. None means
-	// that the node has just been opened, and anything may have happened.
+	// that the node has just been opened, and anything may have happened; or that the sight is due.
 	events []api.Event
+	due    bool // a period is over (followEvery), whatever has happened
 }
 
 // tells reports whether the sight may be about a child of that name.
@@ -46,15 +50,21 @@ func (s sight) tells(child string) bool {
 // on to the next sight, which knows. What comes last is an error: of ctx, of the session, or an answer
 // such as PermissionDenied. Handles are closed when the loop ends, or goes on to another.
 func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
+	return followEvery(ctx, c, path, o, 0)
+}
+
+// followEvery is follow with a look besides, that is due, once in each period, while there is the node:
+// for what is to be seen of which no event tells. A period of 0 has none.
+func followEvery(ctx context.Context, c *client.Client, path string, o client.OpenOptions, period time.Duration) iter.Seq2[sight, error] {
 	return func(yield func(sight, error) bool) {
 		for more := true; more; {
 			h, err := c.Open(ctx, path, o)
 			switch {
 			case err == nil:
-				more = followOne(ctx, h, yield)
+				more = followOne(ctx, h, period, yield)
 				leave(ctx, h)
 				continue
-			case errors.Is(err, api.NotFound):
+			case errors.Is(err, api.NotFound), o.Create == client.Existing && errors.Is(err, api.Exists): // or it is being removed
 				if !yield(sight{}, nil) {
 					return
 				}
@@ -69,22 +79,35 @@ func follow(ctx context.Context, c *client.Client, path string, o client.OpenOpt
 }
 
 // followOne follows one instance of a node. It reports whether to go on with the next.
-func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
-	var events []api.Event
-	for yield(sight{h, events}, nil) {
-		var err error
-		if events, err = gather(ctx, h); errors.Is(err, api.HandleClosed) {
+func followOne(ctx context.Context, h *client.Handle, period time.Duration, yield func(sight, error) bool) bool {
+	within, stop := lasting(ctx, period)
+	defer func() { stop() }()
+	for s := (sight{Handle: h}); yield(s, nil); {
+		events, err := gather(within, h)
+		s = sight{Handle: h, events: events}
+		switch {
+		case errors.Is(err, api.HandleClosed):
 			return true
-		}
-		if err != nil {
+		case errors.Is(err, api.DeadlineExceeded) && ctx.Err() == nil:
+			stop()
+			within, stop = lasting(ctx, period)
+			s.due = true
+		case err != nil:
 			yield(sight{}, err)
 			return false
-		}
-		if slices.ContainsFunc(events, func(e api.Event) bool { return e.Kind == api.EventHandleInvalid }) {
+		case slices.ContainsFunc(events, func(e api.Event) bool { return e.Kind == api.EventHandleInvalid }):
 			return true
 		}
 	}
 	return false
+}
+
+// lasting returns a context that ends when the period is over, or not, if it is 0.
+func lasting(ctx context.Context, period time.Duration) (context.Context, context.CancelFunc) {
+	if period == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, period)
 }
 
 // gather waits for an event, and takes those that come with it.
@@ -123,11 +146,17 @@ func appear(ctx context.Context, c *client.Client, path string) error {
 		if err == nil {
 			leave(ctx, h)
 		}
-		if !errors.Is(err, api.NotFound) {
+		if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) { // Exists: the one before is being removed
 			return nil
 		}
 	}
 	return nil
+}
+
+// keepsAlive is the error of what follows a file by a handle that stays open, where the file is ephemeral.
+func keepsAlive(op, path string) error {
+	return &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
+		Message: "the file is ephemeral, and who follows it has it open, so that it would never go; make it a permanent file"}
 }
 
 // gone reports whether an error says that a node is not there any more.
