@@ -31,7 +31,7 @@ func recipeGuards() []guard {
 		},
 		{
 			name: "a double barrier changes by compare-and-swap", file: "client/recipe/doublebarrier.go",
-			old: "file.SetContents(ctx, text, client.IfGeneration(stat.Content));", new: "file.SetContents(ctx, text);",
+			old: "append(options, client.IfGeneration(stat.Content))...);", new: "append(options, client.IfGeneration(stat.Content))[:len(options)]...);",
 			pkg: "./client/recipe", test: "TestDoubleBarrierRandom|TestDoubleBarrier$",
 		},
 		{
