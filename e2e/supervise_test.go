@@ -74,6 +74,22 @@ func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 	}
 }
 
+// islanders starts commands that cling, each under a lock of its own, on an island
+// from which the cell is reached.
+func islanders(t *testing.T, n int, obey bool) (*island, []*drill) {
+	t.Helper()
+	w := start(t)
+	i := newIsland(t, w)
+	ctl := func(args ...string) *process {
+		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
+	}
+	var drills []*drill
+	for n := range n {
+		drills = append(drills, newDrill(t, ctl, w.client(client.Config{}), fmt.Sprintf("/ls/local/drill%d", n), obey))
+	}
+	return i, drills
+}
+
 // A client that is cut off from the cell: its command, which ignores SIGTERM and
 // forks, is gone with all of its processes before anybody else can hold the lock,
 // each time.
@@ -81,15 +97,7 @@ func TestLossDrill(t *testing.T) {
 	if asRoot(t) {
 		return
 	}
-	w := start(t)
-	i := newIsland(t, w)
-	inIsland := func(args ...string) *process {
-		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
-	}
-	var drills []*drill
-	for n := range 20 {
-		drills = append(drills, newDrill(t, inIsland, w.client(client.Config{}), fmt.Sprintf("/ls/local/drill%d", n), false))
-	}
+	i, drills := islanders(t, 20, false)
 	i.cut()
 	least := time.Hour
 	for _, d := range drills {
@@ -106,15 +114,7 @@ func TestShortCut(t *testing.T) {
 	if asRoot(t) {
 		return
 	}
-	w := start(t)
-	i := newIsland(t, w)
-	inIsland := func(args ...string) *process {
-		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
-	}
-	var drills []*drill
-	for n := range 5 {
-		drills = append(drills, newDrill(t, inIsland, w.client(client.Config{}), fmt.Sprintf("/ls/local/short%d", n), true))
-	}
+	i, drills := islanders(t, 5, true)
 	i.cut()
 	time.Sleep(2 * time.Second)
 	i.heal()
