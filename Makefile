@@ -1,6 +1,9 @@
 # Everything a contributor needs to type. Bare `make` lists the targets; each
 # is described by the comment that begins with ## on its line.
 
+# The toolchain that go.mod asks for, in every module, also where GOTOOLCHAIN=local.
+export GOTOOLCHAIN := $(shell awk '$$1 == "toolchain" { print $$2 }' go.mod)
+
 FUZZTIME ?= 30s
 BENCHFLAGS ?=
 STEADY ?= 10m

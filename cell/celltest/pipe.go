@@ -61,9 +61,9 @@ func (l *listener) dial(ctx context.Context) (*pipe, error) {
 // pipe is one end of a connection.
 //
 // It is not grpc's bufconn, whose connections begin with timers of no length:
-// in a synctest bubble the Go runtime (1.26) runs such a timer at once, on the
+// in a synctest bubble the runtime of Go 1.26 runs such a timer at once, on the
 // goroutine that makes it, and under the race detector two of them at the same
-// time crash the process.
+// time crash the process (go.dev/issue/78156).
 type pipe struct {
 	in, out       *stream
 	local, remote name
