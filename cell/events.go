@@ -108,6 +108,7 @@ func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
 // held.
 func (m *master) lockVacated(name api.Name) {
 	if node, there := m.state().Tree.Get(name); there && len(node.Holders) == 0 {
+		m.turns.end(name, m.clock())
 		m.tell(node.Ref(), api.EventLockVacant, &pb.Event{Generation: uint64(node.Lock)})
 	}
 }

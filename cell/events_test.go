@@ -283,7 +283,7 @@ func TestEventLockVacant(t *testing.T) {
 		next := make(chan *client.Lock)
 		h := open(t, ctx, dying, path, 30*time.Second)
 		go func() {
-			l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(int, int, []api.Holder, time.Duration) {
+			l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(client.Queued) {
 				select {
 				case <-queued:
 				default:

@@ -134,6 +134,7 @@ func (m *master) granted(claim raftfsm.ClaimResult) {
 	if claim.Answer.Code != api.OK {
 		return
 	}
+	m.turns.begin(claim.Answer.Lock.Name, claim.Answer.Generation, m.clock())
 	m.lockAcquired(claim)
 	if w := m.queues.byKey[waiterKey{session: claim.Owner.Session, number: claim.Number}]; w != nil {
 		m.metrics.granted(m.clock().Sub(w.since))
@@ -167,11 +168,30 @@ func (m *master) progress(w *waiter) *pb.Queued {
 			q.Holders = append(q.Holders, pb.NewParty(m.holder(state, h)))
 		}
 	}
+	if ahead, ok := m.queues.turnsBefore(w, place); ok {
+		q.EstimateNs = int64(m.estimate(w.lock.Name, len(q.Holders) > 0, ahead))
+	}
 	return q
 }
 
-// same reports whether two messages tell a client the same, the remaining delay
-// apart, which it can count down by itself.
+// estimate says how long one may have to wait who has ahead turns of others
+// before him, and the rest of the one that goes on; 0 if that cannot be told.
+// m.mu is held.
+func (m *master) estimate(name api.Name, held bool, ahead int) time.Duration {
+	now := m.clock()
+	delayed := m.delays.left(name, now)
+	if !held && ahead == 0 {
+		return delayed
+	}
+	wait := m.turns.estimate(name, held, ahead, now)
+	if wait == 0 {
+		return 0
+	}
+	return delayed + wait
+}
+
+// same reports whether two messages tell a client the same, what is left of a
+// delay and of the wait apart, which it can count down by itself.
 func same(a, b *pb.Queued) bool {
 	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && (a.DelayedNs > 0) == (b.DelayedNs > 0) &&
 		slices.EqualFunc(a.Holders, b.Holders, func(x, y *pb.Party) bool { return x.Session == y.Session })

@@ -48,6 +48,7 @@ type master struct {
 	boxes   map[api.SessionID]*mailbox
 	handles *handles
 	queues  *queues
+	turns   *turns
 	delays  *delays
 	losses  *losses
 	caches  *caches
@@ -69,7 +70,7 @@ func (m *master) start() {
 	now, state := m.clock(), m.state()
 	m.leases = session.NewLeases(now)
 	m.boxes = map[api.SessionID]*mailbox{}
-	m.handles, m.queues, m.delays, m.losses, m.caches = newHandles(), newQueues(), newDelays(), newLosses(), newCaches()
+	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.raising = map[api.SessionID]bool{}
 	for s := range state.Sessions.All() {
 		m.leases.Start(s.ID, s.Lease, now)

@@ -149,7 +149,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 					h := open(t, ctx, dial(t, ctx, c, fmt.Sprint("waiter", i), client.Config{}), "/ls/local/lock", 0)
 					queued := make(chan int, 100)
 					waiting.Go(func() {
-						l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(place, _ int, _ []api.Holder, _ time.Duration) { queued <- place }))
+						l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(q client.Queued) { queued <- q.Place }))
 						if err != nil {
 							t.Error(err)
 							return
@@ -203,7 +203,7 @@ func TestReadersAndWriters(t *testing.T) {
 		queued := make(chan bool, 100)
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			l, err := handles[2].Acquire(ctx, api.Exclusive, client.OnQueued(func(int, int, []api.Holder, time.Duration) { queued <- true }))
+			l, err := handles[2].Acquire(ctx, api.Exclusive, client.OnQueued(func(client.Queued) { queued <- true }))
 			if err != nil {
 				t.Error(err)
 			}

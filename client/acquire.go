@@ -16,19 +16,26 @@ type LockOption func(*lockOptions)
 
 type lockOptions struct {
 	reason   string
-	onQueued func(place, waiting int, holders []api.Holder, delayed time.Duration)
+	onQueued func(Queued)
 }
 
 // Reason is shown to those who look who holds the lock and why; at most
 // api.MaxReason bytes.
 func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
 
-// OnQueued is called, by the goroutine that called Acquire, when it has to wait
-// and whenever its place in the queue changes: place 1 is next. delayed is how
-// long nobody may have the lock, because a holder failed.
-func OnQueued(f func(place, waiting int, holders []api.Holder, delayed time.Duration)) LockOption {
-	return func(o *lockOptions) { o.onQueued = f }
+// Queued is how things stand for one who waits for a lock.
+type Queued struct {
+	Place, Waiting int           // 1 is next; of so many
+	Holders        []api.Holder  // who holds the lock
+	Delayed        time.Duration // so long nobody may have it, because a holder failed (Chubby §2.4)
+	// Estimate is how long the wait may be, if those before take as long as others did of late; 0 if the
+	// master does not know. It is a guess: nothing but a person's patience should depend on it.
+	Estimate time.Duration
 }
+
+// OnQueued is called, by the goroutine that called Acquire, when it has to wait
+// and whenever its place in the queue changes, or who holds the lock.
+func OnQueued(f func(Queued)) LockOption { return func(o *lockOptions) { o.onQueued = f } }
 
 // acquiring is one call of Acquire or TryAcquire.
 type acquiring struct {
@@ -135,7 +142,10 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 		if q := reply.GetQueued(); q != nil {
 			a.queued, a.ticket = q, q.GetTicket()
 			if a.options.onQueued != nil {
-				a.options.onQueued(int(q.GetPlace()), int(q.GetWaiting()), chubbypb.Holders(q.GetHolders()), time.Duration(q.GetDelayedNs()))
+				a.options.onQueued(Queued{
+					Place: int(q.GetPlace()), Waiting: int(q.GetWaiting()), Holders: chubbypb.Holders(q.GetHolders()),
+					Delayed: time.Duration(q.GetDelayedNs()), Estimate: time.Duration(q.GetEstimateNs()),
+				})
 			}
 		}
 	}

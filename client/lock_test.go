@@ -134,8 +134,8 @@ func TestAcquireKeepsItsPlace(t *testing.T) {
 		var queued []string
 		got := make(chan *Lock)
 		go func() {
-			l, err := h.Acquire(t.Context(), api.Exclusive, OnQueued(func(place, waiting int, holders []api.Holder, delayed time.Duration) {
-				queued = append(queued, fmt.Sprintln(place, waiting, holders[0].Principal, delayed))
+			l, err := h.Acquire(t.Context(), api.Exclusive, OnQueued(func(q Queued) {
+				queued = append(queued, fmt.Sprintln(q.Place, q.Waiting, q.Holders[0].Principal, q.Delayed))
 			}))
 			if err != nil {
 				t.Error(err)

@@ -28,7 +28,9 @@ type Waiter struct {
 	Place   int // 1 is next
 	Mode    api.LockMode
 	Waiting time.Duration
-	Absent  bool // its connection is broken; its place is kept for a while
+	// Estimate is how much longer it may be, as in Queued; 0 if the master does not know.
+	Estimate time.Duration
+	Absent   bool // its connection is broken; its place is kept for a while
 }
 
 // Explanation is what an operation on a node would wait for.
@@ -122,7 +124,7 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 	for _, w := range l.GetWaiters() {
 		info.Waiters = append(info.Waiters, Waiter{
 			Holder: w.GetParty().Holder(), Place: int(w.GetPlace()), Mode: api.LockMode(w.GetMode()),
-			Waiting: time.Duration(w.GetWaitingNs()), Absent: w.GetAbsent(),
+			Waiting: time.Duration(w.GetWaitingNs()), Estimate: time.Duration(w.GetEstimateNs()), Absent: w.GetAbsent(),
 		})
 	}
 	return info

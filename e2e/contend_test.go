@@ -50,7 +50,7 @@ func TestHandOverEntries(t *testing.T) {
 		handed.Go(func() {
 			var once sync.Once
 			for range each {
-				l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(int, int, []api.Holder, time.Duration) { once.Do(waiting.Done) }))
+				l, err := h.Acquire(ctx, api.Exclusive, client.OnQueued(func(client.Queued) { once.Do(waiting.Done) }))
 				if err != nil {
 					t.Error(err)
 					return

@@ -2595,6 +2595,7 @@ type Queued struct {
 	Waiting       uint32                 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Holders       []*Party               `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
 	DelayedNs     int64                  `protobuf:"varint,5,opt,name=delayed_ns,json=delayedNs,proto3" json:"delayed_ns,omitempty"`
+	EstimateNs    int64                  `protobuf:"varint,6,opt,name=estimate_ns,json=estimateNs,proto3" json:"estimate_ns,omitempty"` // how long it may be, if turns take as long as of late; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2660,6 +2661,13 @@ func (x *Queued) GetHolders() []*Party {
 func (x *Queued) GetDelayedNs() int64 {
 	if x != nil {
 		return x.DelayedNs
+	}
+	return 0
+}
+
+func (x *Queued) GetEstimateNs() int64 {
+	if x != nil {
+		return x.EstimateNs
 	}
 	return 0
 }
@@ -3648,7 +3656,8 @@ type Waiter struct {
 	Place         uint32                 `protobuf:"varint,2,opt,name=place,proto3" json:"place,omitempty"`
 	Mode          LockMode               `protobuf:"varint,3,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
 	WaitingNs     int64                  `protobuf:"varint,4,opt,name=waiting_ns,json=waitingNs,proto3" json:"waiting_ns,omitempty"`
-	Absent        bool                   `protobuf:"varint,5,opt,name=absent,proto3" json:"absent,omitempty"` // its stream is broken; its place is kept for a while
+	Absent        bool                   `protobuf:"varint,5,opt,name=absent,proto3" json:"absent,omitempty"`                           // its stream is broken; its place is kept for a while
+	EstimateNs    int64                  `protobuf:"varint,6,opt,name=estimate_ns,json=estimateNs,proto3" json:"estimate_ns,omitempty"` // as in Queued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3716,6 +3725,13 @@ func (x *Waiter) GetAbsent() bool {
 		return x.Absent
 	}
 	return false
+}
+
+func (x *Waiter) GetEstimateNs() int64 {
+	if x != nil {
+		return x.EstimateNs
+	}
+	return 0
 }
 
 type ListSessionsRequest struct {
@@ -5242,14 +5258,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\fAcquireReply\x12+\n" +
 	"\x06queued\x18\x01 \x01(\v2\x11.chubby.v1.QueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.chubby.v1.GrantedH\x00R\agrantedB\b\n" +
-	"\x06answer\"\x9b\x01\n" +
+	"\x06answer\"\xbc\x01\n" +
 	"\x06Queued\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\fR\x06ticket\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\rR\awaiting\x12*\n" +
 	"\aholders\x18\x04 \x03(\v2\x10.chubby.v1.PartyR\aholders\x12\x1d\n" +
 	"\n" +
-	"delayed_ns\x18\x05 \x01(\x03R\tdelayedNs\"G\n" +
+	"delayed_ns\x18\x05 \x01(\x03R\tdelayedNs\x12\x1f\n" +
+	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
+	"estimateNs\"G\n" +
 	"\aGranted\x12\x1c\n" +
 	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12\x1e\n" +
 	"\n" +
@@ -5315,14 +5333,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\aholders\x18\x04 \x03(\v2\x10.chubby.v1.PartyR\aholders\x12+\n" +
 	"\awaiters\x18\x05 \x03(\v2\x11.chubby.v1.WaiterR\awaiters\x12\x1d\n" +
 	"\n" +
-	"delayed_ns\x18\x06 \x01(\x03R\tdelayedNs\"\xa6\x01\n" +
+	"delayed_ns\x18\x06 \x01(\x03R\tdelayedNs\"\xc7\x01\n" +
 	"\x06Waiter\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12'\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x1d\n" +
 	"\n" +
 	"waiting_ns\x18\x04 \x01(\x03R\twaitingNs\x12\x16\n" +
-	"\x06absent\x18\x05 \x01(\bR\x06absent\")\n" +
+	"\x06absent\x18\x05 \x01(\bR\x06absent\x12\x1f\n" +
+	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
+	"estimateNs\")\n" +
 	"\x13ListSessionsRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\"G\n" +
 	"\x11ListSessionsReply\x122\n" +

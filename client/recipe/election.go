@@ -31,7 +31,7 @@ type CampaignOptions struct {
 	// OnQueued is called as client.OnQueued says, while the candidate waits for the lock. It must not
 	// block: the candidate waits for it, and meanwhile hears neither that it has the lock nor that another
 	// ranks before it.
-	OnQueued func(place, waiting int, holders []api.Holder, delayed time.Duration)
+	OnQueued func(client.Queued)
 }
 
 // Campaign waits until the caller is the primary (Chubby §2.4): until it has the lock of the file path,

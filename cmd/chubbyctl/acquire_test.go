@@ -171,14 +171,14 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 	ann := []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}
 	bob := []api.Holder{{Session: 43, Principal: "bob"}}
 	lines := told(t, "text", func(p *progress) {
-		p.queued(3, 5, ann, 0)
+		p.queued(client.Queued{Place: 3, Waiting: 5, Holders: ann})
 		time.Sleep(patience - time.Millisecond)
-		p.queued(2, 5, ann, 0)
-		time.Sleep(time.Second) // patience is over: place 2 is told
-		p.queued(2, 5, ann, 0)  // nothing new
-		p.queued(1, 4, bob, 0)
-		p.queued(1, 4, nil, 9*time.Second)
-		p.queued(1, 4, nil, 8*time.Second) // only time has passed
+		p.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann})
+		time.Sleep(time.Second)                                     // patience is over: place 2 is told
+		p.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann}) // nothing new
+		p.queued(client.Queued{Place: 1, Waiting: 4, Holders: bob})
+		p.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 9 * time.Second})
+		p.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 8 * time.Second}) // only time has passed
 	})
 	want := []string{"held by ann on web3 (pid 7, s42) for 0s (deploy), place 2 of 5", "held by bob (s43) for 0s, place 1 of 4", "another 9s, place 1 of 4"}
 	if len(lines) != len(want) {
@@ -193,7 +193,7 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 
 func TestProgressOfAShortWait(t *testing.T) {
 	lines := told(t, "text", func(p *progress) {
-		p.queued(1, 1, nil, 0)
+		p.queued(client.Queued{Place: 1, Waiting: 1})
 		time.Sleep(patience / 2)
 	})
 	if len(lines) != 1 || lines[0] != "" {

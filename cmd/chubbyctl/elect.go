@@ -118,8 +118,12 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenu
 	defer cancel()
 	p := newProgress(&o.workOptions)
 	defer p.stop()
+	queued := func(q client.Queued) {
+		q.Estimate = 0 // a primary's time has no usual length
+		p.queued(q)
+	}
 	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
-		Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.lockDelay, OnQueued: p.queued,
+		Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.lockDelay, OnQueued: queued,
 	})
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.File), p.last())

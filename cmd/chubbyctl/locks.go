@@ -20,14 +20,15 @@ type lockFields struct {
 }
 
 type waiterFields struct {
-	Session   string  `json:"session"`
-	Principal string  `json:"principal"`
-	Host      string  `json:"host"`
-	PID       int     `json:"pid"`
-	WaitingS  float64 `json:"waiting_s"`
-	Place     int     `json:"place"`
-	Mode      string  `json:"mode"`
-	Absent    bool    `json:"absent"`
+	Session   string   `json:"session"`
+	Principal string   `json:"principal"`
+	Host      string   `json:"host"`
+	PID       int      `json:"pid"`
+	WaitingS  float64  `json:"waiting_s"`
+	EstimateS *float64 `json:"estimate_s"`
+	Place     int      `json:"place"`
+	Mode      string   `json:"mode"`
+	Absent    bool     `json:"absent"`
 }
 
 func newLockFields(l client.LockInfo) lockFields {
@@ -44,7 +45,7 @@ func newLockFields(l client.LockInfo) lockFields {
 	for _, w := range l.Waiters {
 		f.Waiters = append(f.Waiters, waiterFields{
 			Session: w.Session.String(), Principal: w.Principal, Host: w.Host, PID: w.PID,
-			WaitingS: seconds(w.Waiting), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
+			WaitingS: seconds(w.Waiting), EstimateS: known(w.Estimate), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
 		})
 	}
 	return f
@@ -59,7 +60,8 @@ because a holder failed. A lock that is free and that nobody waits for is not sh
 
 TOKEN is the fencing number of the lock's latest grant. Who waits is listed below the
 holders, with the place in the queue; one who is away has lost the connection, and
-keeps the place for a while.`,
+keeps the place for a while. How much longer a wait may be is a guess: it supposes that
+the others have the lock for as long as it was held of late.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
@@ -124,6 +126,10 @@ func addLock(t *table, l client.LockInfo) {
 		if w.Absent {
 			state += ", away"
 		}
-		t.add("", painted{waiting, state}, "", w.Session, whoseProcess(w.Holder), roughly(w.Waiting), w.Reason)
+		waits := roughly(w.Waiting)
+		if w.Estimate > 0 {
+			waits += ", perhaps " + guess(w.Estimate) + " more"
+		}
+		t.add("", painted{waiting, state}, "", w.Session, whoseProcess(w.Holder), waits, w.Reason)
 	}
 }

@@ -97,6 +97,33 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
+// guess shows a duration that nobody knows exactly: "40s", "4m", "3h".
+func guess(d time.Duration) string {
+	unit := time.Second
+	switch {
+	case d > 2*time.Hour:
+		unit = time.Hour
+	case d > 2*time.Minute:
+		unit = time.Minute
+	}
+	text := max(d.Round(unit), unit).String()
+	for _, nothing := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, nothing) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// known is a number of seconds, or null for what is not known.
+func known(d time.Duration) *float64 {
+	if d == 0 {
+		return nil
+	}
+	s := seconds(d)
+	return &s
+}
+
 // holderFields is one who holds a lock, as -o json shows it.
 type holderFields struct {
 	Session   string `json:"session"`

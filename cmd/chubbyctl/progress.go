@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
 // patience is how long a wait may be silent.
@@ -22,18 +22,13 @@ type progress struct {
 	speech sync.Mutex // serialises what is told, in the order in which it was known
 
 	mu    sync.Mutex // guards what follows
-	state waitState
-	late  bool   // patience is over
-	shown string // what was told last, without what changes by itself
-	over  bool   // nothing more is to be told
+	state waitState  // what a lock's queue last told; no place before the cell has told
+	late  bool       // patience is over
+	shown string     // what was told last, without what changes by itself
+	over  bool       // nothing more is to be told
 }
 
-// waitState is what a lock's queue last told.
-type waitState struct {
-	place, waiting int // 0 before the cell has told
-	holders        []api.Holder
-	delayed        time.Duration
-}
+type waitState client.Queued
 
 func newProgress(o *workOptions) *progress {
 	p := &progress{o: o, done: make(chan struct{})}
@@ -45,9 +40,7 @@ func newProgress(o *workOptions) *progress {
 }
 
 // queued takes what client.OnQueued tells.
-func (p *progress) queued(place, waiting int, holders []api.Holder, delayed time.Duration) {
-	p.update(func() { p.state = waitState{place, waiting, holders, delayed} })
-}
+func (p *progress) queued(q client.Queued) { p.update(func() { p.state = waitState(q) }) }
 
 // update changes what is known, and tells it if it is time for that.
 func (p *progress) update(change func()) {
@@ -88,11 +81,12 @@ type progressFields struct {
 }
 
 type waitFields struct {
-	Path     string         `json:"path"`
-	Place    int            `json:"place"`
-	Waiting  int            `json:"waiting"`
-	Holders  []holderFields `json:"holders"`
-	DelayedS float64        `json:"delayed_s"`
+	Path      string         `json:"path"`
+	Place     int            `json:"place"`
+	Waiting   int            `json:"waiting"`
+	Holders   []holderFields `json:"holders"`
+	DelayedS  float64        `json:"delayed_s"`
+	EstimateS *float64       `json:"estimate_s"`
 }
 
 func (p *progress) tell(s waitState) {
@@ -100,8 +94,11 @@ func (p *progress) tell(s waitState) {
 		remark(p.o.err, "waiting for %v: %v", p.o.path, s)
 		return
 	}
-	f := waitFields{Path: p.o.path.String(), Place: s.place, Waiting: s.waiting, DelayedS: seconds(s.delayed), Holders: []holderFields{}}
-	for _, h := range s.holders {
+	f := waitFields{
+		Path: p.o.path.String(), Place: s.Place, Waiting: s.Waiting, Holders: []holderFields{},
+		DelayedS: seconds(s.Delayed), EstimateS: known(s.Estimate),
+	}
+	for _, h := range s.Holders {
 		f.Holders = append(f.Holders, newHolderFields(h))
 	}
 	// Nobody reads it if it cannot be written.
@@ -110,25 +107,29 @@ func (p *progress) tell(s waitState) {
 
 // key is equal for states between which nothing has happened but time.
 func (s waitState) key() string {
-	key := fmt.Sprintf("%d/%d delayed %t", s.place, s.waiting, s.delayed > 0)
-	for _, h := range s.holders {
+	key := fmt.Sprintf("%d/%d delayed %t", s.Place, s.Waiting, s.Delayed > 0)
+	for _, h := range s.Holders {
 		key += " " + h.Session.String()
 	}
 	return key
 }
 
-// String says what is waited for: "held by ..., place 2 of 5".
+// String says what is waited for: "held by ..., place 2 of 5, perhaps 4m more".
 func (s waitState) String() string {
 	var text string
 	switch {
-	case s.delayed > 0:
-		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.delayed))
-	case len(s.holders) > 0:
-		text = heldBy(s.holders)
-	case s.place == 0:
+	case s.Delayed > 0:
+		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.Delayed))
+	case len(s.Holders) > 0:
+		text = heldBy(s.Holders)
+	case s.Place == 0:
 		return "no answer from the cell yet"
 	default:
 		text = "others are before"
 	}
-	return fmt.Sprintf("%s, place %d of %d", text, s.place, s.waiting)
+	text += fmt.Sprintf(", place %d of %d", s.Place, s.Waiting)
+	if s.Estimate > s.Delayed { // the delay has been told
+		text += ", perhaps " + guess(s.Estimate) + " more"
+	}
+	return text
 }
