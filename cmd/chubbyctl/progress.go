@@ -28,6 +28,7 @@ type progress struct {
 	over  bool       // nothing more is to be told
 }
 
+// waitState is what a lock's queue last told; there is no place before that.
 type waitState client.Queued
 
 func newProgress(o *workOptions) *progress {
