@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,7 +213,7 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 			}
 			return nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), doubtAfter/2)
 		defer cancel()
 		before := len(f.heard("Locate"))
 		if _, err := h.Stat(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -238,6 +239,66 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 		f.heal()
 		if err := <-patient; err != nil {
 			t.Errorf("the patient one: %v", err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// A master whose machine stops closes no connection: another is looked for as soon
+// as a call waits, and found when there is one. Nobody has to wait for CallTimeout.
+func TestMasterStops(t *testing.T) {
+	call := map[string]func(context.Context, *Handle) error{
+		"Stat":    func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
+		"Acquire": func(ctx context.Context, h *Handle) error { _, err := h.Acquire(ctx, api.Exclusive); return err },
+	}
+	for name, elected := range map[string]time.Duration{"Stat": doubtAfter / 2, "Acquire": 2 * doubtAfter} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				var stopped atomic.Bool
+				f.script(func(s seen) verb {
+					if s.address == "a:1" && (stopped.Load() || s.method == "KeepAlive") {
+						return hang
+					}
+					return nil
+				})
+				c := f.client(f.config())
+				h := lockable(t, c, 0)
+				stopped.Store(true)
+				time.AfterFunc(elected, func() { f.elect("b:1") })
+				began := time.Now()
+				if err := call[name](t.Context(), h); err != nil {
+					t.Error(err)
+				}
+				if d, most := time.Since(began), max(elected, doubtAfter)+time.Second; d > most {
+					t.Errorf("it took %v, want %v at most", d, most)
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
+// One that is only slow stays the master, and the call goes on: it is not sent
+// again, and the replicas are asked once.
+func TestMasterIsSlow(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
+		f.script(func(s seen) verb {
+			if s.method == "GetStat" {
+				return after(4 * doubtAfter)
+			}
+			return nil
+		})
+		before := len(f.heard("Locate"))
+		if _, err := h.Stat(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := len(f.heard("GetStat")); n != 1 {
+			t.Errorf("the call was sent %d times", n)
+		}
+		if n := len(f.heard("Locate")) - before; n != len(addresses()) {
+			t.Errorf("%d times a replica was asked for the master", n)
 		}
 		closeClient(t, c)
 	})

@@ -137,6 +137,7 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, f.cfg.CallTimeout)
 		defer stop()
+		defer f.watch(ctx, t)()
 	}
 	if k.session != nil {
 		k.session.counters.attempts.Add(1)

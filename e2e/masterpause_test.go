@@ -77,6 +77,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	if err != nil {
 		t.Fatal(err)
 	}
+	locked := time.Since(stopped)
 	if !comesTo(ctx, &s.writes, 2) || !comesTo(ctx, &door.grants, 8) { // one of each may have been on its way
 		t.Fatal("no other master took over")
 	}
@@ -100,7 +101,8 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 		t.Error(err)
 	}
 	w.waitHealthy(5)
-	t.Logf("stopped for %v; writes and locks went on after %v", time.Since(stopped).Round(time.Millisecond), usable.Round(time.Millisecond))
+	t.Logf("stopped for %v; a lock was granted after %v, and writes of what others cache went on after %v",
+		time.Since(stopped).Round(time.Millisecond), locked.Round(time.Millisecond), usable.Round(time.Millisecond))
 }
 
 // comesTo waits until that many more are counted.
