@@ -193,12 +193,13 @@ func (f *finder) leave(s *search) {
 func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
 	for {
+		believed := f.believed()
 		found, err := f.round(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if found != nil {
-			return f.adopt(found), nil
+			return f.adopt(found, believed), nil
 		}
 		if p.wait(ctx); ctx.Err() != nil {
 			return nil, closedError() // nobody waits any more, or close was called
@@ -206,10 +207,22 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 	}
 }
 
-// adopt makes t the believed master, and tells those who still talk to the one
-// before. It returns the believed master.
-func (f *finder) adopt(t *target) *target {
+// believed returns the believed master; nil if none is.
+func (f *finder) believed() *target {
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.master
+}
+
+// adopt makes t the believed master instead of another, or of none, and tells
+// those who still talk to the one before. If a third is believed by now, that was
+// learned later, and stays. It returns the believed master.
+func (f *finder) adopt(t, instead *target) *target {
+	f.mu.Lock()
+	if f.master != nil && f.master != instead {
+		defer f.mu.Unlock()
+		return f.master
+	}
 	former := f.former
 	f.master, f.former = t, t
 	keep := append(slices.Clone(f.servers), t.address)
@@ -233,10 +246,7 @@ func (f *finder) drop(t *target) {
 // follow takes t's word that the master is at another address, if t is still
 // believed; it reports whether there is somebody to ask now.
 func (f *finder) follow(t *target, address string) bool {
-	f.mu.Lock()
-	believed := f.master
-	f.mu.Unlock()
-	if believed != t {
+	if believed := f.believed(); believed != t {
 		return believed != nil
 	}
 	if address == "" || address == t.address {
@@ -248,7 +258,7 @@ func (f *finder) follow(t *target, address string) bool {
 		f.drop(t)
 		return false
 	}
-	f.adopt(next)
+	f.adopt(next, t)
 	return true
 }
 

@@ -477,3 +477,29 @@ func TestTwoWhoClaimToBeMaster(t *testing.T) {
 		}
 	})
 }
+
+// What a search finds does not replace what was learned while it ran.
+func TestLaterWordStays(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		at := func(address string) *target {
+			one, err := c.finder.pool.get(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return one
+		}
+		old, next := at("a:1"), at("b:1")
+		if !c.finder.follow(old, next.address) || c.finder.believed() != next {
+			t.Fatal("nobody followed")
+		}
+		if got := c.finder.adopt(old, old); got != next || c.finder.believed() != next {
+			t.Errorf("%s is believed", got.address)
+		}
+		c.finder.drop(next)
+		if got := c.finder.adopt(old, nil); got != old {
+			t.Errorf("%s is believed", got.address)
+		}
+		closeClient(t, c)
+	})
+}
