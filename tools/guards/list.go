@@ -103,6 +103,11 @@ func masterGuards() []guard {
 			pkg: "./cell", test: "TestLostKeepAliveReply",
 		},
 		{
+			name: "a master that hangs is noticed by who waits for it", file: "client/run.go",
+			old: "		defer f.watch(ctx, t)()\n", new: "",
+			pkg: "./client", test: "TestMasterStops",
+		},
+		{
 			name: "a client counts its lease from when it asked", file: "session/local.go",
 			old: "func (g Grant) end(sent Instant) Instant {", new: "func (g Grant) end(sent Instant) Instant {\n	sent = sent.Add(g.Parked)\n",
 			pkg: "./session", test: "TestNobodyBelievesTooLong|TestLocalFollowsTheFormula",
