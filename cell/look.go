@@ -81,7 +81,7 @@ func (m *master) lockInfo(tree namespace.Tree, name api.Name) *pb.LockInfo {
 	state, now := m.state(), m.clock()
 	info := &pb.LockInfo{Path: m.path(name), DelayedNs: int64(m.delays.left(name, now))}
 	if node, ok := tree.Get(name); ok {
-		info.Mode, info.Generation = pb.LockMode(node.Mode), uint64(node.Lock)
+		info.Mode, info.Generation, info.Revoked = pb.LockMode(node.Mode), uint64(node.Lock), node.Revoked
 		for _, h := range node.Holders {
 			info.Holders = append(info.Holders, pb.NewParty(m.holder(state, h)))
 		}

@@ -20,6 +20,7 @@ type LockInfo struct {
 	Holders    []api.Holder
 	Waiters    []Waiter
 	Delayed    time.Duration // nobody may have it for so long, because a holder failed
+	Revoked    string        // why it is being taken from its holders, who have not let go yet; empty if it is not
 }
 
 // Waiter is one who waits for a lock.
@@ -119,7 +120,7 @@ func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 func lockInfo(l *chubbypb.LockInfo) LockInfo {
 	info := LockInfo{
 		Path: l.GetPath(), Mode: api.LockMode(l.GetMode()), Generation: api.Generation(l.GetGeneration()),
-		Holders: chubbypb.Holders(l.GetHolders()), Delayed: time.Duration(l.GetDelayedNs()),
+		Holders: chubbypb.Holders(l.GetHolders()), Delayed: time.Duration(l.GetDelayedNs()), Revoked: l.GetRevoked(),
 	}
 	for _, w := range l.GetWaiters() {
 		info.Waiters = append(info.Waiters, Waiter{

@@ -3574,6 +3574,7 @@ type LockInfo struct {
 	Holders       []*Party               `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
 	Waiters       []*Waiter              `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	DelayedNs     int64                  `protobuf:"varint,6,opt,name=delayed_ns,json=delayedNs,proto3" json:"delayed_ns,omitempty"`
+	Revoked       string                 `protobuf:"bytes,7,opt,name=revoked,proto3" json:"revoked,omitempty"` // why it is being taken from its holders; empty if it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3648,6 +3649,13 @@ func (x *LockInfo) GetDelayedNs() int64 {
 		return x.DelayedNs
 	}
 	return 0
+}
+
+func (x *LockInfo) GetRevoked() string {
+	if x != nil {
+		return x.Revoked
+	}
+	return ""
 }
 
 type Waiter struct {
@@ -5323,7 +5331,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\";\n" +
 	"\x0eListLocksReply\x12)\n" +
-	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\"\xdf\x01\n" +
+	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\"\xf9\x01\n" +
 	"\bLockInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12'\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x1e\n" +
@@ -5333,7 +5341,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\aholders\x18\x04 \x03(\v2\x10.chubby.v1.PartyR\aholders\x12+\n" +
 	"\awaiters\x18\x05 \x03(\v2\x11.chubby.v1.WaiterR\awaiters\x12\x1d\n" +
 	"\n" +
-	"delayed_ns\x18\x06 \x01(\x03R\tdelayedNs\"\xc7\x01\n" +
+	"delayed_ns\x18\x06 \x01(\x03R\tdelayedNs\x12\x18\n" +
+	"\arevoked\x18\a \x01(\tR\arevoked\"\xc7\x01\n" +
 	"\x06Waiter\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12'\n" +

@@ -17,6 +17,7 @@ type lockFields struct {
 	Holders  []holderFields `json:"holders"`
 	Waiters  []waiterFields `json:"waiters"`
 	DelayedS float64        `json:"delayed_s"`
+	Revoked  string         `json:"revoked"`
 }
 
 type waiterFields struct {
@@ -33,7 +34,7 @@ type waiterFields struct {
 
 func newLockFields(l client.LockInfo) lockFields {
 	f := lockFields{
-		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: seconds(l.Delayed),
+		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: seconds(l.Delayed), Revoked: l.Revoked,
 		Holders: []holderFields{}, Waiters: []waiterFields{},
 	}
 	if l.Mode.Valid() {
@@ -61,7 +62,8 @@ because a holder failed. A lock that is free and that nobody waits for is not sh
 TOKEN is the fencing number of the lock's latest grant. Who waits is listed below the
 holders, with the place in the queue; one who is away has lost the connection, and
 keeps the place for a while. How much longer a wait may be is a guess: it supposes that
-the others have the lock for as long as it was held of late.`,
+the others have the lock for as long as it was held of late. A lock that is being taken
+(lock break) is held until its holders have let go; 'chubbyctl explain' says why.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
@@ -114,8 +116,12 @@ func addLock(t *table, l client.LockInfo) {
 		t.add(path, painted{waiting, "delayed"}, l.Generation, "", "a holder failed", roughly(l.Delayed)+" more", "")
 		path = ""
 	}
+	var mode any = l.Mode
+	if l.Revoked != "" {
+		mode = painted{waiting, l.Mode.String() + ", being taken"}
+	}
 	for _, h := range l.Holders {
-		t.add(path, l.Mode, l.Generation, h.Session, whoseProcess(h), roughly(since(h.SinceUnix)), h.Reason)
+		t.add(path, mode, l.Generation, h.Session, whoseProcess(h), roughly(since(h.SinceUnix)), h.Reason)
 		path = ""
 	}
 	if len(l.Holders) == 0 && l.Delayed == 0 {

@@ -70,8 +70,8 @@ func TestJSONFields(t *testing.T) {
 		"path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl acl.read acl.write acl.change": func(b *bytes.Buffer) error {
 			return g.printStat(b, stat)
 		},
-		"path mode token holders delayed_s waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +
-			"waiters.session waiters.principal waiters.host waiters.pid waiters.waiting_s waiters.place waiters.mode": func(b *bytes.Buffer) error {
+		"path mode token holders delayed_s revoked waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +
+			"waiters.session waiters.principal waiters.host waiters.pid waiters.waiting_s waiters.estimate_s waiters.place waiters.mode": func(b *bytes.Buffer) error {
 			return g.printLocks(b, []client.LockInfo{lock})
 		},
 		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
@@ -122,12 +122,12 @@ func TestTextForPeople(t *testing.T) {
 	var b bytes.Buffer
 	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}
 	if err := g.printLocks(&b, []client.LockInfo{{
-		Path: "/ls/foo/a", Mode: api.Shared, Generation: 9, Holders: []api.Holder{holder},
-		Waiters: []client.Waiter{{Holder: api.Holder{Session: 43}, Place: 1, Mode: api.Exclusive, Waiting: 90 * time.Second, Absent: true}},
+		Path: "/ls/foo/a", Mode: api.Shared, Generation: 9, Holders: []api.Holder{holder}, Revoked: "broken by bob: it hangs",
+		Waiters: []client.Waiter{{Holder: api.Holder{Session: 43}, Place: 1, Mode: api.Exclusive, Waiting: 90 * time.Second, Absent: true, Estimate: 3 * time.Hour}},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/ls/foo/a  shared", "s42      ann on web3 (pid 7)", "deploy", "place 1, away", "1m30s"} {
+	for _, want := range []string{"/ls/foo/a  shared, being taken", "s42      ann on web3 (pid 7)", "deploy", "place 1, away", "1m30s, perhaps 3h more"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
