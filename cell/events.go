@@ -103,9 +103,9 @@ func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
 	m.tell(claim.Answer.Lock, api.EventLockAcquired, &pb.Event{Generation: uint64(claim.Answer.Generation)})
 }
 
-// lockVacated tells those who watch a lock that nobody has it any more, unless it
-// has gone straight to the next. It need not be to be had: see lock-delay. m.mu is
-// held.
+// lockVacated notes that nobody has a lock any more, unless it has gone straight to
+// the next, and tells those who watch it. It need not be to be had: see lock-delay.
+// m.mu is held.
 func (m *master) lockVacated(name api.Name) {
 	if node, there := m.state().Tree.Get(name); there && len(node.Holders) == 0 {
 		m.turns.end(name, m.clock())

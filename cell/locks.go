@@ -168,11 +168,21 @@ func (m *master) progress(w *waiter) *pb.Queued {
 			q.Holders = append(q.Holders, pb.NewParty(m.holder(state, h)))
 		}
 	}
-	if ahead, ok := m.queues.turnsBefore(w, place); ok {
-		q.EstimateNs = int64(m.estimate(w.lock.Name, len(q.Holders) > 0, ahead))
+	if place > maxEstimated {
+		return q
+	}
+	for ahead, other := range m.queues.inLine(w.lock.Name) {
+		if other == w {
+			q.EstimateNs = int64(m.estimate(w.lock.Name, len(q.Holders) > 0, ahead))
+			break
+		}
 	}
 	return q
 }
+
+// maxEstimated bounds the work of telling each who waits, once a second, how long
+// it may be: those further back are not told.
+const maxEstimated = 1000
 
 // estimate says how long one may have to wait who has ahead turns of others
 // before him, and the rest of the one that goes on; 0 if that cannot be told.

@@ -86,15 +86,11 @@ func (m *master) lockInfo(tree namespace.Tree, name api.Name) *pb.LockInfo {
 			info.Holders = append(info.Holders, pb.NewParty(m.holder(state, h)))
 		}
 	}
-	for i, w := range m.queues.byName[name] {
-		var estimate time.Duration
-		if ahead, ok := m.queues.turnsBefore(w, i+1); ok {
-			estimate = m.estimate(name, len(info.Holders) > 0, ahead)
-		}
+	for ahead, w := range m.queues.inLine(name) {
 		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason}
 		info.Waiters = append(info.Waiters, &pb.Waiter{
-			Party: pb.NewParty(m.holder(state, who)), Place: uint32(i + 1), Mode: pb.LockMode(w.claim.Mode),
-			WaitingNs: int64(now.Sub(w.since)), EstimateNs: int64(estimate), Absent: w.absent,
+			Party: pb.NewParty(m.holder(state, who)), Place: uint32(len(info.Waiters) + 1), Mode: pb.LockMode(w.claim.Mode),
+			WaitingNs: int64(now.Sub(w.since)), EstimateNs: int64(m.estimate(name, len(info.Holders) > 0, ahead)), Absent: w.absent,
 		})
 	}
 	return info

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -140,24 +141,23 @@ func (q *queues) place(w *waiter) (place, waiting int) {
 	return at + 1, len(line)
 }
 
-// maxAhead bounds the work of an estimate: those further back are told none.
-const maxAhead = 1000
-
-// turnsBefore counts the turns that those before a waiter will take, who stands
-// at place: one for each writer, and one for readers in a row, who hold the lock
-// together. It is not ok if there are too many to count.
-func (q *queues) turnsBefore(w *waiter, place int) (ahead int, ok bool) {
-	if place > maxAhead {
-		return 0, false
-	}
-	var before api.LockMode
-	for _, other := range q.byName[w.lock.Name][:place] {
-		if before == 0 || before.Conflicts(other.claim.Mode) {
-			ahead++
+// inLine yields those who wait for a lock, in their order, each with the turns that
+// those before will take: one for each writer, and one for readers in a row, who
+// hold the lock together.
+func (q *queues) inLine(name api.Name) iter.Seq2[int, *waiter] {
+	return func(yield func(int, *waiter) bool) {
+		ahead := -1
+		var before api.LockMode
+		for _, w := range q.byName[name] {
+			if before == 0 || before.Conflicts(w.claim.Mode) {
+				ahead++
+			}
+			before = w.claim.Mode
+			if !yield(ahead, w) {
+				return
+			}
 		}
-		before = other.claim.Mode
 	}
-	return ahead - 1, true // its own
 }
 
 // maxSuccessors bounds the grants in one command.

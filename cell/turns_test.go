@@ -2,6 +2,7 @@ package cell
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,23 +65,23 @@ func TestTurnsBefore(t *testing.T) {
 	q := newQueues()
 	r, w := api.Shared, api.Exclusive
 	modes := []api.LockMode{w, w, r, r, w, r}
-	var line []*waiter
 	for i, mode := range modes {
-		one, err := q.join(&waiter{
+		_, err := q.join(&waiter{
 			lock:  namespace.Ref{Name: "/x"},
 			claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}},
 		}, 1, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		line = append(line, one)
 	}
-	for i, want := range []int{0, 1, 2, 2, 3, 4} {
-		if ahead, ok := q.turnsBefore(line[i], i+1); ahead != want || !ok {
-			t.Errorf("%d turns before place %d, want %d", ahead, i+1, want)
+	var got []int
+	for ahead, w := range q.inLine("/x") {
+		if w.claim.Mode != modes[len(got)] {
+			t.Errorf("place %d is that of a %v", len(got)+1, w.claim.Mode)
 		}
+		got = append(got, ahead)
 	}
-	if _, ok := q.turnsBefore(line[0], maxAhead+1); ok {
-		t.Error("it counted without a bound")
+	if want := []int{0, 1, 2, 2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("turns before each: %v, want %v", got, want)
 	}
 }

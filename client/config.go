@@ -42,7 +42,8 @@ type Config struct {
 	// DialTimeout bounds one attempt to connect to one replica; 0 is 2 s.
 	DialTimeout time.Duration
 	// CallTimeout bounds one attempt of one call, so that a replica that hangs
-	// cannot hold it; the call itself is bounded by its context. 0 is 5 s.
+	// cannot hold it; the call itself is bounded by its context. 0 is 5 s. (After
+	// one second the others are asked whether there is another master.)
 	CallTimeout time.Duration
 
 	// Clock measures leases; nil is a clock that counts on in suspend, where the

@@ -197,31 +197,12 @@ func TestNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const svc = "/ls/local/svc"
 		a, reader := w.dial("a"), w.dial("reader")
-		var mu sync.Mutex // guards sets
-		var sets []string
-		ctx, cancel := context.WithCancel(w.ctx)
-		var running sync.WaitGroup
-		defer running.Wait()
-		defer cancel()
-		running.Go(func() {
-			for list, err := range WatchEndpoints(ctx, reader, svc) {
-				if err != nil {
-					return
-				}
-				mu.Lock()
-				sets = append(sets, addresses(list))
-				mu.Unlock()
-			}
-		})
+		seen := w.endpoints(reader, svc)
 		expect := func(what, want string) {
 			t.Helper()
-			time.Sleep(time.Second)
-			mu.Lock()
-			defer mu.Unlock()
-			if got := strings.Join(sets, ", "); got != want {
+			if got := strings.Join(seen(), ", "); got != want {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
-			sets = nil
 		}
 		expect("nothing", "")
 		p, err := Publish(w.ctx, a, svc, Endpoint{Address: "unix:/run/svc", Weight: 1, Metadata: map[string]string{"zone": "x"}})
@@ -241,13 +222,9 @@ func TestNames(t *testing.T) {
 		w.rm(a, svc)
 		time.Sleep(time.Second)
 		w.put(a, svc, "primary:80")
-		time.Sleep(time.Second)
-		mu.Lock()
-		if last := sets[len(sets)-1]; last != "primary:80*0" {
+		if sets := seen(); len(sets) == 0 || sets[len(sets)-1] != "primary:80*0" {
 			t.Errorf("a file: %q", sets)
 		}
-		sets = nil
-		mu.Unlock()
 		w.failOver()
 		expect("a fail-over", "")
 		w.put(a, svc, " ")
@@ -259,6 +236,37 @@ func TestNames(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// endpoints watches a service until the test ends. The function it returns gives
+// those of the next second, and what was seen since it was called before.
+func (w *world) endpoints(c *client.Client, svc string) (seen func() []string) {
+	var mu sync.Mutex // guards sets
+	var sets []string
+	ctx, cancel := context.WithCancel(w.ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for list, err := range WatchEndpoints(ctx, c, svc) {
+			if err != nil {
+				if ctx.Err() == nil {
+					w.t.Errorf("watch %s: %v", svc, err)
+				}
+				return
+			}
+			mu.Lock()
+			sets = append(sets, addresses(list))
+			mu.Unlock()
+		}
+	})
+	w.t.Cleanup(func() { cancel(); running.Wait() })
+	return func() []string {
+		pass(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		now := sets
+		sets = nil
+		return now
+	}
 }
 
 func addresses(list []Endpoint) string {

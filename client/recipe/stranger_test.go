@@ -133,34 +133,12 @@ func TestEphemeralEndpoint(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const svc = "/ls/local/svc"
 		reader := w.dial("reader")
-		var mu sync.Mutex // guards sets
-		var sets []string
-		ctx, cancel := context.WithCancel(w.ctx)
-		var running sync.WaitGroup
-		defer running.Wait()
-		defer cancel()
-		running.Go(func() {
-			for list, err := range WatchEndpoints(ctx, reader, svc) {
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("watch: %v", err)
-					}
-					return
-				}
-				mu.Lock()
-				sets = append(sets, addresses(list))
-				mu.Unlock()
-			}
-		})
+		seen := w.endpoints(reader, svc)
 		expect := func(what, want string) {
 			t.Helper()
-			pass(time.Second)
-			mu.Lock()
-			defer mu.Unlock()
-			if got := strings.Join(sets, ", "); got != want {
+			if got := strings.Join(seen(), ", "); got != want {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
-			sets = nil
 		}
 		serve := func(host string) (*client.Client, *client.Handle) {
 			c := w.dial(host)
@@ -189,10 +167,7 @@ func TestEphemeralEndpoint(t *testing.T) {
 		w.rm(b, svc)
 		w.mkdir(b, svc)
 		w.put(b, svc+"/d", "d:80")
-		pass(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		if sets[len(sets)-1] != "d:80*0" {
+		if sets := seen(); len(sets) == 0 || sets[len(sets)-1] != "d:80*0" {
 			t.Errorf("a directory: %q", sets)
 		}
 	})
