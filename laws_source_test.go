@@ -142,6 +142,7 @@ func TestSourceLaws(t *testing.T) {
 		{"display times are not compared", lawSince},
 		{"tests do not sleep", lawSleep},
 		{"nothing is left undone", lawDone},
+		{"references lead somewhere", lawReferences},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

@@ -215,7 +215,7 @@ func (m *master) end(ch *change) {
 // flushCaches begins with what an earlier master knew and this one does not: every
 // session that may cache may have anything in its cache, until it has
 // acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
-// wait for that (design §4.12). m.mu is held.
+// wait for that (decision 12). m.mu is held.
 func (m *master) flushCaches() {
 	flush := newChange(m.clock())
 	for s := range m.state().Sessions.All() {

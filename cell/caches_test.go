@@ -246,7 +246,7 @@ func TestChangeWaitsForLease(t *testing.T) {
 	})
 }
 
-// design §4.12: after a fail-over reads and locks do not wait for a client that
+// decision 12: after a fail-over reads and locks do not wait for a client that
 // is gone, and changes no longer than its lease.
 func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -300,7 +300,7 @@ func TestRefusedChangeWaitsForNobody(t *testing.T) {
 	})
 }
 
-// The policy of design §4.10: a client that holds up a change for longer than
+// The policy of decision 10: a client that holds up a change for longer than
 // SlowClient is not extended any more.
 func TestSlowClientIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

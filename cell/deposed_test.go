@@ -19,7 +19,7 @@ import (
 )
 
 // A deposed master that does not know it yet answers no read, grants no lease
-// and calls no sequencer valid (design §4.5). It is one that was paused: its own
+// and calls no sequencer valid (decision 5). It is one that was paused: its own
 // election timeout, which is also its lease, is made so long that it goes on
 // believing, as a process does that was stopped and has not looked at its clock
 // since.

@@ -81,11 +81,11 @@ func (w *wire) file(c *pb.Caller, path string) []byte {
 }
 
 // Every code of the closed list reaches a client over the wire, and says what
-// was tried, who answered, and what to do (design §7). Those that cannot be
+// was tried, who answered, and what to do (api.Code). Those that cannot be
 // provoked from outside are named with the reason.
 func TestEveryCodeOverTheWire(t *testing.T) {
 	reached := map[api.Code]error{
-		api.Deadlock: errors.New("see design §4.9: nothing waits for itself; kept for recipes that take several locks"),
+		api.Deadlock: errors.New("see decision 9: nothing waits for itself; kept for recipes that take several locks"),
 		api.Corrupt:  errors.New("it comes from a damaged log or snapshot, and a replica that has one does not serve"),
 	}
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -258,7 +258,7 @@ func codeOfIdentity(t *testing.T) map[api.Code]error {
 	return got
 }
 
-// The list is closed: it is as long as design §7 has it, and ordered.
+// The list is closed: it is as long as api.Code has it, and ordered.
 func TestCodesAreClosed(t *testing.T) {
 	codes := api.Codes()
 	if !slices.IsSorted(codes) || len(codes) != 29 {

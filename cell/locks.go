@@ -17,7 +17,7 @@ import (
 // acquire waits in the queue of a lock until the request is answered. queued is
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
-// meanwhile, so that the client may come back (design §4.8).
+// meanwhile, so that the client may come back (decision 8).
 func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(*pb.Queued) error) (raftfsm.Answer, error) {
 	w, stream, err := m.enqueue(claim, lock, t)
 	if err != nil {

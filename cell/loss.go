@@ -11,7 +11,7 @@ import (
 )
 
 // losses is what is being taken from clients that have not let go yet. A lock
-// leaves an unwilling holder only through its lease (design §4.10): its
+// leaves an unwilling holder only through its lease (decision 10): its
 // sequencer is dead from the start, but nobody else gets the lock before the
 // holder has acknowledged the event that tells it, or let go by itself, or its
 // session has ended. Until it acknowledges, no lease of it is extended.

@@ -21,7 +21,7 @@ import (
 // than the ordinary run.
 var losses = flag.Int("losses", 60, "how many rounds TestForcedLoss goes")
 
-// A lock leaves an unwilling holder only through its lease (design §4.10). In
+// A lock leaves an unwilling holder only through its lease (decision 10). In
 // random rounds somebody breaks a lock, ends its holder's session or tries to
 // delete the node, while the holder is alive, paused or cut off, prompt or slow
 // to let go, and sometimes while the master dies: nobody has the lock before the

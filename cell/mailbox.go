@@ -66,7 +66,7 @@ func (b *mailbox) acknowledge(sequence uint64) {
 }
 
 // heard reports whether everything told was acknowledged. Until then a
-// KeepAlive extends nothing (design §4.6).
+// KeepAlive extends nothing (decision 6).
 func (b *mailbox) heard() bool { return b.acked == b.told }
 
 // tell returns what is to be delivered now.

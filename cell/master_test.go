@@ -273,7 +273,7 @@ func TestGivingUp(t *testing.T) {
 }
 
 // Every change happens exactly once, though replies are lost all the time and
-// masters change: the content generation counts the writes (design §4.13).
+// masters change: the content generation counts the writes (decision 13).
 func TestExactlyOnce(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		c.Slow("writer", 3*time.Millisecond)

@@ -14,7 +14,7 @@ import (
 )
 
 // mutate is the one path of every change of what clients see of nodes, whoever
-// wants it (design §5): the names are made uncacheable, whoever may have them in
+// wants it (decision 21): the names are made uncacheable, whoever may have them in
 // a cache is told to drop them, and only when everybody has said so, or has
 // ended, is the change proposed. Its events are posted while the log's result is
 // observed; then the names may be cached again, and the caller is answered. A
@@ -128,7 +128,7 @@ func (m *master) laggards(ch *change) string {
 
 // cutOff ends the sessions that a change has waited for too long: they are not
 // extended any more, whatever they acknowledge, and end when the leases they
-// have been granted are over (design §4.10).
+// have been granted are over (decision 10).
 func (m *master) cutOff(ch *change, names []api.Name) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

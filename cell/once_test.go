@@ -23,7 +23,7 @@ var mutations = flag.Int("mutations", 1000, "how many changes TestLostReplies ma
 
 // Every change happens exactly once, though three replies in ten are lost after
 // the master has acted, and the master dies now and then, so that retries reach
-// its successor (design §4.13). What a change leaves behind counts: a content or
+// its successor (decision 13). What a change leaves behind counts: a content or
 // ACL generation for each write, an instance for each creation, a lock
 // generation for each grant.
 func TestLostReplies(t *testing.T) {

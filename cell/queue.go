@@ -17,7 +17,7 @@ type waiter struct {
 	who     string // its principal
 	ticket  ticket
 	since   session.Instant
-	absent  bool            // its stream is broken: its place is kept, and skipped (design §4.8)
+	absent  bool            // its stream is broken: its place is kept, and skipped (decision 8)
 	keep    session.Instant // until when an absent one's place is kept
 	offered bool            // a command that may grant it is on its way
 	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody

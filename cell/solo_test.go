@@ -322,7 +322,7 @@ func TestUncacheableUntilApplied(t *testing.T) {
 }
 
 // Chubby §2.9, steps 5 and 6: after a fail-over a change waits until every
-// session that may cache has acknowledged it; design §4.12: nothing else does.
+// session that may cache has acknowledged it; decision 12: nothing else does.
 func TestChangeWaitsForFlush(t *testing.T) {
 	var old api.SessionID
 	inSolo(t, func(s *raftfsm.State) { old = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
@@ -353,7 +353,7 @@ func TestChangeWaitsForFlush(t *testing.T) {
 	})
 }
 
-// The end of an ephemeral file is a change like any other (design §4.11).
+// The end of an ephemeral file is a change like any other (decision 11).
 func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		owner, reader := m.client(t, 1), m.client(t, 2)
@@ -385,7 +385,7 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 }
 
 // A longer lease is granted only after the entry that says so has committed: the
-// next master starts from what the log knows (design §4.6).
+// next master starts from what the log knows (decision 6).
 func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)

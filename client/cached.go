@@ -43,7 +43,7 @@ func (h *Handle) keep(f *fetch, epoch uint64, cacheable bool, set func(*entry)) 
 }
 
 // withoutLock is metadata as it is cached, and so as a session that caches shows
-// it: locks come and go without a word to caches (design §4.9).
+// it: locks come and go without a word to caches (decision 9).
 func withoutLock(s api.Stat) *api.Stat {
 	s.Lock = 0
 	return &s

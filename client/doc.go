@@ -80,7 +80,7 @@
 // An acknowledgement says that the owner has stopped. When a lock is taken away,
 // or the whole session is ended by somebody else, the contexts of the locks end
 // at once, with the cause; but the cell gives the locks to others only when it is
-// told that the work under them has stopped (design §4.10). The library says so
+// told that the work under them has stopped (decision 10). The library says so
 // when the owner has let go: by Release, by Close of the handle, or by Close of
 // the client; and not before. An owner that never lets go of a lock that was
 // taken away loses its session when the lease is over, since nothing is extended

@@ -30,7 +30,7 @@ func (f *fake) over() bool {
 
 // A session that somebody else ended is over at once for its application; the
 // cell frees its locks when their owner has let go, which the last KeepAlive
-// says (design §4.10).
+// says (decision 10).
 func TestSessionEnded(t *testing.T) {
 	for name, letGo := range map[string]func(t *testing.T, l *Lock){
 		"Release": func(t *testing.T, l *Lock) {

@@ -77,7 +77,7 @@ func (s *fakeSession) doom() {
 	s.doomed = s.sequence
 }
 
-// acknowledge frees what waited for it (design §4.10); f.mu is held.
+// acknowledge frees what waited for it (decision 10); f.mu is held.
 func (f *fake) acknowledge(s *fakeSession, sequence uint64) {
 	if sequence > s.told {
 		f.t.Errorf("%d acknowledged, and only %d told", sequence, s.told)

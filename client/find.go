@@ -25,7 +25,7 @@ const (
 // pause is the waits between attempts: each about half as long again as the one
 // before, so that a call that waits for an election is not late by half of it, and
 // jittered, so that clients that lost their master together do not come back
-// together (Chubby §2.9, and pitfalls of reconnect storms).
+// together (Chubby §2.9; a new master must not be stormed).
 type pause struct{ last time.Duration }
 
 func (p *pause) next() time.Duration {

@@ -9,7 +9,7 @@ import (
 //
 // An acknowledgement says that the owner has stopped. When the master takes a
 // lock away, it waits for the acknowledgement of that, and then gives the lock
-// to another (design §4.10). So the event that a lock was lost is not
+// to another (decision 10). So the event that a lock was lost is not
 // acknowledged because it was received, but when the lock's owner has let go: by
 // Release, or by Close of the handle or of the client. As an acknowledgement is
 // of everything up to a sequence number, what came later waits with it; what came

@@ -36,7 +36,7 @@ func (f *fake) keepAlives(since time.Duration) (acknowledged []uint64) {
 
 // A lock that is broken ends at once, with the reason; but it is free for others
 // when its owner says that the work has stopped, and not before: until then the
-// loss is not acknowledged, nor is the master pestered (design §4.10).
+// loss is not acknowledged, nor is the master pestered (decision 10).
 func TestLockTaken(t *testing.T) {
 	for name, letGo := range map[string]func(t *testing.T, l *Lock){
 		"Release": func(t *testing.T, l *Lock) {

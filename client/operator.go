@@ -25,7 +25,7 @@ func reasonFault(reason, op, path string) error {
 // of at most api.MaxReason bytes that its owner is told. It returns once the end
 // has begun: sequencers of its locks are not valid any more, and nothing is done
 // for it. The locks become free once their owner has let go, or lease and
-// lock-delays are over (design §4.10). The errors are SessionExpired if the
+// lock-delays are over (decision 10). The errors are SessionExpired if the
 // caller's own session is gone, NotFound for a session that is not there,
 // PermissionDenied.
 func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
@@ -49,7 +49,7 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 // BreakLock takes the lock on a node away from its holders, as an operator's
 // act, for a reason of 1 to api.MaxReason bytes that they are told. Their
 // sequencers die at once; the lock is free once they have let go, or their lease
-// and lock-delay are over (design §4.10). With now it is free at once, and two
+// and lock-delay are over (decision 10). With now it is free at once, and two
 // may then believe that they hold it.
 func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
 	p, err := c.parse("break the lock", path)

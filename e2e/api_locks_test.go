@@ -70,7 +70,7 @@ func advisory(s *suite) {
 	}
 }
 
-// Nobody overtakes an earlier writer (design §4.8).
+// Nobody overtakes an earlier writer (decision 8).
 func noOvertaking(s *suite) {
 	first := s.acquire(s.file(s.alice, "l"), api.Shared)
 	order := make(chan string, 2)
@@ -110,7 +110,7 @@ func anyNode(s *suite) {
 	s.ok(l.Release(s.ctx))
 }
 
-// A handle that holds a lock cannot take it again (design §4.9).
+// A handle that holds a lock cannot take it again (decision 9).
 func notRecursive(s *suite) {
 	h := s.file(s.alice, "l")
 	l := s.acquire(h, api.Exclusive)

@@ -21,7 +21,7 @@ func lossCases() map[string]func(*suite) {
 }
 
 // A broken lock: its sequencer dies at once, its holder hears why, and the next
-// has it when the holder has let go (design §4.10).
+// has it when the holder has let go (decision 10).
 func breakLock(s *suite) {
 	held := s.acquire(s.file(s.alice, "l"), api.Exclusive)
 	next := make(chan *client.Lock, 1)

@@ -135,7 +135,7 @@ func (s *suite) absent(name string) bool {
 
 // Chubby §2.6: a node is deleted only if it has no children; §2.3: any node may
 // be deleted, ephemeral ones too. A lock that another holds is in the way
-// (design §4.10).
+// (decision 10).
 func deleteNode(s *suite) {
 	d := s.open(s.alice, "d", client.OpenOptions{Write: true, Create: client.Directory})
 	child := s.open(s.bob, "d/child", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})

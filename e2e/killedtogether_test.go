@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// design §4.12: when the master dies together with a quarter of the clients, who
+// decision 12: when the master dies together with a quarter of the clients, who
 // may all have had something in their caches, locks and reads go on within two
 // seconds, and only changes wait, until the leases of the dead are over.
 func TestMasterKilledWithCaches(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // A master that is stopped for a while under load, and goes on when another has
 // long been elected, does no harm: nobody reads what is old, with a cache or
-// without; it grants no lock; no session is lost (design §4.5, §4.12).
+// without; it grants no lock; no session is lost (decisions 5 and 12).
 func TestMasterPaused(t *testing.T) {
 	times, pause, lease := 1, 3*time.Second, 2*time.Second
 	if *full {

@@ -18,7 +18,7 @@ import (
 
 // A master that was stopped while another was elected serves nobody when it
 // goes on, not even the calls that were waiting in its sockets: neither old
-// contents nor a lease (design §4.5). The calls here are made past the client
+// contents nor a lease (decision 5). The calls here are made past the client
 // library, which would have gone to the new master long ago.
 func TestZombieMaster(t *testing.T) {
 	w := start(t)

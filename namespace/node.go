@@ -74,7 +74,7 @@ type Ref struct {
 func (n *Node) Ref() Ref { return Ref{Name: n.Name, Instance: n.Instance} }
 
 // Dying reports whether n is an ephemeral node that nobody has open any more:
-// it is about to be removed, and until then its name is taken (design §4.11).
+// it is about to be removed, and until then its name is taken (decision 11).
 func (n *Node) Dying() bool { return n.Ephemeral && len(n.Openers) == 0 }
 
 // Holds reports whether the handle holds n's lock.

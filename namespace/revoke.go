@@ -8,7 +8,7 @@ import (
 
 // Revoke begins to take a lock away from its holders: from here on its
 // sequencer is not valid, and nobody joins them. They hold it, in the way of
-// everybody else, until each has let go or was evicted (design §4.10). Of a lock
+// everybody else, until each has let go or was evicted (decision 10). Of a lock
 // that is revoked already it changes nothing. The errors are NotHeld,
 // HandleClosed, and InvalidArgument if why is empty or too long.
 func (t *Tree) Revoke(ref Ref, why string) (*Node, error) {

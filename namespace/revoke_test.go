@@ -24,7 +24,7 @@ func revoked(t *testing.T) (c *cell, ref namespace.Ref, token api.Generation) {
 	return c, ref, token
 }
 
-// design §4.10: a revoked lock stays in everybody's way, of those too who would
+// decision 10: a revoked lock stays in everybody's way, of those too who would
 // share it, until its last holder has let go.
 func TestNobodyJoinsARevokedLock(t *testing.T) {
 	c, ref, token := revoked(t)

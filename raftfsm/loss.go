@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// revoke begins to take a lock away (design §4.10). Who may change the ACL of a
+// revoke begins to take a lock away (decision 10). Who may change the ACL of a
 // node may do that.
 func (s *State) revoke(c *Revoke, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {

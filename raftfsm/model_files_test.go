@@ -276,7 +276,7 @@ func (m *model) delete(c *raftfsm.Delete) raftfsm.Result {
 }
 
 // remove: ephemeral nodes that nobody has open go, directories when they are
-// empty (design §4.11).
+// empty (decision 11).
 func (m *model) remove(c *raftfsm.Remove) (r raftfsm.Result) {
 	for _, ref := range c.Nodes {
 		if n := m.resolve(ref); n != nil && n.dying() && m.children(ref.Name) == 0 {

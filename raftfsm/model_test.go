@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// model is what a State is specified to be (Chubby §2.3 to §2.8, design §4.4 to
-// §4.13), with plain maps, and by looking at everything every time: it keeps no
+// model is what a State is specified to be (Chubby §2.3 to §2.8, decisions 4 to
+// 13), with plain maps, and by looking at everything every time: it keeps no
 // index, no count and no sum. It takes the commands of a log and answers them
 // with the results that the State must give, messages left out.
 type model struct {

@@ -66,7 +66,7 @@ func TestNoNameIsAnAnswer(t *testing.T) {
 }
 
 // A refused guard is the answer, for ever: a retry does not find the lock held
-// again and do the command after all (design §4.13; Chubby §2.6, SetSequencer).
+// again and do the command after all (decision 13; Chubby §2.6, SetSequencer).
 func TestRefusedGuardIsKept(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -102,7 +102,7 @@ func TestRefusedGuardIsKept(t *testing.T) {
 
 // A lock that is being taken away is not granted again to who asks what became
 // of its request: it may have acknowledged the loss already, and would believe
-// in the lock for ever (design §4.10, §4.13).
+// in the lock for ever (decisions 10 and 13).
 func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -133,7 +133,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 }
 
 // Of a doomed session no request is done, also none that waited, and the
-// sequencers of its locks are void; but its locks are not free (design §4.10).
+// sequencers of its locks are void; but its locks are not free (decision 10).
 func TestDoomedSession(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -312,7 +312,7 @@ func TestCreateNeedsTheDirectory(t *testing.T) {
 }
 
 // A dying directory is told of again when its last child has gone, by whatever
-// way: nobody else would remove it (Chubby §2.3, design §4.11).
+// way: nobody else would remove it (Chubby §2.3, decision 11).
 func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 	for _, ephemeral := range []bool{true, false} {
 		c := newCell(t)

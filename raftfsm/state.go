@@ -39,7 +39,7 @@ func NewState() State {
 const RootACL = "everyone"
 
 // draw returns the next number of the fencing counter. One counter serves for
-// everything, so that no number ever stands for two things (design §4.7).
+// everything, so that no number ever stands for two things (decision 7).
 func (s *State) draw() uint64 {
 	s.Counter++
 	return s.Counter
@@ -141,7 +141,7 @@ func (s *State) found() {
 
 // once makes a mutation happen exactly once: do is called for the first arrival
 // of a request, unless one of its guards does not stand, and its answer kept; a
-// retry gets that answer and no effects (design §4.13).
+// retry gets that answer and no effects (decision 13).
 func (s *State) once(m session.Mutation, guards []Guard, do func() Result) Result {
 	answer, done, err := s.Sessions.Begin(m)
 	switch {

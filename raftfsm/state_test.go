@@ -103,7 +103,7 @@ func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.Cl
 
 // A command of another epoch than its log entry's term, or of an epoch that
 // has not begun, does nothing: what a deposed master decided late is void
-// (design §4.4).
+// (decision 4).
 func TestStaleEpochsAreRefused(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -131,7 +131,7 @@ func TestStaleEpochsAreRefused(t *testing.T) {
 }
 
 // A retry gets the first answer, also from a later master, and does nothing
-// (design §4.13).
+// (decision 13).
 func TestRetriesAreAnsweredOnce(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -192,7 +192,7 @@ func TestReplayedGrant(t *testing.T) {
 }
 
 // Release and the next grant are one entry; a dead session, one that was
-// answered already and one that withdrew are passed over (design §4.8).
+// answered already and one that withdrew are passed over (decision 8).
 func TestHandOverInOneEntry(t *testing.T) {
 	c := newCell(t)
 	a, b, dead, withdrawn := c.session("a"), c.session("b"), c.session("dead"), c.session("withdrawn")

@@ -19,7 +19,7 @@ type twinSession struct {
 
 // FuzzTable: whatever becomes of sessions, the table has them, their nonces and
 // their numbers by principal as plain maps would; a copy stays as it was; and of
-// a doomed session nothing is done any more (design §4.10).
+// a doomed session nothing is done any more (decision 10).
 func FuzzTable(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 2, 5, 0, 3, 9, 1, 1, 0, 2, 2, 1, 4, 2, 7, 4, 1, 3})
 	f.Add([]byte{0, 1, 7, 0, 1, 3, 3, 1, 1, 4, 1, 1, 2, 1, 8, 1, 1, 0, 0, 1, 2})
