@@ -89,13 +89,18 @@ func (m *master) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind,
 // lock. m.mu is held.
 func (m *master) nodeRemoved(node namespace.Ref) {
 	for _, h := range m.handles.on(node) {
-		m.post(h.owner, node, api.EventHandleInvalid, &pb.Event{
-			Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
-		})
+		m.tellRemoved(h.owner, node)
 	}
 	for _, w := range m.queues.on(node) {
 		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
 	}
+}
+
+// tellRemoved tells one of them. m.mu is held.
+func (m *master) tellRemoved(owner namespace.Owner, node namespace.Ref) {
+	m.post(owner, node, api.EventHandleInvalid, &pb.Event{
+		Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
+	})
 }
 
 // lockAcquired tells those who watch a lock that somebody has it. m.mu is held.

@@ -93,7 +93,10 @@ func (m *master) answered(mutation session.Mutation) bool {
 	return found && s.Open[at].Done
 }
 
-// opened enters the handle into the table.
+// opened enters the handle into the table and answers with the node as it is at
+// that moment, which may be later than the look that found it: what was observed
+// before is in the answer, and what is observed from then on is an event. A node
+// that has gone meanwhile is an event, too.
 func (m *master) opened(r openRequest, s api.Stat, created bool) (opened, error) {
 	h := r.handle
 	h.node = namespace.Ref{Name: r.path.Name(), Instance: s.Instance}
@@ -104,6 +107,11 @@ func (m *master) opened(r openRequest, s api.Stat, created bool) (opened, error)
 	defer m.mu.Unlock()
 	if _, err := m.handles.add(h, principal, allowed); err != nil {
 		return opened{}, err
+	}
+	if node, err := m.state().Tree.Resolve(h.node); err == nil {
+		s = stat(node, r.path)
+	} else {
+		m.tellRemoved(h.owner, h.node)
 	}
 	return opened{handle: h, created: created, stat: s}, nil
 }

@@ -1,0 +1,101 @@
+package cell
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// uncached submits changes of a node that nobody has in a cache, as mutate would.
+func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
+	s.mu.Lock()
+	s.caches.changing[name]++
+	s.mu.Unlock()
+	for _, c := range changes {
+		s.proposer.submit(c)
+	}
+}
+
+// Who opens a node for events takes the answer for what there is, and the events
+// for what changes from then on (Chubby §2.5). Whatever comes between the look
+// and the entry of the handle is in the one or among the others.
+func TestOpenAndEventsLeaveNoGap(t *testing.T) {
+	write := func(c *soloClient, node namespace.Ref) raftfsm.Command {
+		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(), Node: node, Contents: []byte("x")}}
+	}
+	remove := func(c *soloClient, node namespace.Ref) raftfsm.Command {
+		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(), Node: node}}
+	}
+	for name, test := range map[string]struct {
+		exists bool
+		change func(c *soloClient, node namespace.Ref) raftfsm.Command
+	}{
+		"written after it was found":        {true, write},
+		"deleted after it was found":        {true, remove},
+		"written in the entry that made it": {false, write},
+		"deleted in the entry that made it": {false, remove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				author, watcher := m.client(t, 1), m.client(t, 2)
+				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.state().Counter + 1)} // once it is made
+				m.uncached(node.Name)
+				mutation := watcher.mutation()
+				r := openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
+				r.handle = handle{owner: namespace.Owner{Session: watcher.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}
+				var o opened
+				open := func() (err error) { o, err = m.open(t.Context(), r); return err }
+				done := make(chan error, 1)
+				if test.exists {
+					author.open(t, "/ls/local/f", api.MayCreate)
+					load := m.master.state
+					m.proving = func() {
+						m.proving = nil
+						m.master.state = func() *raftfsm.State { // the look
+							found := load()
+							m.master.state = load
+							m.uncached(node.Name, test.change(author, node))
+							synctest.Wait()
+							return found
+						}
+					}
+					done <- open()
+				} else {
+					// While an entry is on its way, what comes is gathered for the next.
+					m.applying = func() {
+						m.applying = nil
+						go func() { done <- open() }()
+						synctest.Wait()
+						m.uncached(node.Name, test.change(author, node))
+					}
+					m.proposer.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}})
+				}
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				told := map[pb.EventKind]int{}
+				for _, e := range m.boxes[watcher.who.session].events {
+					if e.GetHandle() == uint64(mutation.Number) {
+						told[e.GetKind()]++
+					}
+				}
+				now, there := m.state().Tree.Get("/f")
+				switch {
+				case !there && told[pb.EventKind_EVENT_KIND_HANDLE_INVALID] == 0:
+					t.Error("the node is gone, and no event says so")
+				case there && now.Content != o.stat.Content && told[pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED] == 0:
+					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.stat.Content, now.Content)
+				case there && now.Content == 1:
+					t.Error("nothing was changed, so nothing was tested")
+				}
+			})
+		})
+	}
+}
