@@ -35,9 +35,11 @@ test: ## run every test of the module under the race detector
 	go test -race -timeout 10m ./...
 
 .PHONY: test-more
-test-more: ## run the tests of the modules beside it: contrib and the SQL example
+test-more: ## run the tests of the modules beside it: contrib, the SQL example, bench and tools
 	go -C contrib test -race -timeout 10m ./...
 	go -C examples/sqlfence test -race -timeout 5m ./...
+	go -C bench test -timeout 5m ./...
+	go -C tools test -timeout 5m ./...
 
 .PHONY: contract
 contract: build ## try every verb, flag, JSON field and exit code on a live cell
@@ -56,6 +58,10 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
 	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
 	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
+
+.PHONY: nightly
+nightly: ## run race, acceptance, guards, fuzz and steady, some hours (writes docs/nightly.md)
+	go -C tools run ./nightly
 
 .PHONY: guards
 guards: ## take each safeguard out in turn; a test has to notice (writes docs/guards.md)

@@ -1,19 +1,77 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
-// The six steps of the paper's election (Chubby §2.6), as the README has them:
-// one of three is the primary and says so in the lock file; when it goes, so
-// does the next.
+// TestSixSteps runs the README's election (Chubby §2.6): three candidates
+// compete for one lock (1, 2), one becomes the primary and writes its name into
+// the file (3), an observer reads the file at each event (4), and the primary's
+// sequencer is valid as long as it is the primary and never afterwards (5, 6).
 func TestSixSteps(t *testing.T) {
+	program := buildElection(t)
+	w := start(t)
+	t.Setenv("CHUBBY_CELLS", "local="+w.servers())
+	t.Setenv("CHUBBY_CONFIG", "/dev/null")
+	w.must("touch", "/ls/local/primary")
+	read := w.observe("/ls/local/primary")
+
+	var candidates []*process
+	for range 3 {
+		cmd := exec.Command(program)
+		p := &process{t: t, cmd: cmd, done: make(chan struct{})}
+		cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_ = cmd.Wait() // its output is looked at
+			close(p.done)
+		}()
+		t.Cleanup(p.stop)
+		candidates = append(candidates, p)
+	}
+	var past []string // sequencers of earlier primaries
+	for len(candidates) > 0 {
+		primary, sequencer := w.elected(candidates)
+		who := strings.TrimSuffix(strings.Fields(primary.stdout.String())[1], ",")
+		select {
+		case got := <-read:
+			if got != who {
+				t.Errorf("the observer read %q; the primary is %q", got, who)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the observer heard nothing of primary %s", who)
+		}
+		if r := w.do("sequencer", "check", sequencer); r.code != 0 {
+			t.Errorf("the primary's sequencer: exit %d, %s", r.code, r.err)
+		}
+		for _, old := range past {
+			if r := w.do("sequencer", "check", old); r.code != 3 {
+				t.Errorf("the sequencer of an earlier primary: exit %d, want 3: %s", r.code, r.err)
+			}
+		}
+		past = append(past, sequencer)
+		_ = primary.cmd.Process.Signal(syscall.SIGINT) // the next candidate follows
+		primary.wait(20 * time.Second)
+		candidates = slices.DeleteFunc(candidates, func(p *process) bool { return p == primary })
+	}
+}
+
+// buildElection builds examples/election, which the README shows word for word.
+func buildElection(t *testing.T) string {
+	t.Helper()
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -33,26 +91,56 @@ func TestSixSteps(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, "../examples/election").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	w := start(t)
-	t.Setenv("CHUBBY_CELLS", "local="+w.servers())
-	t.Setenv("CHUBBY_CONFIG", "/dev/null")
-	for range 3 {
-		cmd := exec.Command(program)
-		p := &process{t: t, cmd: cmd, done: make(chan struct{})}
-		cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			_ = cmd.Wait() // its output is looked at
-			close(p.done)
-		}()
-		t.Cleanup(p.stop)
-		p.waitFor("primary: ", 20*time.Second)
-		who := w.must("cat", "/ls/local/primary")
-		if !strings.Contains(p.stdout.String(), "primary: "+who+", sequencer: ") {
-			t.Errorf("the file says %q, the primary %q", who, &p.stdout)
-		}
-		_ = cmd.Process.Signal(syscall.SIGINT) // and the next is soon the primary
+	return program
+}
+
+// observe reads a file at each event of its contents and passes on what it
+// reads, each text once.
+func (w *world) observe(path string) <-chan string {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	read, done := make(chan string, 100), make(chan struct{})
+	h, err := w.client(client.Config{}).Open(ctx, path, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
+	if err != nil {
+		w.t.Fatal(err)
 	}
+	go func() {
+		defer close(done)
+		last := ""
+		for _, err := range h.Events(ctx) {
+			if err != nil {
+				return // the test has ended, or notices that nothing comes any more
+			}
+			if text, _, err := h.Contents(ctx); err == nil && string(text) != last {
+				last = string(text)
+				read <- last
+			}
+		}
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+	return read
+}
+
+// elected waits until one of the candidates is the primary, and returns it with
+// its sequencer. The others still wait then.
+func (w *world) elected(candidates []*process) (*process, string) {
+	w.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		var primaries []*process
+		for _, p := range candidates {
+			if strings.HasSuffix(p.stdout.String(), "\n") {
+				primaries = append(primaries, p)
+			}
+		}
+		switch len(primaries) {
+		case 0:
+			continue
+		case 1:
+			_, sequencer, _ := strings.Cut(strings.TrimSpace(primaries[0].stdout.String()), "sequencer: ")
+			return primaries[0], sequencer
+		}
+		w.t.Fatalf("%d primaries at a time", len(primaries))
+	}
+	w.t.Fatal("nobody became the primary within 30 s")
+	return nil, ""
 }

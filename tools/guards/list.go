@@ -5,7 +5,18 @@ import "slices"
 // guards lists the safeguards. An entry that does not fit the source any more is
 // an error, not a pass.
 func guards() []guard {
-	return slices.Concat(plumbingGuards(), replicatedGuards(), masterGuards(), promiseGuards(), cacheGuards(), leaseGuards(), toldGuards(), recipeGuards(), commandGuards())
+	return slices.Concat(
+		plumbingGuards(),
+		replicatedGuards(),
+		masterGuards(),
+		promiseGuards(),
+		cacheGuards(),
+		leaseGuards(),
+		recipeGuards(),
+		commandGuards(),
+		paperGuards(),
+		toldGuards(),
+	)
 }
 
 // replicatedGuards are those of the replicated state.

@@ -1,0 +1,133 @@
+package celltest_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/session"
+)
+
+// TestLocalNamesTheCell: in a cell that has another name, /ls/local/... and
+// /ls/<its name>/... are the same nodes (Chubby §2.3). A third name is refused.
+func TestLocalNamesTheCell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Cell = "berlin" })
+		alias := dial(t, c, "alias")
+		put(t, alias.open(t, "/ls/local/file", 0), "written by the alias")
+
+		named, err := client.New(t.Context(), client.Config{Cell: "berlin", Servers: c.Servers(), Dialer: c.DialFrom("named")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer named.Close(t.Context())
+		for _, path := range []string{"/ls/berlin/file", "/ls/local/file"} {
+			h, err := named.Open(t.Context(), path, client.OpenOptions{Read: true, Write: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			contents(t, h, "written by the alias")
+			if _, err := h.TryAcquire(t.Context(), api.Exclusive); err != nil {
+				t.Errorf("lock %s: %v", path, err)
+			}
+			if _, err := alias.open(t, "/ls/local/file", 0).TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
+				t.Errorf("while %s is locked, its other name says %v", path, err)
+			}
+			if err := h.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := named.Open(t.Context(), "/ls/paris/file", client.OpenOptions{Read: true}); !errors.Is(err, api.WrongCell) {
+			t.Errorf("a path of another cell: %v", err)
+		}
+	})
+}
+
+// TestEphemeralFileStaysWhileOpen: an ephemeral file that two clients have open
+// outlives the first Close, and not the second (Chubby §2.3).
+func TestEphemeralFileStaysWhileOpen(t *testing.T) {
+	const grace = 30 * time.Second // more than enough for the master to remove it, if it were to
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 3)
+		one, two, other := dial(t, c, "one"), dial(t, c, "two"), dial(t, c, "other")
+		options := client.OpenOptions{Read: true, Create: client.File, Ephemeral: true}
+		first, err := one.Open(t.Context(), "/ls/local/presence", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := two.Open(t.Context(), "/ls/local/presence", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := func(when string, want error) {
+			t.Helper()
+			h, err := other.Open(t.Context(), "/ls/local/presence", client.OpenOptions{Read: true})
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", when, err, want)
+			}
+			if err == nil && h.Close(t.Context()) != nil {
+				t.Error("the look could not be closed")
+			}
+		}
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(grace)
+		there("one of two has closed it", nil)
+		if err := second.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(grace)
+		there("both have closed it", api.NotFound)
+	})
+}
+
+// TestOutageLongerThanALease: while there is no master the leases' clocks stand
+// still (Chubby §2.9). A cell that is down for three leases comes back with the
+// session, its lock and its queue as they were.
+func TestOutageLongerThanALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 3)
+		holder, waiter := dial(t, c, "holder"), dial(t, c, "waiter")
+		lock := acquire(t, holder.open(t, "/ls/local/lock", api.MaxLockDelay))
+		granted := make(chan *client.Lock, 1)
+		next := waiter.open(t, "/ls/local/lock", 0)
+		go func() { granted <- acquire(t, next) }()
+		time.Sleep(time.Second)
+		replicas := []string{"r1", "r2", "r3"}
+		for _, id := range replicas {
+			c.Kill(id)
+		}
+		time.Sleep(40 * time.Second)
+		if state := holder.State(); state != session.Jeopardy {
+			t.Errorf("without a master for 40 s the session is %v", state)
+		}
+		for _, id := range replicas {
+			c.Restart(id)
+		}
+		c.Master()
+		time.Sleep(20 * time.Second)
+		if err := holder.CheckSequencer(t.Context(), lock.Sequencer().String()); err != nil || lock.Err() != nil {
+			t.Errorf("the lock: %v, %v", err, lock.Err())
+		}
+		if state := holder.State(); state != session.Safe {
+			t.Errorf("the session is %v", state)
+		}
+		select {
+		case <-granted:
+			t.Error("another has the lock")
+		default:
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if after := <-granted; after.Sequencer().Token() <= lock.Sequencer().Token() {
+			t.Errorf("token %d after %d", after.Sequencer().Token(), lock.Sequencer().Token())
+		}
+	})
+}

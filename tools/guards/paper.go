@@ -1,0 +1,17 @@
+package main
+
+// paperGuards are those of sentences of the paper that no other list covers.
+func paperGuards() []guard {
+	return []guard{
+		{
+			name: "local names every cell", file: "cell/service.go",
+			old: "name == s.r.cfg.Cell || name == api.LocalCell || name == \"\"", new: "name == s.r.cfg.Cell || name == \"\"",
+			pkg: "./cell/celltest", test: "TestLocalNamesTheCell",
+		},
+		{
+			name: "a handle that closes takes only itself along", file: "namespace/drop.go",
+			old: "		gone := func(o Owner) bool { return o == by }\n		next, _ =", new: "		gone := func(o Owner) bool { return true }\n		next, _ =",
+			pkg: "./cell/celltest", test: "TestEphemeralFileStaysWhileOpen",
+		},
+	}
+}

@@ -1,0 +1,151 @@
+// Command nightly runs the checks that are too long for every change, one after
+// the other, and writes what came of them to a page. Run in the tools directory;
+// `make nightly` does. It fails if one of them does, after all have run.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// step is one make target, and how long it may take.
+type step struct {
+	target string
+	args   []string
+	shows  string
+	limit  time.Duration
+}
+
+// steps are what a night is for. Their limits add up to less than ten hours on
+// a machine of two cores.
+func steps(fuzz time.Duration) []step {
+	return []step{
+		{"race", nil, "every test three times, in random order, under the race detector", 90 * time.Minute},
+		{"acceptance", nil, "the drills as often as the promises say", 150 * time.Minute},
+		{"guards", nil, "each safeguard taken out once; a test has to fail (guards.md)", 180 * time.Minute},
+		{"fuzz", []string{"FUZZTIME=" + fuzz.String()}, "every fuzz target", 120 * time.Minute},
+		{"steady", nil, "a cell under load keeps its master", 20 * time.Minute},
+	}
+}
+
+func main() {
+	docs := flag.String("docs", "../docs/nightly.md", "write the page to this file")
+	only := flag.String("only", "", "run only these targets, separated by commas, and write no page")
+	fuzz := flag.Duration("fuzztime", 2*time.Minute, "time for each fuzz target")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, steps(*fuzz), *docs, *only); err != nil {
+		fmt.Fprintf(os.Stderr, "nightly: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// outcome is what came of one step.
+type outcome struct {
+	step
+	took  time.Duration
+	lines []string // the last that it printed
+	err   error
+}
+
+func run(ctx context.Context, all []step, docs, only string) error {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var outcomes []outcome
+	var failed []error
+	for _, s := range all {
+		if only != "" && !strings.Contains(","+only+",", ","+s.target+",") {
+			continue
+		}
+		o := s.run(ctx, root)
+		outcomes = append(outcomes, o)
+		if o.err != nil {
+			failed = append(failed, fmt.Errorf("make %s: %w", s.target, o.err))
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(failed, errors.New("interrupted; the page is as it was"))...)
+		}
+	}
+	if only == "" {
+		text, err := page(ctx, root, began, outcomes)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// run runs a step in a process group of its own, which ends with it.
+func (s step) run(ctx context.Context, root string) outcome {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	fmt.Printf("== make %s\n", strings.Join(append([]string{s.target}, s.args...), " "))
+	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", root, s.target}, s.args...)...)
+	var kept bytes.Buffer
+	cmd.Stdout = io.MultiWriter(os.Stdout, &kept)
+	cmd.Stderr = cmd.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	began := time.Now()
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not done within %v: %w", s.limit, err)
+	}
+	return outcome{step: s, took: time.Since(began), lines: last(&kept, 8), err: err}
+}
+
+// last returns the last n lines of what a step printed that are not empty.
+func last(printed io.Reader, n int) []string {
+	var lines []string
+	scanner := bufio.NewScanner(printed)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		if text := strings.TrimSpace(scanner.Text()); text != "" {
+			lines = append(lines, text)
+		}
+	}
+	return lines[max(len(lines)-n, 0):]
+}
+
+func page(ctx context.Context, root string, began time.Time, outcomes []outcome) (string, error) {
+	commit := exec.CommandContext(ctx, "git", "-C", root, "log", "-1", "--format=%h of %as")
+	at, err := commit.Output()
+	if err != nil {
+		return "", fmt.Errorf("read the commit: %w", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The last long run\n\nMade by `make nightly` on %s, at commit %s, with %s on %s/%s, %d processors.\n\n| target | shows | result | took |\n|---|---|---|--:|\n",
+		began.UTC().Format(time.DateOnly), strings.TrimSpace(string(at)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, o := range outcomes {
+		result := "passed"
+		if o.err != nil {
+			result = "**failed**: " + o.err.Error()
+		}
+		fmt.Fprintf(&b, "| `make %s` | %s | %s | %v |\n", strings.Join(append([]string{o.target}, o.args...), " "), o.shows, result, o.took.Round(time.Second))
+	}
+	for _, o := range outcomes {
+		fmt.Fprintf(&b, "\n## make %s\n\n```\n%s\n```\n", o.target, strings.Join(o.lines, "\n"))
+	}
+	return b.String(), nil
+}
