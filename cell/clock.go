@@ -35,6 +35,9 @@ func (m *master) clockLoop(ctx context.Context) {
 // many at once does not hold up everybody else's commands.
 const maxExpiries = 256
 
+// maxForgotten bounds the waiters that one tick drops because they stayed away.
+const maxForgotten = 256
+
 // tick does what is due at now and returns how long to wait for the next time.
 func (m *master) tick(now session.Instant) time.Duration {
 	m.mu.Lock()
@@ -56,7 +59,7 @@ func (m *master) tick(now session.Instant) time.Duration {
 	for _, name := range m.delays.due(now) {
 		m.endDelay(name)
 	}
-	m.queues.forget(now)
+	more := m.queues.forget(now, maxForgotten)
 	for _, name := range m.queues.takeRetries() {
 		m.pump(name)
 	}
@@ -64,7 +67,7 @@ func (m *master) tick(now session.Instant) time.Duration {
 		m.undying = nil
 		m.removeDying(dying)
 	}
-	if len(expired) == maxExpiries {
+	if len(expired) == maxExpiries || more {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)

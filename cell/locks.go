@@ -101,7 +101,7 @@ func (m *master) pump(name api.Name) {
 func (m *master) reoffer(c raftfsm.Command) {
 	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
 		for _, claim := range claims {
-			if w := m.queues.byKey[waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}]; w != nil {
+			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
 				w.offered = false
 				m.queues.retry(lock.Name)
 			}
@@ -136,7 +136,7 @@ func (m *master) granted(claim raftfsm.ClaimResult) {
 	}
 	m.turns.begin(claim.Answer.Lock.Name, claim.Answer.Generation, m.clock())
 	m.lockAcquired(claim)
-	if w := m.queues.byKey[waiterKey{session: claim.Owner.Session, number: claim.Number}]; w != nil {
+	if w := m.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		m.metrics.granted(m.clock().Sub(w.since))
 	}
 	m.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -19,6 +20,7 @@ type waiter struct {
 	since   session.Instant
 	absent  bool            // its stream is broken: its place is kept, and skipped (decision 8)
 	keep    session.Instant // until when an absent one's place is kept
+	heaped  int             // its place in queues.absent, while it is absent
 	offered bool            // a command that may grant it is on its way
 	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
 
@@ -37,26 +39,38 @@ func (w *waiter) key() waiterKey {
 
 // queues is the wait queues of all locks, each in the order of its tickets. It
 // holds no lock and reads no clock; master.mu guards it.
+//
+// Every question is answered by an index: those of one lock, those of one
+// session, and the absent ones by when their places end. No method goes through
+// all waiters of the cell.
 type queues struct {
-	byName  map[api.Name][]*waiter
-	byKey   map[waiterKey]*waiter
-	retries map[api.Name]bool // locks to be offered again on the next tick
-	issued  uint64            // tickets of this epoch
-	used    map[string]int    // waiters of each principal, for its quota
-	streams uint64
+	byName    map[api.Name][]*waiter
+	bySession map[api.SessionID]map[api.RequestNumber]*waiter
+	absent    absentees
+	retries   map[api.Name]bool // locks to be offered again on the next tick
+	issued    uint64            // tickets of this epoch
+	used      map[string]int    // waiters of each principal, for its quota
+	streams   uint64
 }
 
 func newQueues() *queues {
-	return &queues{byName: map[api.Name][]*waiter{}, byKey: map[waiterKey]*waiter{}, retries: map[api.Name]bool{}, used: map[string]int{}}
+	return &queues{
+		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
+		retries: map[api.Name]bool{}, used: map[string]int{},
+	}
 }
+
+// get returns a waiter that is in a queue; nil if it is in none.
+func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][key.number] }
 
 // join puts a request into the queue of its lock, or gives it back the place it
 // has kept. A ticket of an earlier epoch keeps its order. Its principal may have
 // allowed waiters.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	q.streams++
-	if kept, ok := q.byKey[w.key()]; ok {
-		kept.absent, kept.stream = false, q.streams
+	if kept := q.get(w.key()); kept != nil {
+		q.absent.drop(kept)
+		kept.stream = q.streams
 		return kept, nil
 	}
 	line := q.byName[w.lock.Name]
@@ -75,7 +89,11 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 	w.answer = make(chan raftfsm.Answer, 1)
 	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
 	q.byName[w.lock.Name] = slices.Insert(line, at, w)
-	q.byKey[w.key()] = w
+	key := w.key()
+	if q.bySession[key.session] == nil {
+		q.bySession[key.session] = map[api.RequestNumber]*waiter{}
+	}
+	q.bySession[key.session][key.number] = w
 	return w, nil
 }
 
@@ -91,19 +109,20 @@ func byTicket(w *waiter, t ticket) int {
 
 // leave takes a waiter out of its queue; nil if it is in none.
 func (q *queues) leave(key waiterKey) *waiter {
-	w, ok := q.byKey[key]
-	if !ok {
+	w := q.get(key)
+	if w == nil {
 		return nil
 	}
-	delete(q.byKey, key)
+	delete(q.bySession[key.session], key.number)
+	if len(q.bySession[key.session]) == 0 {
+		delete(q.bySession, key.session)
+	}
+	q.absent.drop(w)
 	if q.used[w.who]--; q.used[w.who] == 0 {
 		delete(q.used, w.who)
 	}
-	line := q.byName[w.lock.Name]
-	if at := slices.Index(line, w); at >= 0 {
-		line = slices.Delete(line, at, at+1)
-	}
-	if len(line) == 0 {
+	line, at := q.byName[w.lock.Name], q.at(w)
+	if line = slices.Delete(line, at, at+1); len(line) == 0 {
 		delete(q.byName, w.lock.Name)
 	} else {
 		q.byName[w.lock.Name] = line
@@ -120,25 +139,48 @@ func (q *queues) finish(key waiterKey, a raftfsm.Answer) {
 
 // detach notes that a waiter's stream is broken: its place is kept until keep.
 func (q *queues) detach(w *waiter, stream uint64, keep session.Instant) {
-	if w.stream == stream && q.byKey[w.key()] == w {
-		w.absent, w.keep = true, keep
+	if w.stream == stream && q.get(w.key()) == w {
+		q.absent.put(w, keep)
 	}
 }
 
-// forget drops the waiters that stayed away for too long.
-func (q *queues) forget(now session.Instant) {
-	for key, w := range q.byKey {
-		if w.absent && now > w.keep && !w.offered {
-			q.leave(key)
+// forget drops waiters that stayed away for too long, at most most of them, and
+// reports whether there may be more. One that was offered its lock stays: what
+// becomes of the offer is not known yet.
+func (q *queues) forget(now session.Instant, most int) (more bool) {
+	var offered []*waiter
+	for range most {
+		if len(q.absent) == 0 || q.absent[0].keep >= now {
+			break
 		}
+		w := q.absent[0]
+		if w.offered {
+			q.absent.drop(w)
+			offered = append(offered, w)
+			continue
+		}
+		q.leave(w.key())
 	}
+	more = len(q.absent) > 0 && q.absent[0].keep < now
+	for _, w := range offered {
+		q.absent.put(w, w.keep)
+	}
+	return more
+}
+
+// at returns the index of a waiter in its line.
+func (q *queues) at(w *waiter) int {
+	line := q.byName[w.lock.Name]
+	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
+	for line[at] != w { // no two have the same ticket; if they had, no other would be taken out
+		at++
+	}
+	return at
 }
 
 // place returns where a waiter stands, from 1, and how many wait.
 func (q *queues) place(w *waiter) (place, waiting int) {
-	line := q.byName[w.lock.Name]
-	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
-	return at + 1, len(line)
+	return q.at(w) + 1, len(q.byName[w.lock.Name])
 }
 
 // inLine yields those who wait for a lock, in their order, each with the turns that
@@ -198,19 +240,17 @@ func offer(lead []*waiter) []raftfsm.Claim {
 	return claims
 }
 
-// of returns the waiters of a session, and on those for a node.
+// of returns the waiters of a session.
 func (q *queues) of(id api.SessionID) []*waiter {
-	return q.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+	return slices.Collect(maps.Values(q.bySession[id]))
 }
 
+// on returns the waiters for a node, the last in the queue first, so that to
+// take them out one after the other moves nobody up.
 func (q *queues) on(node namespace.Ref) []*waiter {
-	return q.where(func(w *waiter) bool { return w.lock == node })
-}
-
-func (q *queues) where(wanted func(*waiter) bool) []*waiter {
 	var found []*waiter
-	for _, w := range q.byKey {
-		if wanted(w) {
+	for _, w := range slices.Backward(q.byName[node.Name]) {
+		if w.lock == node {
 			found = append(found, w)
 		}
 	}

@@ -16,6 +16,7 @@ func guards() []guard {
 		commandGuards(),
 		paperGuards(),
 		toldGuards(),
+		boundGuards(),
 	)
 }
 
