@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -33,10 +35,16 @@ func TestForcedLoss(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 11))
 		operator := dial(t, ctx, c, "operator", client.Config{As: "operator"})
 		next := dial(t, ctx, c, "next", client.Config{As: "next"})
+		store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
 		outcomes := map[string]int{}
 		for n := range *losses {
 			round := lossRound{
-				t: t, c: c, name: fmt.Sprintf("/ls/local/l%d", n), operator: operator, next: next,
+				store: store,
+				t:     t, c: c, name: fmt.Sprintf("/ls/local/l%d", n), operator: operator, next: next,
 				how: pick(rng, "break", "end", "delete"), state: pick(rng, "alive", "alive", "paused", "cut-off"),
 				slow: time.Duration(rng.Int64N(int64(4 * time.Second))), failOver: rng.IntN(10) == 0, host: fmt.Sprintf("holder%d", n),
 			}
@@ -47,6 +55,13 @@ func TestForcedLoss(t *testing.T) {
 			}
 		}
 		t.Log(outcomes)
+		for _, how := range []string{"break", "end", "delete"} {
+			for _, state := range []string{"alive", "paused", "cut-off"} {
+				if *losses >= 60 && outcomes[how+" "+state] == 0 {
+					t.Errorf("no round was a %s of a holder that was %s", how, state)
+				}
+			}
+		}
 	})
 }
 
@@ -56,6 +71,7 @@ func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from
 type lossRound struct {
 	t              *testing.T
 	c              *celltest.Cell
+	store          sequencer.Store // of the server that the lock protects
 	operator, next *client.Client
 	name, host     string
 	how, state     string
@@ -176,5 +192,26 @@ func (r *lossRound) witness(held, next *client.Lock) {
 	}
 	if next.Token() <= held.Token() {
 		r.t.Errorf("token %d after %d", next.Token(), held.Token())
+	}
+	r.server(held, next)
+}
+
+// server is the one that the lock protects: it lets the old holder in, then the
+// next, and the old one never again.
+func (r *lossRound) server(held, next *client.Lock) {
+	ctx := context.Background()
+	guard, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Sequencer().Path}, Store: r.store})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	for _, step := range []struct {
+		who  string
+		lock *client.Lock
+		want error
+	}{{"the holder, before", held, nil}, {"the next", next, nil}, {"the holder, afterwards", held, api.BadSequencer}} {
+		if _, err := guard.Check(ctx, step.lock.Sequencer().String()); !errors.Is(err, step.want) {
+			r.t.Errorf("%s: %v, want %v", step.who, err, step.want)
+		}
 	}
 }

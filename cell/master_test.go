@@ -280,6 +280,7 @@ func TestExactlyOnce(t *testing.T) {
 		h := open(t, ctx, dial(t, ctx, c, "writer", client.Config{}), "/ls/local/counter", 0)
 		chaos, stop := context.WithCancel(ctx)
 		var breaking sync.WaitGroup
+		kills := 0
 		breaking.Go(func() {
 			r := rand.New(rand.NewPCG(1, 1))
 			for i := 0; chaos.Err() == nil; i++ {
@@ -288,6 +289,7 @@ func TestExactlyOnce(t *testing.T) {
 				time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 				c.Heal("writer")
 				if i%50 == 49 {
+					kills++
 					master := c.Master()
 					c.Kill(master)
 					c.Restart(master)
@@ -309,6 +311,9 @@ func TestExactlyOnce(t *testing.T) {
 		writing.Wait()
 		stop()
 		breaking.Wait()
+		if kills == 0 {
+			t.Error("no master was killed")
+		}
 		stat, err := h.Stat(ctx)
 		if err != nil || stat.Content != 1+writers*each {
 			t.Errorf("%d writes took effect %d times (%v)", writers*each, stat.Content-1, err)

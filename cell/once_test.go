@@ -56,8 +56,8 @@ func TestLostReplies(t *testing.T) {
 		close(stop)
 		killing.Wait()
 		t.Logf("%d changes in %v of virtual time: %d replies lost, %d masters killed", *mutations, time.Since(began), lost.Load(), kills.Load())
-		if lost.Load() < int64(*mutations/4) {
-			t.Errorf("only %d replies were lost", lost.Load())
+		if lost.Load() < int64(*mutations/4) || kills.Load() == 0 {
+			t.Error("that is too little trouble to have shown anything")
 		}
 	})
 }

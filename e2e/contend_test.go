@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,6 +119,7 @@ func TestContenders(t *testing.T) {
 				}
 				counts[i]++
 				total.Add(1)
+				time.Sleep(time.Millisecond) // so that another holder would be seen
 				inside.Add(-1)
 				if err := l.Release(ctx); err != nil {
 					t.Error(err)
@@ -172,7 +172,10 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("chubbyctl %v: exit %d, stderr %q", bad, r.code, r.err)
 		}
 	}
-	if got := fmt.Sprint(w.status().Replicas); got == "" {
-		t.Error("the cell does not serve on")
+	if now := w.status(); now.Master == "" || len(now.Replicas) != 5 {
+		t.Errorf("afterwards the cell has master %q and %d replicas", now.Master, len(now.Replicas))
+	}
+	if r := w.do("put", "/ls/local/after", "x"); r.code != 0 {
+		t.Errorf("the cell does not serve any more: %s", r.err)
 	}
 }

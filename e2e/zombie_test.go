@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/client"
 	"google.golang.org/grpc"
@@ -25,7 +27,7 @@ func TestZombieMaster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute, NoCache: true}), "/ls/local/file")
-	var answered, stale, grants atomic.Int64
+	var reached, answered, stale, grants atomic.Int64
 	for round := range *rounds {
 		if _, err := other.SetContents(ctx, fmt.Append(nil, "old", round)); err != nil {
 			t.Fatal(err)
@@ -50,6 +52,10 @@ func TestZombieMaster(t *testing.T) {
 			calls.Go(func() {
 				reply, err := z.chubby.GetContentsAndStat(ctx, &pb.GetContentsAndStatRequest{Caller: z.caller, Handle: z.handle})
 				<-sent
+				var refused *api.Error
+				if err == nil || errors.As(pb.Error(err), &refused) && refused.Replica == master {
+					reached.Add(1)
+				}
 				if err == nil {
 					answered.Add(1)
 					if string(reply.GetContents()) == fmt.Sprint("old", round) {
@@ -73,7 +79,10 @@ func TestZombieMaster(t *testing.T) {
 		calls.Wait()
 		w.waitHealthy(5)
 	}
-	t.Logf("%d rounds: %d reads answered, %d of them stale; %d leases granted", *rounds, answered.Load(), stale.Load(), grants.Load())
+	if reached.Load() == 0 {
+		t.Error("no call reached the master that was stopped: this shows nothing")
+	}
+	t.Logf("%d rounds: %d reads reached it, %d were answered, %d of them stale; %d leases granted", *rounds, reached.Load(), answered.Load(), stale.Load(), grants.Load())
 	if stale.Load() > 0 || grants.Load() > 0 {
 		t.Errorf("a deposed master answered %d reads with old contents and granted %d leases", stale.Load(), grants.Load())
 	}
