@@ -74,13 +74,13 @@ func run(only *regexp.Regexp, docs string) error {
 	return errors.Join(missed...)
 }
 
-const page = `# Guards, and the tests that miss them
+const page = `# Safeguards, and the tests that fail without them
 
 Made by ` + "`make guards`" + `, which takes each safeguard out of the code, one at a time,
-and runs the tests that are to notice. This page is written only if every one of
-them did.
+and runs the tests that should fail then. This page is written only if every one
+of them did.
 
-| guard taken out | of | noticed by |
+| safeguard | file | tests that fail without it |
 |---|---|---|
 %s`
 

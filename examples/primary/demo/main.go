@@ -1,7 +1,7 @@
 // Command demo tells the story of a primary, on a real cell of five processes:
 // three candidates, a ledger that only the primary may write to, and everything
 // that goes wrong in the night. It starts and stops everything itself, takes
-// about a minute, and fails unless the ledger refused at least one write of a
+// about half a minute (16 s of it the story), and fails unless the ledger refused at least one write of a
 // stale primary and accepted none.
 //
 //	go run ./examples/primary/demo
