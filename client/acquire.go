@@ -49,13 +49,7 @@ type acquiring struct {
 }
 
 func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (*acquiring, error) {
-	if err := h.usable(op); err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	h.locked = true
-	a := &acquiring{handle: h, token: h.token, mode: mode}
-	h.mu.Unlock()
+	a := &acquiring{handle: h, mode: mode}
 	for _, option := range options {
 		option(&a.options)
 	}
@@ -86,8 +80,14 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 // run makes the call, and the lock of its answer.
 func (a *acquiring) run(ctx context.Context, m mutation) (*Lock, error) {
 	h := a.handle
-	within, cancel := h.within(ctx)
-	defer cancel()
+	within, leave, err := h.enter(ctx, m.op)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	h.mu.Lock()
+	h.locked, a.token = true, h.token
+	h.mu.Unlock()
 	if err := h.client.mutate(within, m); err != nil {
 		return nil, h.poisoned(m.op, a.left(ctx, err))
 	}

@@ -52,6 +52,8 @@ type belief struct {
 	locks  map[*Lock]struct{} // whose contexts have not ended
 	due    session.Instant    // the earliest deadline of locks
 	turned chan struct{}      // closed and replaced at every grant and change of state
+	// unheard is turned, as long as nothing was heard since a call that gives something back was made in vain.
+	unheard chan struct{}
 }
 
 func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, post func(func()), lapse func()) *belief {

@@ -115,13 +115,14 @@ func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *H
 }
 
 // spareIt keeps a handle that its owner has closed for another Open, and reports
-// whether it did. No lock was ever asked for through it, so that nothing of it is
-// left at the cell but that it is open.
+// whether it did. No lock was ever asked for through it, and no call on it is
+// under way, so that nothing of it is left at the cell except that it is open.
 func (h *Handle) spareIt() bool {
 	h.mu.Lock()
-	from, one, locked := h.from, spare{token: h.token, id: h.id, instance: h.instance, rights: h.rights}, h.locked || h.bound
+	from, one := h.from, spare{token: h.token, id: h.id, instance: h.instance, rights: h.rights}
+	used := h.locked || h.bound || h.running > 0
 	h.mu.Unlock()
-	return from != nil && !locked && h.client.session.safe() && h.client.cache.put(from, h.asked, one)
+	return from != nil && !used && h.client.session.safe() && h.client.cache.put(from, h.asked, one)
 }
 
 // opened takes note of what the answer to an Open says, for the cache.

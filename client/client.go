@@ -118,22 +118,38 @@ func (c *Client) create(ctx context.Context) error {
 	return err
 }
 
-// closeTime bounds how long Close tries to reach the master: a session that
-// cannot be ended ends by itself.
+// closeTime bounds how long Close tries to reach the master while the lease runs:
+// a session that cannot be ended ends by itself.
 const closeTime = 5 * time.Second
+
+// closeBound is how long Close tries. When the lease has run out, little is left
+// to be told: the cell is away, or is about to end the session itself.
+func (c *Client) closeBound() time.Duration {
+	if c.Left() <= 0 {
+		return PartingTime
+	}
+	return closeTime
+}
 
 // Close ends the session, which frees its locks at once, closes the connections
 // that New has made for it, and returns when no goroutine of the client runs any
-// more. The
-// contexts of locks are cancelled first, and the caller says by it that the work
-// under them has stopped. It tries to reach the master until ctx ends, at most
-// 5 s. An error means that the cell may keep the session, and its locks, until
-// lease and lock-delay are over; the client is closed all the same. Later calls
-// of Close do nothing and return the same.
+// more. The contexts of locks are cancelled first, and the caller says by it that
+// the work under them has stopped. What calls have left to be done in the
+// background is not waited for: the end of the session releases every lock and
+// closes every handle.
+//
+// It tries to reach the master until the deadline of ctx, at most 5 s; for
+// PartingTime if ctx has been cancelled, also before the call (see Parting), or the
+// lease has run out. So it may be deferred with the context that a signal ends. An
+// error means that the cell may keep the session, and its locks, until lease and
+// lock-delay are over; the client is closed all the same. Later calls of Close do
+// nothing and return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, closeTime)
+		ctx, cancel := parting(ctx)
 		defer cancel()
+		ctx, stop := context.WithTimeout(ctx, c.closeBound())
+		defer stop()
 		own := c.session.end(Closed, "it was closed")
 		for _, l := range c.handles.locks() {
 			l.letGo()

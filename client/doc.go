@@ -44,6 +44,10 @@
 // Release or Close is carried through. No later change of the same client is
 // sent before that, so it cannot be overtaken by an earlier one.
 //
+// Calls that give something back (Close, Release) go on for PartingTime when their
+// context has been cancelled, also before the call; so they may be deferred with the
+// context that a signal ends. See Parting.
+//
 // Every error is an *api.Error, with a code to ask for (errors.Is(err,
 // api.LockHeld)); one that comes of the end of a context wraps the context's
 // error too. An error for want of a master says which servers were asked, what

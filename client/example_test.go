@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close(ctx)
+	defer c.Close(ctx) // which tells the cell also when ctx has ended
 	h, err := c.Open(ctx, "/ls/foo/svc/primary", client.OpenOptions{Write: true, Create: client.File, LockDelay: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)

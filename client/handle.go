@@ -46,6 +46,7 @@ type Handle struct {
 	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
 	bound     bool           // to a sequencer
 	locked    bool           // a lock was asked for through it
+	running   int            // calls on it that have begun and not ended
 
 	// For the cache: what the handle may be found by, and kept with when it is closed.
 	instance api.Generation // of the node; 0 until it is open
@@ -287,11 +288,11 @@ func (h *Handle) fetch(ctx context.Context, op string, attempt func(ctx context.
 // read makes a call that changes nothing; its token is that of now for all
 // attempts.
 func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error) error {
-	if err := h.usable(op); err != nil {
+	ctx, leave, err := h.enter(ctx, op)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := h.within(ctx)
-	defer cancel()
+	defer leave()
 	token := h.key()
 	return h.poisoned(op, h.client.read(ctx, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		return attempt(ctx, t, caller, token)
@@ -300,8 +301,10 @@ func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.C
 
 // Close closes the handle and releases the lock held through it; the lock's
 // context is cancelled first. It never fails for a handle that is invalid
-// already, or whose session is gone. If ctx ends before an answer it returns
-// Uncertain, and the handle is closed in the background.
+// already, or whose session is gone. If ctx has been cancelled, also before the
+// call, it has PartingTime more (see Parting). If there is no answer by then it
+// returns Uncertain, and the handle is closed in the background. Other calls on the
+// handle that are under way fail when the cell has closed it.
 func (h *Handle) Close(ctx context.Context) error {
 	l, first, sound := h.shut()
 	if l != nil {
@@ -315,6 +318,8 @@ func (h *Handle) Close(ctx context.Context) error {
 		h.client.handles.remove(h)
 		return nil
 	}
+	ctx, cancel := h.client.Parting(ctx)
+	defer cancel()
 	err := h.client.close(ctx, h)
 	h.client.handles.remove(h)
 	var e *api.Error

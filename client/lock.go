@@ -147,8 +147,9 @@ func (l *Lock) isLet() bool {
 // was held until now: LockLost says that it had been taken away before, and
 // SessionExpired that it went with its session. Either way it is to be called:
 // others wait for it, as it says that the work under the lock has stopped. If
-// ctx ends before an answer it returns Uncertain, and the lock is released in
-// the background. Later calls do nothing.
+// ctx has been cancelled, also before the call, it has PartingTime more (see
+// Parting). If there is no answer by then it returns Uncertain, and the lock is
+// released in the background. Later calls do nothing.
 func (l *Lock) Release(ctx context.Context) error {
 	first, taken := l.drop("it was released")
 	if !first {
@@ -156,6 +157,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	}
 	h := l.handle
 	h.part(l)
+	ctx, cancel := h.client.Parting(ctx)
+	defer cancel()
 	send := releaser(h.key(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, firm: true,
 		settle: func(ctx context.Context, number uint64) { _ = h.client.insist(ctx, "release", h.path, number, send) }})

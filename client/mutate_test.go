@@ -303,9 +303,10 @@ func TestAbandonedCloseAndRelease(t *testing.T) {
 }
 
 // Close and Release are carried through also if their callers left before they
-// could be sent: at once, or while the cell could not be reached.
+// could be sent, as the cell could not be reached: at a deadline, or cancelled
+// before the call.
 func TestUnsentCloseAndRelease(t *testing.T) {
-	for name, cut := range map[string]bool{"context over": false, "cell away": true} {
+	for name, cancelled := range map[string]bool{"deadline": false, "cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				c := f.client(f.config())
@@ -314,14 +315,12 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if cut {
-					f.cut(addresses()...)
-					time.Sleep(time.Second)
-				}
+				f.cut(addresses()...)
+				time.Sleep(time.Second)
 				leave := func(what string, f func(context.Context) error) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					if !cut {
+					if cancelled {
 						cancel()
 					}
 					if err := f(ctx); !errors.Is(err, api.Uncertain) {
@@ -329,23 +328,17 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 					}
 				}
 				leave("Release", l.Release)
-				if cut {
-					f.heal()
-				}
+				f.heal()
 				bound, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				again, err := h.Acquire(bound, api.Exclusive) // not before the first is released
 				if err != nil || again.Token() <= l.Token() || f.state().held != again.Token() {
 					t.Fatalf("again: %v; held %d", err, f.state().held)
 				}
-				if cut {
-					f.cut(addresses()...)
-					time.Sleep(time.Second)
-				}
+				f.cut(addresses()...)
+				time.Sleep(time.Second)
 				leave("Close", h.Close)
-				if cut {
-					f.heal()
-				}
+				f.heal()
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				if s := f.state(); s.held != 0 || s.handles != 0 {

@@ -91,11 +91,11 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err := opts.fault(p); err != nil {
 		return nil, err
 	}
-	if err := h.usable("open"); err != nil {
+	ctx, leave, err := h.enter(ctx, "open")
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := h.within(ctx)
-	defer cancel()
+	defer leave()
 	request := opts.request(p)
 	request.Path, request.Directory = name, h.key()
 	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)

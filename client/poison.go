@@ -24,11 +24,26 @@ func (h *Handle) Poison() {
 	h.spoil(Poisoned)
 }
 
-// within returns ctx, but ended when the handle is poisoned.
-func (h *Handle) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// enter begins a call on the handle, unless none can succeed any more. It returns
+// ctx, but ended when the handle is poisoned. Until leave is called, Close does not
+// keep the handle for another Open: what the call does would be done through that
+// one's.
+func (h *Handle) enter(ctx context.Context, op string) (within context.Context, leave context.CancelFunc, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.broken != nil {
+		return nil, nil, about(h.broken, op, h.path)
+	}
+	h.running++
+	within, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(h.poison, func() { cancel(context.Cause(h.poison)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return within, func() {
+		stop()
+		cancel(nil)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running--
+	}, nil
 }
 
 // poisoned returns the error of an operation, made HandleClosed if it ended

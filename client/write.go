@@ -113,11 +113,11 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 // mutate makes a call that changes something. Its token is that of now for all
 // attempts: a request that is sent again is the same request.
 func (h *Handle) mutate(ctx context.Context, op string, does effect, send func(token []byte) sender) error {
-	if err := h.usable(op); err != nil {
+	ctx, leave, err := h.enter(ctx, op)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := h.within(ctx)
-	defer cancel()
+	defer leave()
 	return h.poisoned(op, h.client.mutate(ctx, mutation{
 		op: op, path: h.path, send: send(h.key()),
 		touches: []api.Name{h.name, h.name.Parent()}, did: func() effect { return does },

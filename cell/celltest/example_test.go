@@ -36,7 +36,7 @@ func (w *worker) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close(context.WithoutCancel(ctx))
+	defer c.Close(ctx)
 	if _, err := c.Open(ctx, "/ls/local/up-"+w.name, client.OpenOptions{Write: true, Create: client.File, Ephemeral: true}); err != nil {
 		return err
 	}

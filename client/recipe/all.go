@@ -55,7 +55,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	for _, w := range wants { // first, so that nothing is held while a path turns out to be bad
 		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
 		if err != nil {
-			closeAll(ctx, handles...)
+			leave(ctx, handles...)
 			return nil, ended(ctx, err, "acquire", w.path.String())
 		}
 		handles = append(handles, h)
@@ -66,14 +66,14 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	for i, w := range wants {
 		l, err := handles[i].Acquire(waiting, w.mode, client.Reason(o.Reason))
 		if err != nil {
-			closeAll(ctx, handles[i:]...)
+			leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
 			if why := context.Cause(waiting); ctx.Err() == nil && why != nil {
 				return nil, fmt.Errorf("acquire %s: a lock that was acquired before it was lost: %w", w.path, why)
 			}
 			return nil, err
 		}
-		all.held = append(all.held, &held{handle: handles[i], lock: l})
+		all.held = append(all.held, &held{c: c, handle: handles[i], lock: l})
 		stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 		defer stop()
 	}
@@ -156,7 +156,7 @@ func (l *Locks) release(ctx context.Context) error {
 	if len(l.held) == 0 {
 		return nil
 	}
-	return l.end.run(ctx, "release", l.held[0].handle.Path(), func(ctx context.Context) error {
+	return l.end.run(ctx, l.held[0].c, "release", l.held[0].handle.Path(), func(ctx context.Context) error {
 		var faults []error
 		for _, h := range slices.Backward(l.held) {
 			faults = append(faults, h.release(ctx))

@@ -68,7 +68,7 @@ func (b *Barrier) Raise(ctx context.Context) error {
 			b.keep(ctx, h)
 			return nil
 		}
-		closeAll(ctx, h)
+		leave(ctx, h)
 		switch {
 		case gone(err):
 		case err != nil:
@@ -88,7 +88,7 @@ func (b *Barrier) keep(ctx context.Context, h *client.Handle) {
 		b.mu.Unlock()
 	}
 	if h != nil {
-		closeAll(ctx, h)
+		leave(ctx, h)
 	}
 }
 
@@ -98,17 +98,19 @@ func (b *Barrier) Lift(ctx context.Context) error {
 	if b.err != nil {
 		return b.err
 	}
+	ctx, cancel := b.c.Parting(ctx)
+	defer cancel()
 	b.mu.Lock()
 	mine := b.raised
 	b.raised = nil
 	b.mu.Unlock()
 	if mine != nil {
-		defer closeAll(ctx, mine)
+		defer leave(ctx, mine)
 	}
 	h, err := b.c.Open(ctx, b.path.String(), client.OpenOptions{Write: true})
 	if err == nil {
 		err = h.Delete(ctx)
-		closeAll(ctx, h)
+		leave(ctx, h)
 	}
 	switch {
 	case gone(err):

@@ -99,13 +99,13 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 		return nil, ended(ctx, err, "enter", b.dir)
 	}
 	p, err := b.enter(ctx, file)
-	closeAll(ctx, file)
+	leave(ctx, file)
 	if err != nil {
 		return nil, err
 	}
 	// What came last may have waited for a cell that was away, and the others may have gone on without it.
 	if err := p.held.lock.Err(); err != nil {
-		closeAll(ctx, p.held.handle)
+		leave(ctx, p.held.handle)
 		return nil, fmt.Errorf("enter %s: its member was lost at once: %w", b.dir, err)
 	}
 	return p, nil
@@ -135,7 +135,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, context.Cause(lock))
 	}
 	if err != nil {
-		closeAll(ctx, p.held.handle)
+		leave(ctx, p.held.handle)
 		return nil, err
 	}
 	return p, nil
@@ -216,6 +216,8 @@ func (p *Pass) Context() context.Context { return p.held.lock.Context() }
 // no round to leave any more: it is NotFound, HandleClosed, or InvalidArgument where it is of another
 // size, and the participant is gone.
 func (p *Pass) Leave(ctx context.Context) error {
+	ctx, cancel := p.b.c.Parting(ctx)
+	defer cancel()
 	err := p.leave(ctx)
 	if gone(err) || errors.Is(err, api.InvalidArgument) {
 		_ = p.held.release(ctx) // nobody waits for it, and its file is to go
@@ -228,7 +230,7 @@ func (p *Pass) leave(ctx context.Context) error {
 	if err != nil {
 		return ended(ctx, err, "leave", p.b.dir)
 	}
-	defer closeAll(ctx, file)
+	defer leave(ctx, file)
 	return p.b.watch(ctx, "leave", func(s sight) (over bool, err error) {
 		dir, due := s.Handle, s.due
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {

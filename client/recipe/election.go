@@ -120,7 +120,7 @@ func (k *campaign) withdraw(ctx context.Context) {
 	if k.file != nil {
 		leave(ctx, k.file)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	_ = k.presence.Withdraw(ctx) // in the background then
 }
@@ -249,11 +249,4 @@ func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 		return false, nil
 	}
 	return false, err
-}
-
-// giveUp releases a lock that is not wanted, or says of one that was lost that nothing is done under it.
-func giveUp(ctx context.Context, l *client.Lock) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-	defer cancel()
-	_ = l.Release(ctx) // in the background then
 }

@@ -24,7 +24,7 @@ func connect() (context.Context, *client.Client, func()) {
 		return ctx, nil, func() {}
 	}
 	return ctx, c, func() {
-		_ = c.Close(context.WithoutCancel(ctx))
+		_ = c.Close(ctx)
 		cancel()
 	}
 }

@@ -18,9 +18,12 @@ type ending struct {
 	err  error
 }
 
-// run does it, or waits for another call that does, and returns what came of it. If ctx ends before,
-// it is Uncertain, and goes on in the background.
-func (e *ending) run(ctx context.Context, op, path string, act func(ctx context.Context) error) error {
+// run does it, or waits for another call that does, and returns what came of it. It waits until ctx has
+// ended, and client.PartingTime more if that was cancelled (client.Client.Parting); then it is Uncertain,
+// and goes on in the background.
+func (e *ending) run(ctx context.Context, c *client.Client, op, path string, act func(ctx context.Context) error) error {
+	ctx, cancel := c.Parting(ctx)
+	defer cancel()
 	e.once.Do(func() {
 		e.done = make(chan struct{})
 		go func() {
@@ -42,24 +45,28 @@ func (e *ending) run(ctx context.Context, op, path string, act func(ctx context.
 		Message: "it goes on in the background until the cell answers; call it again to wait for that"}
 }
 
-// closeAll closes handles, all at once, and waits for that until ctx ends, and leaveTime at most; then it
-// goes on in the background.
-func closeAll(ctx context.Context, handles ...*client.Handle) {
+// leave closes handles, all at once, and releases the locks held through them. It does so also when ctx
+// has ended (client.Client.Parting), and waits leaveTime at most: then it goes on in the background.
+func leave(ctx context.Context, handles ...*client.Handle) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	var e ending
-	_ = e.run(ctx, "close", "", func(ctx context.Context) error {
-		var all sync.WaitGroup
-		for _, h := range handles {
-			all.Go(func() { _ = h.Close(ctx) }) // what cannot be closed ends with the session
-		}
-		all.Wait()
-		return nil
-	})
+	var all sync.WaitGroup
+	for _, h := range handles {
+		all.Go(func() { _ = h.Close(ctx) }) // what cannot be closed ends with the session
+	}
+	all.Wait()
+}
+
+// giveUp releases a lock that is not wanted, or says of one that was lost that nothing is done under it.
+func giveUp(ctx context.Context, l *client.Lock) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	_ = l.Release(ctx) // in the background then
 }
 
 // held is a lock, with the handle that it is held through, which serves nothing else.
 type held struct {
+	c      *client.Client
 	handle *client.Handle
 	lock   *client.Lock
 	end    ending
@@ -77,15 +84,15 @@ func take(ctx context.Context, c *client.Client, path string, o client.OpenOptio
 	}
 	l, err := acquire(ctx, mode, options...)
 	if err != nil {
-		closeAll(ctx, h)
+		leave(ctx, h)
 		return nil, err
 	}
-	return &held{handle: h, lock: l}, nil
+	return &held{c: c, handle: h, lock: l}, nil
 }
 
 // release releases the lock and closes the handle; a later call waits for the same.
 func (h *held) release(ctx context.Context) error {
-	return h.end.run(ctx, "release", h.handle.Path(), func(ctx context.Context) error {
+	return h.end.run(ctx, h.c, "release", h.handle.Path(), func(ctx context.Context) error {
 		err := h.lock.Release(ctx)
 		if closing := h.handle.Close(ctx); err == nil {
 			err = closing
@@ -98,7 +105,7 @@ func (h *held) release(ctx context.Context) error {
 func mkdir(ctx context.Context, c *client.Client, dir string) error {
 	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
 	if err == nil {
-		closeAll(ctx, h)
+		leave(ctx, h)
 	}
 	return err
 }

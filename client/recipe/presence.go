@@ -118,7 +118,7 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 // file, which goes when he closes it.
 func (p *Presence) Withdraw(ctx context.Context) error {
 	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
-	return ended(ctx, p.end.run(ctx, "withdraw", p.path, p.remove), "withdraw", p.path)
+	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.path, p.remove), "withdraw", p.path)
 }
 
 // remove removes the file, once nobody makes it again.

@@ -66,7 +66,7 @@ func (q *Queue) Put(ctx context.Context, data []byte) (id string, err error) {
 	if err != nil {
 		return id, err
 	}
-	closeAll(ctx, h)
+	leave(ctx, h)
 	return id, nil
 }
 
@@ -79,7 +79,7 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer closeAll(ctx, h)
+	defer leave(ctx, h)
 	list, err := itemsIn(ctx, h)
 	return len(list), err
 }
@@ -133,13 +133,13 @@ func (t *taking) run(ctx context.Context) (*Item, error) {
 			one.end()
 			handles = append(handles, one.handle)
 		}
-		closeAll(ctx, handles...)
+		leave(ctx, handles...)
 	}()
 	dir, err := t.q.c.Open(ctx, t.q.dir, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded}})
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(ctx, dir)
+	defer leave(ctx, dir)
 	t.watching.Go(func() { t.listen(watched, dir, func() {}) })
 	for {
 		item, err := t.look(ctx, watched, dir)
@@ -205,7 +205,7 @@ func (t *taking) forget(ctx context.Context, list []api.Stat) {
 			delete(t.busy, instance)
 		}
 	}
-	closeAll(ctx, handles...)
+	leave(ctx, handles...)
 }
 
 // try tries one item, unless it is known to be another's.
@@ -242,13 +242,13 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 		return nil, nil
 	case err != nil:
 		if !known {
-			closeAll(ctx, one.handle)
+			leave(ctx, one.handle)
 		}
 		return nil, err
 	}
 	one.end()
 	delete(t.busy, s.Instance)
-	item := &Item{id: strings.TrimPrefix(s.Path.Base(), itemPrefix), held: &held{handle: one.handle, lock: l}}
+	item := &Item{id: strings.TrimPrefix(s.Path.Base(), itemPrefix), held: &held{c: t.q.c, handle: one.handle, lock: l}}
 	if item.Data, _, err = one.handle.Contents(ctx); err != nil {
 		_ = item.held.release(ctx)
 		return nil, err
@@ -351,7 +351,7 @@ func (i *Item) Done(ctx context.Context) error {
 	if !i.decide(finished) {
 		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was abandoned before"}
 	}
-	return i.held.end.run(ctx, "finish", i.held.handle.Path(), func(ctx context.Context) error {
+	return i.held.end.run(ctx, i.held.c, "finish", i.held.handle.Path(), func(ctx context.Context) error {
 		err := i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
 		_ = i.held.handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
 		if errors.Is(err, api.BadSequencer) || gone(err) {

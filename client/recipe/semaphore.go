@@ -76,7 +76,7 @@ func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, e
 	if p == nil && isBusy(err) {
 		p, err = s.first(ctx, slots, o)
 	} else {
-		closeAll(ctx, slots...)
+		leave(ctx, slots...)
 	}
 	return s.confirm(ctx, p, err, agree(h))
 }
@@ -92,12 +92,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err != nil {
 		return nil, ended(ctx, err, "try to acquire", s.dir)
 	}
-	defer closeAll(ctx, h)
+	defer leave(ctx, h)
 	if err := s.agree(ctx, h); err != nil {
 		return nil, err
 	}
 	p, slots, err := s.try(ctx, o)
-	closeAll(ctx, slots...)
+	leave(ctx, slots...)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -172,7 +172,7 @@ func (s *Semaphore) try(ctx context.Context, o SemaphoreOptions) (*Permit, []*cl
 		}
 		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
 		if err == nil {
-			return &Permit{held: &held{handle: h, lock: l}, slot: slot}, open, nil
+			return &Permit{held: &held{c: s.c, handle: h, lock: l}, slot: slot}, open, nil
 		}
 		slots[slot] = h
 		open = append(open, h)
@@ -212,12 +212,12 @@ func (s *Semaphore) first(ctx context.Context, slots []*client.Handle, o Semapho
 			others = append(others, h)
 		}
 	}
-	closeAll(ctx, others...)
+	leave(ctx, others...)
 	waits.Wait() // a lock that came as well was released with its handle
 	if got.err != nil {
 		return nil, got.err
 	}
-	return &Permit{held: &held{handle: slots[got.slot], lock: got.lock}, slot: got.slot}, nil
+	return &Permit{held: &held{c: s.c, handle: slots[got.slot], lock: got.lock}, slot: got.slot}, nil
 }
 
 // Slot returns the number of the slot, 0 to n-1, which is nobody else's while the permit is held: a
@@ -262,7 +262,7 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		for _, one := range surplus {
 			handles = append(handles, one.handle)
 		}
-		closeAll(ctx, handles...)
+		leave(ctx, handles...)
 	}()
 	if err != nil {
 		return err

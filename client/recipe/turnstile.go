@@ -69,6 +69,6 @@ func (t *turnstile) enter(ctx context.Context, reason string, check func(h *clie
 
 // leave lets the next one through.
 func (t *turnstile) leave(ctx context.Context, h *client.Handle) {
-	closeAll(ctx, h)
+	leave(ctx, h)
 	<-t.places
 }

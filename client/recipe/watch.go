@@ -162,14 +162,6 @@ func keepsAlive(op, path string) error {
 // gone reports whether an error says that a node is not there any more.
 func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
 
-// leave closes a handle, and releases the lock held through it. It does so also when ctx has ended, and
-// waits leaveTime at most.
-func leave(ctx context.Context, h *client.Handle) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-	defer cancel()
-	_ = h.Close(ctx) // it is closed in the background then, or by the end of the session
-}
-
 // ended returns the error of a call of a recipe: that it was given up, if that is what has happened,
 // whatever the call under it may have left uncertain.
 func ended(ctx context.Context, err error, op, path string) error {

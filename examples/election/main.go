@@ -29,7 +29,7 @@ func campaign(ctx context.Context, me string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close(context.WithoutCancel(ctx)) // whose end gives the lock to the next
+	defer c.Close(ctx) // which gives the lock to the next, also when ctx has ended
 	// 1: Everybody who could be the primary opens the lock file.
 	h, err := c.Open(ctx, "/ls/local/primary", client.OpenOptions{
 		Read: true, Write: true, Create: client.File, LockDelay: api.DefaultLockDelay,

@@ -64,7 +64,7 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close(context.WithoutCancel(ctx))
+	defer c.Close(ctx)
 	h, err := c.Open(ctx, o.lock, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: o.delay})
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (o options) run(ctx context.Context) error {
 	if _, err := h.SetContents(work, []byte(o.name)); err != nil {
 		return err
 	}
-	return errors.Join(o.serve(work, ctx, l), l.Release(context.WithoutCancel(ctx)))
+	return errors.Join(o.serve(work, ctx, l), l.Release(ctx))
 }
 
 // serve writes to the ledger while this is the primary; a stubborn one until it

@@ -13,7 +13,7 @@ func guards() []guard {
 		cacheGuards(),
 		leaseGuards(),
 		recipeGuards(),
-		commandGuards(),
+		libraryGuards(), commandGuards(),
 		paperGuards(),
 		toldGuards(),
 		boundGuards(),

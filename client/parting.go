@@ -1,0 +1,84 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// PartingTime is how long a call that gives something back goes on when its
+// context has been cancelled: long enough for a round trip and the commit of an
+// entry, also for an election of a master that resigned, and short enough for a
+// process that is being shut down.
+const PartingTime = time.Second
+
+// Parting returns the context for a call that gives something back, such as
+// Close, Release or Withdraw, made of the one that its caller passed. A program
+// defers such calls with the context of its life, which a signal has ended by the
+// time they run; what they give back would be kept from others for lease and
+// lock-delay, although the program was shut down in an orderly way. So when ctx is
+// cancelled, before the call or during it, the call has PartingTime more; as it has
+// if the deadline of ctx passed before the call. A deadline that passes during the
+// call ends it then: that is for callers that do not want to wait.
+//
+// Once a call has spent PartingTime in vain, others whose contexts have ended are
+// not given it, until the cell is heard again: a program that gives back a
+// hundred locks while the cell is away waits once.
+//
+// The calls of this package that give something back use it themselves; it is for
+// those who build others on them.
+func (c *Client) Parting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil && c.session.silent() {
+		return ctx, func() {}
+	}
+	parting, cancel := parting(ctx)
+	return parting, func() {
+		if ctx.Err() != nil && parting.Err() != nil {
+			c.session.inVain()
+		}
+		cancel()
+	}
+}
+
+// partingKey is that of the mark of contexts that Parting has made.
+type partingKey struct{}
+
+// parting is Parting, whatever became of others.
+func parting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Value(partingKey{}) != nil { // it is part of a call that gives something back
+		return ctx, func() {}
+	}
+	ctx = context.WithValue(ctx, partingKey{}, true)
+	free := context.WithoutCancel(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return context.WithTimeout(free, PartingTime)
+	}
+	done := func() {}
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil {
+		free, done = context.WithDeadline(free, deadline)
+	}
+	parting, end := context.WithCancelCause(free)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(PartingTime, func() { end(context.Cause(ctx)) })
+		context.AfterFunc(parting, func() { timer.Stop() })
+	})
+	return parting, func() {
+		stop()
+		end(nil)
+		done()
+	}
+}
+
+// inVain takes note that the cell did not answer a call within PartingTime.
+func (b *belief) inVain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unheard = b.turned
+}
+
+// silent reports whether the cell has not been heard since a call was made in vain.
+func (b *belief) silent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unheard == b.turned
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// A handle that is more at the cell than open is not kept for another Open when it
+// is closed: one through which a lock was asked for (Chubby §2.7), one that is bound
+// to a lock, and one on which a call is under way. What had begun would go on, and
+// the next owner of the handle would be told what came of it.
+func TestHandleInUseIsNotKept(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before func(t *testing.T, h *Handle)
+		closes int
+	}{
+		{"it was only open", func(*testing.T, *Handle) {}, 0},
+		{"a lock was held through it", func(t *testing.T, h *Handle) {
+			l, err := h.Acquire(t.Context(), api.Exclusive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, 1},
+		{"it is bound", func(_ *testing.T, h *Handle) { h.bound = true }, 1},
+		{"a call is under way", func(t *testing.T, h *Handle) {
+			_, leave, err := h.enter(t.Context(), "acquire")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(leave)
+		}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				f.cacheable, f.reusable = true, true
+				c := f.client(f.config())
+				h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.before(t, h)
+				if err := h.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(f.heard("Close")); n != test.closes {
+					t.Errorf("%d calls of Close, want %d", n, test.closes)
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
+// After Close no call on the handle begins, also if it was called before.
+func TestNoCallAfterClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable, f.reusable = true, true
+		c := f.client(f.config())
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method == "Acquire" {
+				return hang
+			}
+			return nil
+		})
+		waiting, giveUp := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.Acquire(waiting, api.Exclusive)
+			done <- err
+		}()
+		synctest.Wait()
+		if err := h.Close(t.Context()); err != nil || len(f.heard("Close")) != 1 {
+			t.Errorf("Close while Acquire waits: %v, %d calls", err, len(f.heard("Close")))
+		}
+		giveUp()
+		<-done
+		if _, err := h.Acquire(t.Context(), api.Exclusive); !errors.Is(err, api.HandleClosed) || len(f.heard("Acquire")) != 1 {
+			t.Errorf("Acquire after Close: %v, %d calls", err, len(f.heard("Acquire")))
+		}
+		closeClient(t, c)
+	})
+}
