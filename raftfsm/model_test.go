@@ -76,8 +76,7 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	}
 	switch {
 	case c.NewEpoch != nil:
-		m.newEpoch(epoch)
-		return raftfsm.Result{}
+		return raftfsm.Result{Answer: m.newEpoch(epoch)}
 	case c.CreateSession != nil:
 		return m.createSession(c.CreateSession, wall)
 	case c.RaiseLease != nil:
@@ -111,16 +110,21 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	return m.applyToLocks(c, wall)
 }
 
-// newEpoch of the first master founds the cell.
-func (m *model) newEpoch(epoch api.Epoch) {
+// newEpoch of the first master founds the cell. No epoch begins twice, and none
+// after a later one.
+func (m *model) newEpoch(epoch api.Epoch) raftfsm.Answer {
+	if epoch <= m.epoch {
+		return refused(api.StaleEpoch)
+	}
 	m.epoch = epoch
 	if m.founded {
-		return
+		return refused(api.OK)
 	}
 	m.founded = true
 	top := m.nodes[""].acl
 	m.nodes["/acl"] = &modelNode{kind: api.Directory, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top}
 	m.nodes["/acl/everyone"] = &modelNode{kind: api.File, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top, contents: "*\n"}
+	return refused(api.OK)
 }
 
 func (m *model) createSession(c *raftfsm.CreateSession, wall int64) raftfsm.Result {

@@ -49,7 +49,8 @@ func (s *State) drawGeneration() api.Generation { return api.Generation(s.draw()
 
 // Apply applies one entry of the Raft log and returns one result a command.
 // term is the term of the log entry: commands of another epoch, or before that
-// epoch's NewEpoch, are answered with StaleEpoch and do nothing.
+// epoch's NewEpoch, and a NewEpoch of one that has begun, are answered with
+// StaleEpoch and do nothing.
 func (s *State) Apply(index, term uint64, e Entry) []Result {
 	s.Applied = index
 	results := make([]Result, len(e.Commands))
@@ -58,7 +59,7 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 		case uint64(e.Epoch) != term:
 			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, committed in %d", e.Epoch, term))
 		case c.NewEpoch != nil:
-			s.newEpoch(e.Epoch, c.NewEpoch)
+			results[i].Answer = s.newEpoch(e.Epoch, c.NewEpoch)
 		case s.Epoch != e.Epoch:
 			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, which has not begun; the cell is in %d", e.Epoch, s.Epoch))
 		default:
@@ -117,12 +118,18 @@ func (s *State) Try(c Command) Answer {
 	return tried.apply(c, 0).Answer
 }
 
-func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) {
+// newEpoch begins an epoch, once: its master numbers grants, events and tickets
+// from 1, so there may be no second one in it.
+func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
+	if epoch <= s.Epoch {
+		return refusal(api.Errorf(api.StaleEpoch, "epoch %d has begun already; the cell is in %d", epoch, s.Epoch))
+	}
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
 		s.found()
 	}
 	s.Epoch = epoch
+	return Answer{}
 }
 
 // found makes what every cell begins with: the directory of ACLs, and the one

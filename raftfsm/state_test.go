@@ -101,6 +101,24 @@ func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.Cl
 	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: claims}}).Claims
 }
 
+// An epoch begins once: two masters in one epoch would number grants, events and
+// tickets alike. An earlier one than the cell's never begins.
+func TestEpochBeginsOnce(t *testing.T) {
+	c := newCell(t)
+	begin := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("other")}}
+	if r := c.apply(begin); r.Code != api.StaleEpoch {
+		t.Errorf("epoch %d began a second time: %v", c.term, r.Answer.Err())
+	}
+	c.term--
+	if r := c.apply(begin); r.Code != api.StaleEpoch || c.state.Epoch != api.Epoch(c.term+1) {
+		t.Errorf("epoch %d began after its successor: %v; the cell is in %d", c.term, r.Answer.Err(), c.state.Epoch)
+	}
+	c.term++
+	if id := c.session("a"); id == 0 {
+		t.Error("the epoch that had begun does not go on")
+	}
+}
+
 // A command of another epoch than its log entry's term, or of an epoch that
 // has not begun, does nothing: what a deposed master decided late is void
 // (decision 4).
