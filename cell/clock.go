@@ -56,8 +56,8 @@ func (m *master) tick(now session.Instant) time.Duration {
 		m.submit(m.endCommand(ending))
 	}
 
-	for _, name := range m.delays.due(now) {
-		m.endDelay(name)
+	for _, over := range m.delays.due(now) {
+		m.endDelay(over)
 	}
 	more := m.queues.forget(now, maxForgotten)
 	for _, name := range m.queues.takeRetries() {

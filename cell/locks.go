@@ -272,17 +272,16 @@ func (m *master) release(ctx context.Context, mutation session.Mutation, h handl
 	return err
 }
 
-// endDelay proposes the end of a lock-delay that has run its time. m.mu is
-// held.
-func (m *master) endDelay(name api.Name) {
+// endDelay proposes the end of a lock-delay that has run its time, and of no
+// other: the state may show a later one on its name by now. m.mu is held.
+func (m *master) endDelay(over delayOver) {
 	tree := m.state().Tree
-	d, ok := tree.Delay(name)
-	if !ok {
+	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {
 		return
 	}
-	c := &raftfsm.EndDelay{Name: name, ID: d.ID}
-	if node, ok := tree.Get(name); ok {
-		if claims := offer(m.queues.leading(name, node.Mode)); len(claims) > 0 {
+	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
+	if node, ok := tree.Get(over.name); ok {
+		if claims := offer(m.queues.leading(over.name, node.Mode)); len(claims) > 0 {
 			c.Successors = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}

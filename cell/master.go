@@ -77,7 +77,7 @@ func (m *master) start() {
 		m.boxes[s.ID] = &mailbox{}
 	}
 	for name, d := range state.Tree.Delays() {
-		m.delays.start(name, d.For, now)
+		m.delays.start(name, d.ID, d.For, now)
 	}
 	for node := range state.Tree.All() {
 		if node.Dying() {
@@ -137,7 +137,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	}
 	for _, name := range r.Delayed {
 		if d, ok := m.state().Tree.Delay(name); ok {
-			m.delays.start(name, d.For, m.clock())
+			m.delays.start(name, d.ID, d.For, m.clock())
 			m.log.Info("lock delayed: its holder failed", "lock", name, "for", d.For)
 		}
 	}
@@ -197,7 +197,7 @@ func (m *master) unproposed(c raftfsm.Command) {
 	case c.RaiseLease != nil:
 		delete(m.raising, c.RaiseLease.Session)
 	case c.EndDelay != nil:
-		m.delays.start(c.EndDelay.Name, 0, m.clock())
+		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
 		for _, owner := range c.Evict.Holders {
 			m.losses.locks[owner] = lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation}

@@ -17,6 +17,7 @@ func guards() []guard {
 		paperGuards(),
 		toldGuards(),
 		boundGuards(),
+		epochGuards(),
 	)
 }
 
@@ -91,7 +92,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "the master times the whole lock-delay", file: "cell/master.go",
-			old: "m.delays.start(name, d.For, m.clock())\n			m.log", new: "m.delays.start(name, 0, m.clock())\n			m.log",
+			old: "m.delays.start(name, d.ID, d.For, m.clock())\n			m.log", new: "m.delays.start(name, d.ID, 0, m.clock())\n			m.log",
 			pkg: "./cell", test: "TestLockPassesOnAfterLeaseAndDelay",
 		},
 		{
