@@ -143,6 +143,7 @@ func TestSourceLaws(t *testing.T) {
 		{"tests do not sleep", lawSleep},
 		{"nothing is left undone", lawDone},
 		{"references lead somewhere", lawReferences},
+		{"raft hands nothing over by itself", lawHandOver},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

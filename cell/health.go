@@ -47,11 +47,13 @@ func answerJSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the reader is gone; nobody is left to tell
 }
 
-// Health is this replica's view of itself and of the master.
+// Health is this replica's view of itself and of the master. A leader of Raft
+// serves only when its epoch has begun, and this replica knows that by the entry
+// that began it.
 func (r *Replica) Health() Health {
 	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch)}
 	_, id := r.raft.LeaderWithID()
 	h.Master, h.Address = string(id), r.clientAddress(string(id))
-	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID
+	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()
 	return h
 }

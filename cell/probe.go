@@ -58,12 +58,12 @@ import (
 
 // termReport is the answer to a probe.
 type termReport struct {
-	term    uint64 // Raft.CurrentTerm
-	applied uint64 // Raft.AppliedIndex: handed to the state machine, for people and metrics only
+	term uint64 // Raft.CurrentTerm
+	last uint64 // Raft.LastIndex: how far its log goes; says who may take over, and proves nothing
 }
 
 // Frames of a probe stream: the question is its number; the answer is the
-// number, the term and the applied index, all big-endian.
+// number, the term and the last index, all big-endian.
 const (
 	questionSize = 8
 	answerSize   = 24
@@ -97,7 +97,7 @@ func (p *raftPort) serveProbe(c *portConn) {
 		// Read after the question has arrived: the proof rests on it.
 		r := report()
 		binary.BigEndian.PutUint64(frame[8:], r.term)
-		binary.BigEndian.PutUint64(frame[16:], r.applied)
+		binary.BigEndian.PutUint64(frame[16:], r.last)
 		if _, err := c.Write(frame[:]); err != nil {
 			return
 		}
@@ -344,7 +344,7 @@ func (q *probePeer) receive(conn net.Conn) {
 			return
 		}
 		number := binary.BigEndian.Uint64(frame[:])
-		report := termReport{term: binary.BigEndian.Uint64(frame[8:]), applied: binary.BigEndian.Uint64(frame[16:])}
+		report := termReport{term: binary.BigEndian.Uint64(frame[8:]), last: binary.BigEndian.Uint64(frame[16:])}
 		ready, err := q.accept(number, q.prober.clock())
 		if err != nil {
 			return

@@ -198,8 +198,8 @@ func TestProbeWaitsForRaft(t *testing.T) {
 		if len(answer) != 0 {
 			t.Fatalf("answered %v before raft was there", <-answer)
 		}
-		voter.answer(func() termReport { return termReport{term: 3, applied: 17} })
-		if got, want := <-answer, (termReport{term: 3, applied: 17}); got != want {
+		voter.answer(func() termReport { return termReport{term: 3, last: 17} })
+		if got, want := <-answer, (termReport{term: 3, last: 17}); got != want {
 			t.Errorf("answered %v, want %v", got, want)
 		}
 	})

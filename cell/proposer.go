@@ -25,6 +25,7 @@ type proposer struct {
 	observe func([]raftfsm.Command, []raftfsm.Result, error)
 
 	wake chan struct{} // holds a token while pending may be non-empty
+	turn chan struct{} // full while an entry is on its way, or none may be; see pause
 
 	mu      sync.Mutex // guards the fields below
 	pending []*proposal
@@ -52,7 +53,7 @@ type outcome struct {
 const maxPending = 64 * api.MaxBatch
 
 func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
-	return &proposer{raft: r, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1)}
+	return &proposer{raft: r, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
 
 // propose commits a command and returns what it did. An error of code
@@ -108,13 +109,31 @@ func (p *proposer) run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		for ctx.Err() == nil { // looked at first: what is taken is committed, and so answered
-			batch := p.take()
-			if len(batch) == 0 {
-				break
+		for more := true; more; {
+			resume, err := p.pause(ctx)
+			if err != nil {
+				return
 			}
-			p.commit(batch)
+			batch := p.take() // only in a turn: what is taken is committed, and so answered
+			if more = len(batch) > 0; more {
+				p.commit(batch)
+			}
+			resume()
 		}
+	}
+}
+
+// pause waits until no entry is on its way, and keeps it so until resume is
+// called; commands wait meanwhile, in their order. The error is ctx's.
+func (p *proposer) pause(ctx context.Context) (resume func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return func() { <-p.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -204,7 +223,7 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 func proposalError(err error) error {
 	for _, no := range []error{raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, no) {
-			return &api.Error{Code: api.NotMaster, Message: "this replica is not the master any more", Err: err}
+			return &api.Error{Code: api.NotMaster, Message: "Raft takes no change from this replica, which is not the master any more", Err: err}
 		}
 	}
 	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}

@@ -4,60 +4,82 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
 )
 
-// reign makes this replica master whenever Raft elects it, and ends its
-// mastership whenever Raft deposes it. Raft tells through a channel that it
-// blocks on, so that channel is drained here and nowhere waited with: a flap
-// (lost and won again) shows as two messages, and ends one epoch and begins
-// another.
-func (r *Replica) reign(ctx context.Context, elected <-chan bool) {
-	var end func()
-	depose := func() {
-		if end != nil {
-			end()
-			end = nil
-		}
-	}
-	defer depose()
+// runEpochs makes this replica master while it leads Raft, and ends its
+// mastership when it leads no longer.
+//
+// What it is told through elected only says that something has changed: several
+// changes may wait there, and by the time one is read Raft may have gone on. So
+// it always looks at what Raft is now, and begins an epoch in each term at most
+// once. Raft blocks on that channel, so nothing here waits but the select.
+func (r *Replica) runEpochs(ctx context.Context, elected <-chan bool) {
+	var begun uint64 // the latest term in which an epoch was begun
+	var running epochRun
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case leader := <-elected:
-			depose()
-			if leader {
-				end = r.ascend(ctx)
+			if running.end != nil {
+				<-running.ended
 			}
+			return
+		case <-elected:
+		case <-running.ended:
+			running = epochRun{}
+		}
+		term, leads := r.leads()
+		switch {
+		case running.end != nil && (!leads || term != begun):
+			running.end(r.notMaster())
+		case running.end == nil && leads && term > begun:
+			begun, running = term, r.startEpoch(ctx, term)
 		}
 	}
 }
 
-// ascend runs an epoch in the background until the function it returns has
-// been called, which waits for everything of that epoch.
-func (r *Replica) ascend(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.epoch(ctx)
-	}()
-	return func() {
-		cancel(r.notMaster())
-		<-done
-	}
+// epochRun is an epoch that runs in the background.
+type epochRun struct {
+	end   context.CancelCauseFunc // asks it to end; nil if there is none
+	ended chan struct{}           // closed when nothing of it runs any more
 }
 
-// epoch is one reign, from the first entry to the last goroutine (Chubby §2.9).
-func (r *Replica) epoch(ctx context.Context) {
+func (r *Replica) startEpoch(ctx context.Context, term uint64) epochRun {
+	ctx, end := context.WithCancelCause(ctx)
+	run := epochRun{end: end, ended: make(chan struct{})}
+	go func() {
+		defer close(run.ended)
+		defer end(nil)
+		r.runEpoch(ctx, term)
+	}()
+	return run
+}
+
+// leads reports whether this replica leads Raft, and in which term: it did so at
+// a moment during the call.
+func (r *Replica) leads() (term uint64, leads bool) {
+	term = r.raft.CurrentTerm()
+	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// runEpoch is one mastership, from the first entry to the last goroutine (Chubby
+// §2.9). A replica that leads Raft and cannot become master ends itself: nobody
+// else is elected while it leads.
+func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	began := r.clock()
-	m, err := r.takeOver(ctx)
-	if err != nil {
-		r.log.Warn("elected, but could not take over", "error", err)
+	m, err := r.takeOver(ctx, term)
+	switch {
+	case ctx.Err() != nil:
+		r.log.Debug("elected, and deposed before the epoch began", "term", term, "error", err)
+		return
+	case err != nil:
+		r.fail(fmt.Errorf("replica %s leads in term %d and cannot become the master: %w", r.cfg.ID, term, err))
 		return
 	}
 	m.start()
@@ -70,11 +92,50 @@ func (r *Replica) epoch(ctx context.Context) {
 	r.log.Info("not master any more", "epoch", m.epoch)
 }
 
-// takeOver commits the new epoch. When that entry is applied, so is everything
+// Pauses between attempts to take over: the first, and the longest to which they
+// grow.
+const (
+	minTakeOverRetry = 10 * time.Millisecond
+	maxTakeOverRetry = 50 * time.Millisecond
+)
+
+// takeOver begins the epoch of that term, and tries again while Raft leads in it.
+// It gives up, with the error of the last attempt, when attempts have failed for
+// two election timeouts: time enough for whatever passes by itself, and as long
+// as the others would take to replace a replica that had died.
+func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
+	limit := 2 * r.cfg.ElectionTimeout
+	var failing <-chan time.Time // since the first failure
+	for retry := minTakeOverRetry; ; retry = min(2*retry, maxTakeOverRetry) {
+		m, err := r.beginEpoch(ctx, term)
+		if err == nil || ctx.Err() != nil || errors.Is(err, api.WrongCell) {
+			return m, err
+		}
+		if now, leads := r.leads(); !leads || now != term {
+			<-ctx.Done() // runEpochs is about to hear of it
+			return nil, err
+		}
+		r.log.Warn("elected, but not master yet: trying again", "term", term, "error", err)
+		if failing == nil {
+			failing = time.After(limit)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return nil, err
+		case <-failing:
+			return nil, fmt.Errorf("tried for %v: %w", limit, err)
+		}
+	}
+}
+
+// beginEpoch commits the new epoch. When that entry is applied, so is everything
 // that earlier masters committed, and whatever they proposed and did not commit
 // never will be, or will be refused.
-func (r *Replica) takeOver(ctx context.Context) (*master, error) {
-	term := r.raft.CurrentTerm()
+func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	id, secret := make([]byte, 16), make([]byte, 32)
 	for _, random := range [][]byte{id, secret} {
 		if _, err := rand.Read(random); err != nil {

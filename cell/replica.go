@@ -37,9 +37,11 @@ type Replica struct {
 
 	master atomic.Pointer[master] // nil unless this replica is the master
 
-	cancel  context.CancelCauseFunc // ends reign
-	reigned chan struct{}           // closed when reign has ended
-	work    sync.WaitGroup          // reign and the servers
+	cancel  context.CancelCauseFunc // ends runEpochs
+	elected chan bool               // Raft says here that it leads, or does not any more
+	reigned chan struct{}           // closed when runEpochs has ended
+	handing chan struct{}           // full while the mastership is being handed over; see Transfer
+	work    sync.WaitGroup          // runEpochs and the servers
 	once    sync.Once               // the first of Stop and fail
 	started chan struct{}           // closed when Start returns
 	done    chan struct{}
@@ -60,7 +62,7 @@ func Start(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), started: make(chan struct{}), done: make(chan struct{})}
+	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
 	defer close(r.started)
 	if err := r.start(); err != nil {
 		r.release()
@@ -109,8 +111,8 @@ func (r *Replica) startRaft(self Member) error {
 	r.mu.Unlock()
 	r.prober = newProber(r.port, r.clock)
 	r.fsm = raftfsm.NewFSM(r.fail)
-	elected := make(chan bool, 64)
-	conf := r.raftConfig(elected)
+	r.elected = make(chan bool, 64)
+	conf := r.raftConfig(r.elected)
 	if err := r.found(conf); err != nil {
 		return err
 	}
@@ -119,13 +121,13 @@ func (r *Replica) startRaft(self Member) error {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
 	r.metrics = newMetrics(r)
-	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), applied: r.raft.AppliedIndex()} })
+	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), last: r.raft.LastIndex()} })
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	r.reigned = make(chan struct{})
 	r.work.Go(func() {
 		defer close(r.reigned)
-		r.reign(ctx, elected)
+		r.runEpochs(ctx, r.elected)
 	})
 	return nil
 }
@@ -258,6 +260,7 @@ func (r *Replica) release() {
 			r.log.Warn("close raft's transport", "error", err)
 		}
 	}
+	r.handing <- struct{}{} // waits for the last hand-over, and allows no other
 	if stopping != nil {
 		if err := stopping.Error(); err != nil {
 			r.log.Warn("stop raft", "error", err)

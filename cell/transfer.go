@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -12,50 +13,205 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Transfer hands the mastership over to the replica of that id, or to the one
-// whose log is longest if it is empty. It returns once the other has been asked
-// to stand for election, with its log complete: it wins as a rule, within
-// milliseconds. No session notices. The errors are NotMaster, InvalidArgument for
-// an id that is no replica's, Uncertain if the other does not catch up.
+// Transfer hands the mastership over to the replica of that id, or if it is
+// empty to the first that is found running with its log complete. It returns once
+// this replica has been deposed; the other wins as a rule, within milliseconds.
+// No session notices. One hand-over at a time; the errors are NotMaster,
+// InvalidArgument for an id that is no replica's, Unavailable if nothing was
+// done (the other does not answer, or is behind, or another hand-over goes on),
+// and Uncertain if the other was asked to take over and has not done so.
+//
+// Raft's own LeadershipTransfer is not used. It makes Raft refuse every change
+// until two calls of its own have returned, and a target that is down or stops
+// in between can hold them up, in the next term of this replica too:
+// hashicorp/raft issue 696. Here Raft is told nothing. The proposer pauses, the
+// target is asked to stand for election, as Raft would ask it, and if it does not
+// win the proposer goes on.
 func (r *Replica) Transfer(ctx context.Context, to string) error {
-	if r.master.Load() == nil {
-		return r.notMaster()
-	}
-	var future raft.Future
-	switch member, ok := r.member(to); {
-	case to == r.cfg.ID: // there is nothing to do
-		return nil
-	case to == "":
-		future = r.raft.LeadershipTransfer()
-	case ok:
-		future = r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(member.Raft))
-	default:
-		return api.Errorf(api.InvalidArgument, "%q is no replica of the cell; see chubbyctl cell members", to)
-	}
-	handed := make(chan error, 1)
-	go func() { handed <- future.Error() }() // ends with Raft, at the latest
 	select {
-	case err := <-handed:
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, raft.ErrNotLeader):
-			return r.notMaster()
-		}
-		return &api.Error{Code: api.Uncertain, Message: "the mastership was not handed over, and may yet be: is the other replica running, and caught up (chubbyctl cell status)?", Err: err}
-	case <-ctx.Done():
-		return &api.Error{Code: api.Uncertain, Message: "the mastership may yet be handed over", Err: context.Cause(ctx)}
+	case r.handing <- struct{}{}:
+		return r.transfer(ctx, to)
+	default:
+		return api.Errorf(api.Unavailable, "the mastership is being handed over already; see chubbyctl cell status, and try again")
 	}
 }
 
-// member returns the member of that id.
-func (r *Replica) member(id string) (Member, bool) {
-	for _, m := range r.cfg.Members {
-		if m.ID == id {
-			return m, true
+// transfer is Transfer for whoever has filled r.handing; it is emptied when
+// nothing of the hand-over goes on any more.
+func (r *Replica) transfer(ctx context.Context, to string) error {
+	done := func() { <-r.handing }
+	m := r.master.Load()
+	if m == nil || to == r.cfg.ID { // there is nothing to do
+		defer done()
+		if m == nil {
+			return r.notMaster()
+		}
+		return nil
+	}
+	successors, err := r.successors(to)
+	if err != nil {
+		defer done()
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(errDeposed) })()
+	target, err := r.awaitCaughtUp(ctx, uint64(m.epoch), successors, transferProbeLimit)
+	if err != nil {
+		defer done()
+		return r.transferred(m, err)
+	}
+	resume, err := m.proposer.pause(ctx)
+	if err != nil {
+		defer done()
+		return r.transferred(m, err)
+	}
+	defer resume()
+	// What was on its way a moment ago has to reach the target, or it would lose.
+	if target, err = r.awaitCaughtUp(ctx, uint64(m.epoch), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
+		defer done()
+		return r.transferred(m, err)
+	}
+	asked := make(chan error, 1)
+	go func() { // ends when the target has answered, or the transport is closed; release waits for it
+		defer done()
+		asked <- r.askToStand(target)
+	}()
+	return r.transferred(m, r.awaitDeposed(ctx, target, asked))
+}
+
+// errDeposed ends what a hand-over waits for: it has come about.
+var errDeposed = errors.New("this replica is not the master any more")
+
+// transferred is what a hand-over returns that ended with err: nil if the
+// mastership has gone.
+func (r *Replica) transferred(m *master, err error) error {
+	if m.ctx.Err() != nil || errors.Is(err, errDeposed) {
+		return nil
+	}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return &api.Error{Code: api.Unavailable, Message: "the mastership was not handed over", Err: err}
+	}
+	return err
+}
+
+// transferProbeLimit is how long a hand-over waits for a replica that could take
+// over: one that runs answers within milliseconds.
+const transferProbeLimit = time.Second
+
+// transferProbePause is between two questions to the same replica.
+const transferProbePause = 5 * time.Millisecond
+
+// successors returns the voters that may take over: the one of that id, or
+// without one all others.
+func (r *Replica) successors(to string) ([]raft.Server, error) {
+	configuration := r.raft.GetConfiguration()
+	if err := configuration.Error(); err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
+	}
+	var found []raft.Server
+	for _, s := range configuration.Configuration().Servers {
+		if s.Suffrage == raft.Voter && string(s.ID) != r.cfg.ID && (to == "" || string(s.ID) == to) {
+			found = append(found, s)
 		}
 	}
-	return Member{}, false
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case to == "":
+		return nil, api.Errorf(api.InvalidArgument, "the cell has no other replica to hand over to")
+	}
+	return nil, api.Errorf(api.InvalidArgument, "%q is no replica of the cell; see chubbyctl cell members", to)
+}
+
+// awaitCaughtUp returns the first of the replicas that answers in this term with
+// a log as long as this replica's was when it began to ask.
+func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raft.Server, limit time.Duration) (raft.Server, error) {
+	type answer struct {
+		from raft.Server
+		last uint64
+	}
+	want, best := r.raft.LastIndex(), answer{}
+	answers := make(chan answer, len(replicas))
+	again := time.NewTicker(transferProbePause)
+	defer again.Stop()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		for _, s := range replicas {
+			r.prober.ask(string(s.ID), string(s.Address), func(report termReport) {
+				if report.term != term {
+					return
+				}
+				select {
+				case answers <- answer{from: s, last: report.last}:
+				default: // it is asked again
+				}
+			})
+		}
+		select {
+		case a := <-answers:
+			if a.last >= want {
+				return a.from, nil
+			}
+			if a.last > best.last {
+				best = a
+			}
+		case <-again.C:
+		case <-ctx.Done():
+			return raft.Server{}, context.Cause(ctx)
+		case <-late.C:
+			return raft.Server{}, notCaughtUp(replicas, string(best.from.ID), want-best.last, limit)
+		}
+	}
+}
+
+// notCaughtUp says why none of the replicas can take over; best is the one that
+// lacks the fewest entries of those that answered, "" if none did.
+func notCaughtUp(replicas []raft.Server, best string, lacks uint64, limit time.Duration) error {
+	who := "no other replica"
+	if len(replicas) == 1 {
+		who = "replica " + string(replicas[0].ID)
+	}
+	if best == "" {
+		return api.Errorf(api.Unavailable, "the mastership was not handed over: %s answers within %v; start it, or choose another (chubbyctl cell status)", who, limit)
+	}
+	return api.Errorf(api.Unavailable, "the mastership was not handed over: replica %s still lacks %d entries of the log after %v; wait until it has caught up, or choose another (chubbyctl cell status)", best, lacks, limit)
+}
+
+// askToStand asks a replica to stand for election at once. Voters do not hold
+// their loyalty to this replica against it.
+func (r *Replica) askToStand(target raft.Server) error {
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.cfg.ID), Addr: r.transport.EncodePeer(raft.ServerID(r.cfg.ID), r.transport.LocalAddr()),
+	}}
+	return r.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{})
+}
+
+// awaitDeposed waits until the target has been elected, for as long as an
+// election may take.
+func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-chan error) error {
+	late := time.NewTimer(r.cfg.ElectionTimeout)
+	defer late.Stop()
+	var cause error
+	for {
+		select {
+		case err := <-asked:
+			if err == nil {
+				asked = nil // it stands
+				continue
+			}
+			cause = err
+		case <-ctx.Done():
+			if cause = context.Cause(ctx); errors.Is(cause, errDeposed) {
+				return nil
+			}
+		case <-late.C:
+		}
+		return &api.Error{Code: api.Uncertain, Err: cause,
+			Message: fmt.Sprintf("replica %s was asked to take over and has not done so; it may yet (chubbyctl cell status)", target.ID)}
+	}
 }
 
 // Transfer is for those who may change the ACL of the root: it stops the service
@@ -121,7 +277,12 @@ func (r *Replica) handOver(ctx context.Context) {
 	if r.master.Load() == nil || len(r.cfg.Members) == 1 || ctx.Err() != nil {
 		return
 	}
-	if err := r.Transfer(ctx, ""); err != nil && ctx.Err() == nil {
+	select {
+	case r.handing <- struct{}{}: // after one that an operator asked for
+	case <-ctx.Done():
+		return
+	}
+	if err := r.transfer(ctx, ""); err != nil && ctx.Err() == nil {
 		r.log.Warn("mastership was not handed over", "error", err)
 	}
 }

@@ -109,8 +109,8 @@ func leaseGuards() []guard {
 		},
 		{
 			name: "what is handed over as an epoch ends is answered", file: "cell/proposer.go",
-			old: "		for ctx.Err() == nil { // looked at first: what is taken is committed, and so answered\n			batch := p.take()\n			if len(batch) == 0 {\n",
-			new: "		for {\n			batch := p.take()\n			if len(batch) == 0 || ctx.Err() != nil {\n",
+			old: "			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n			batch := p.take() // only in a turn: what is taken is committed, and so answered\n",
+			new: "			batch := p.take()\n			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n",
 			pkg: "./cell", test: "TestProposalsAreAnsweredAtTheEnd",
 		},
 	}

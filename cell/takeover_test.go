@@ -1,0 +1,126 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+)
+
+// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
+// returns them when it has a master. It is for a synctest bubble.
+func startCell(t *testing.T, n int) map[string]*Replica {
+	t.Helper()
+	network, members, replicas := newMemNet(), []Member(nil), map[string]*Replica{}
+	for i := range n {
+		id := fmt.Sprintf("r%d", i+1)
+		members = append(members, Member{ID: id, Client: id + ":client", Raft: id + ":raft"})
+	}
+	dir := t.TempDir()
+	for _, m := range members {
+		r, err := Start(Config{
+			Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), InsecurePrincipals: true,
+			ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas[m.ID] = r
+		t.Cleanup(func() {
+			gone, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = r.Stop(gone) // nothing is to be drained at the end of a test
+			<-r.Done()
+		})
+	}
+	await(t, "a master", func() bool { return masterOf(replicas) != "" })
+	return replicas
+}
+
+// masterOf names the replica that serves as master, "" if none does.
+func masterOf(replicas map[string]*Replica) string {
+	for id, r := range replicas {
+		if r.master.Load() != nil {
+			return id
+		}
+	}
+	return ""
+}
+
+// refuseChanges makes Raft of a replica refuse every change while it leads, or
+// ends that. It sets what Raft itself leaves set, under some conditions, after a
+// leadership transfer of its own.
+func refuseChanges(r *Replica, on int32) {
+	flag := reflect.ValueOf(r.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
+	atomic.StoreInt32((*int32)(unsafe.Pointer(flag.UnsafeAddr())), on)
+}
+
+// A replica that is elected and cannot begin its epoch tries again; nobody calls
+// it the master meanwhile. If it still cannot after two election timeouts it
+// ends itself, and another is elected.
+func TestElectedAndUnableToTakeOver(t *testing.T) {
+	for _, passes := range []bool{true, false} {
+		t.Run(fmt.Sprintf("passes=%v", passes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replicas := startCell(t, 3)
+				from := masterOf(replicas)
+				to := map[string]string{"r1": "r2", "r2": "r3", "r3": "r1"}[from]
+				refuseChanges(replicas[to], 1)
+				if err := replicas[from].Transfer(t.Context(), to); err != nil {
+					t.Fatal(err)
+				}
+				await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
+				pass(DefaultElectionTimeout)
+				for id, r := range replicas {
+					if h := r.Health(); h.Ready {
+						t.Errorf("%s calls the cell ready, with master %s, which cannot take over: %+v", id, h.Master, h)
+					}
+				}
+				if passes {
+					refuseChanges(replicas[to], 0)
+					pass(DefaultElectionTimeout)
+					if got := masterOf(replicas); got != to || replicas[to].Err() != nil {
+						t.Errorf("the master is %q; %s ended with %v", got, to, replicas[to].Err())
+					}
+					return
+				}
+				select {
+				case <-replicas[to].Done():
+				case <-time.After(5 * time.Second):
+					t.Fatal("a replica that leads and cannot take over goes on")
+				}
+				if err := replicas[to].Err(); err == nil || !strings.Contains(err.Error(), "cannot become the master") {
+					t.Errorf("it ended with %v", err)
+				}
+				delete(replicas, to)
+				await(t, "another master", func() bool { return masterOf(replicas) != "" })
+			})
+		})
+	}
+}
+
+// Several changes of leadership may wait to be read, and Raft has gone on since:
+// an epoch begins once in each term, and the newest counts.
+func TestOldNewsBeginNoEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replicas := startCell(t, 1)
+		r := replicas["r1"]
+		m := r.master.Load()
+		for _, news := range []bool{false, true, true, false, true} {
+			r.elected <- news // as of elections long past: it leads still
+		}
+		pass(time.Second)
+		if now := r.master.Load(); now != m || m.ctx.Err() != nil {
+			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.epoch)
+		}
+		if r.Err() != nil {
+			t.Error(r.Err())
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package main
+
+// epochGuards are those of elections, epochs and lock-delays.
+func epochGuards() []guard {
+	return []guard{
+		{
+			name: "an epoch begins once", file: "raftfsm/state.go",
+			old: "	if epoch <= s.Epoch {\n", new: "	if false {\n",
+			pkg: "./raftfsm", test: "TestEpochBeginsOnce|TestMillion",
+		},
+		{
+			name: "old news of an election end no epoch", file: "cell/reign.go",
+			old: "running.end != nil && (!leads || term != begun):", new: "running.end != nil:",
+			pkg: "./cell", test: "TestOldNewsBeginNoEpoch",
+		},
+		{
+			name: "an elected replica tries again to take over", file: "cell/reign.go",
+			old: "		case <-time.After(retry):\n", new: "",
+			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
+		},
+		{
+			name: "a leader that cannot take over ends itself", file: "cell/reign.go",
+			old: "			failing = time.After(limit)\n", new: "",
+			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
+		},
+		{
+			name: "a leader serves when its epoch has begun", file: "cell/health.go",
+			old: " && h.Epoch == r.raft.CurrentTerm()", new: "",
+			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
+		},
+		{
+			name: "one hand-over goes on at a time", file: "cell/replica.go",
+			old: "handing: make(chan struct{}, 1)", new: "handing: make(chan struct{}, 2)",
+			pkg: "./cell", test: "TestTransfersUnderLoad",
+		},
+		{
+			name: "the mastership goes to a replica that answers and is caught up", file: "cell/transfer.go",
+			old: "	for {\n		for _, s := range replicas {\n", new: "	for {\n		return replicas[0], nil\n		for _, s := range replicas {\n",
+			pkg: "./cell", test: "TestTransferToADeadReplica",
+		},
+		{
+			name: "a lock-delay is timed by its id", file: "cell/delays.go",
+			old: "id >= was.id {", new: "true {",
+			pkg: "./cell", test: "TestDelaysAreTimedByID",
+		},
+		{
+			name: "the end of one lock-delay does not end the next", file: "cell/locks.go",
+			old: "	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}",
+			new: "	d, ok := tree.Delay(over.name)\n	if !ok {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: d.ID}",
+			pkg: "./cell", test: "TestDelayOfTheSecondHolder",
+		},
+	}
+}
