@@ -13,21 +13,34 @@ import (
 // columns and is never compared.
 func wallClock() int64 { return time.Now().Unix() }
 
+// stopwatch returns a clock that is cheap to read and good for nothing but to
+// measure how long something took.
+func stopwatch() func() time.Duration {
+	began := time.Now()
+	return func() time.Duration { return time.Since(began) }
+}
+
 // clockLoop is the only place where a master acts because time has passed: it
 // ends sessions whose leases ran out and lock-delays that are over, forgets
 // waiters that stayed away, and offers again what could not be proposed. It
 // wakes for the next of these, and in any case often enough for Leases to
-// notice that it was stopped.
+// notice that the process was stopped. It is Leases that is told how long each sleep
+// was, and not how long the loop waited for the mutex: if that counted, whoever can
+// make others hold the mutex for long could keep sessions alive.
 func (m *master) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	asleep := m.clock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		timer.Reset(m.tick(m.clock()))
+		awake := m.clock()
+		next := m.tick(awake, awake.Sub(asleep))
+		asleep = m.clock()
+		timer.Reset(next)
 	}
 }
 
@@ -38,13 +51,14 @@ const maxExpiries = 256
 // maxForgotten bounds the waiters that one tick drops because they stayed away.
 const maxForgotten = 256
 
-// tick does what is due at now and returns how long to wait for the next time.
-func (m *master) tick(now session.Instant) time.Duration {
+// tick does what is due at now, after the loop has slept for so long, and returns
+// how long to sleep until the next time.
+func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expired, gap := m.leases.Tick(now, maxExpiries)
-	if gap > 0 {
-		m.log.Warn("the clock loop was held up: every lease is extended by as much", "gap", gap)
+	expired, forgiven := m.leases.Tick(now, slept, maxExpiries)
+	if forgiven > 0 {
+		m.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
 	ending := m.unended
 	m.unended = nil

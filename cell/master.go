@@ -43,7 +43,7 @@ type master struct {
 	ctx      context.Context // ends with the epoch; its cause is NotMaster
 	work     sync.WaitGroup  // the proposer and the clock loop
 
-	mu      sync.Mutex // guards everything below; held for a few microseconds, never across I/O or a wait
+	mu      pausingMutex // guards everything below; never held across I/O or a wait, and for maxSteps steps at most
 	leases  *session.Leases
 	boxes   map[api.SessionID]*mailbox
 	handles *handles
@@ -68,7 +68,7 @@ type prover interface {
 // lock-delay in full.
 func (m *master) start() {
 	now, state := m.clock(), m.state()
-	m.leases = session.NewLeases(now)
+	m.leases = session.NewLeases()
 	m.boxes = map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.raising = map[api.SessionID]bool{}

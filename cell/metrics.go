@@ -23,6 +23,7 @@ type metrics struct {
 
 	invalidations prometheus.Counter
 	changeWaits   prometheus.Histogram
+	mutexHolds    prometheus.Histogram
 }
 
 func newMetrics(r *Replica) *metrics {
@@ -50,12 +51,16 @@ func newMetrics(r *Replica) *metrics {
 		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
 	})
+	m.mutexHolds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
+		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 25e-3, 100e-3, 500e-3},
+	})
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.changeWaits,
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.changeWaits, m.mutexHolds,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1
@@ -80,6 +85,7 @@ func (m *metrics) proposed(commands int, err error) {
 	}
 }
 
+func (m *metrics) held(d time.Duration)    { m.mutexHolds.Observe(d.Seconds()) }
 func (m *metrics) created()                { m.begun.Inc() }
 func (m *metrics) ended(why api.EndReason) { m.endings.WithLabelValues(why.String()).Inc() }
 func (m *metrics) extended()               { m.renewals.Inc() }

@@ -170,6 +170,8 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm
 			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
 		}),
 	}
+	m.mu.watch = stopwatch()
+	m.mu.held = r.metrics.held
 	m.proposer = newProposer(r.raft, epoch, r.cfg.Wall, m.observe)
 	return m
 }

@@ -44,7 +44,7 @@ func BenchmarkMutate(b *testing.B) {
 }
 
 func manyLeases() *session.Leases {
-	l := session.NewLeases(0)
+	l := session.NewLeases()
 	for id := range api.SessionID(manySessions) {
 		l.Start(id+1, time.Hour+time.Duration(id*7919%manySessions)*time.Microsecond, 0)
 	}
@@ -56,14 +56,15 @@ func BenchmarkTick(b *testing.B) {
 		l, now := manyLeases(), session.Instant(0)
 		for b.Loop() {
 			now++
-			l.Tick(now, 1000)
+			l.Tick(now, 1, 1000)
 		}
 	})
 	b.Run("after a gap", func(b *testing.B) {
 		l, now := manyLeases(), session.Instant(0)
 		for b.Loop() {
 			now = now.Add(time.Second)
-			l.Tick(now, 1000)
+			l.Tick(now, session.MaxTick, 0) // earns it back
+			l.Tick(now, time.Second, 1000)
 		}
 	})
 }

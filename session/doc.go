@@ -170,8 +170,8 @@
 //     before the reply: the client counts less or later than it might have, never
 //     more;
 //   - of the master between the reading that Tick is given and the proposal: the
-//     end comes later still. Tick also gives clients the time back that they could
-//     not reach the master in; that is for their convenience, not for safety;
+//     end comes later still. Tick also gives clients some of the time back in which
+//     the master was stopped; that is for their convenience, not for safety;
 //   - of the client between sent and the departure of the request: the end is
 //     earlier than it might have been;
 //   - of the client between reading its clock (C2) and acting on it: here nothing

@@ -17,7 +17,7 @@ type Leases struct {
 	sessions map[api.SessionID]*lease // ALIVE and EXPIRING
 	alive    leaseQueue               // the ALIVE ones, as a heap
 	granted  uint64                   // number of the latest grant
-	ticked   Instant                  // when the clock loop was last heard of
+	patience time.Duration            // how much more of its stops the clock loop may give back
 }
 
 // lease is one session's. It is EXPIRING once it is out of the queue.
@@ -30,9 +30,9 @@ type lease struct {
 // expiring is the place of a lease that is in the queue no more.
 const expiring = -1
 
-// NewLeases returns an empty set, whose clock loop starts now.
-func NewLeases(now Instant) *Leases {
-	return &Leases{sessions: make(map[api.SessionID]*lease), ticked: now}
+// NewLeases returns an empty set.
+func NewLeases() *Leases {
+	return &Leases{sessions: make(map[api.SessionID]*lease), patience: MaxPatience}
 }
 
 // Start begins a session's lease: that of a new session, or of one found in the
@@ -120,20 +120,26 @@ func (l *Leases) Len() int { return len(l.sessions) }
 // them, earliest first; the others are for the next Tick. Each is returned
 // once: the caller proposes its end until it has ended or the epoch is over.
 //
-// If the loop finds itself late by more than MaxTick (the process was stopped,
-// or starved), Tick instead extends every ALIVE lease by the gap since the Tick
-// before and expires nobody: the clients could not reach this master either. gap
-// says by how much, and is 0 otherwise. A loop that is late each time never
-// expires anybody, so gaps are worth counting.
+// slept is how long the loop slept before this Tick. If that is more than MaxTick
+// the process was stopped, or starved, and the clients could not reach this master
+// either: Tick then extends every ALIVE lease by as much and expires nobody.
+// forgiven says by how much, and is 0 otherwise. Time that the loop spent awake, in
+// its work or waiting for a mutex that others held, is not part of slept: clients
+// could reach the master meanwhile, and some of them could make it last.
+//
+// No more than MaxPatience is forgiven, and what was forgiven is earned back by the
+// time of sleeps that were not late. So even if every sleep is late, a session that
+// is not extended has ended after twice its lease and MaxPatience.
 //
 // It takes O(1) when nothing is due, O(log n) for each session returned, and
-// O(n) after a gap.
-func (l *Leases) Tick(now Instant, most int) (expired []api.SessionID, gap time.Duration) {
-	gap = now.Sub(l.ticked)
-	l.ticked = max(l.ticked, now)
-	if gap > MaxTick {
-		l.alive.delay(gap)
-		return nil, gap
+// O(n) after a stop.
+func (l *Leases) Tick(now Instant, slept time.Duration, most int) (expired []api.SessionID, forgiven time.Duration) {
+	if slept <= MaxTick {
+		l.patience = min(l.patience+max(slept, 0), MaxPatience)
+	} else if forgiven = min(slept, l.patience); forgiven > 0 {
+		l.patience -= forgiven
+		l.alive.delay(forgiven)
+		return nil, forgiven
 	}
 	for len(l.alive) > 0 && len(expired) < most && l.alive[0].end <= now {
 		s := heap.Pop(&l.alive).(*lease)
@@ -154,17 +160,25 @@ func (l *Leases) Next() (Instant, bool) {
 // than this expires nobody on its return.
 const MaxTick = api.MinLease / 4
 
+// MaxPatience bounds what Tick gives back: a client that could not reach the master
+// for longer than the longest lease and the grace after it has given up.
+const MaxPatience = api.MaxLease + api.DefaultGrace
+
 // leaseQueue is a heap of leases, the earliest end first. Its methods are those
 // of heap.Interface; each lease knows its place.
 type leaseQueue []*lease
 
 // delay moves every end by as much. That keeps their order, and so the heap,
-// except that ends stopped at the end of time become equal.
+// unless ends that stopped at the end of time have become equal.
 func (q *leaseQueue) delay(by time.Duration) {
+	equal := false
 	for _, s := range *q {
 		s.end = s.end.Add(by)
+		equal = equal || s.end == latest
 	}
-	heap.Init(q)
+	if equal {
+		heap.Init(q)
+	}
 }
 
 func (q leaseQueue) Len() int { return len(q) }

@@ -19,7 +19,7 @@ func at(seconds float64) session.Instant { return session.Instant(seconds * 1e9)
 // not late, and returns what expired.
 func tick(l *session.Leases, from, to session.Instant) (expired []api.SessionID) {
 	for now := from; ; now = min(now.Add(session.MaxTick), to) {
-		some, _ := l.Tick(now, math.MaxInt)
+		some, _ := l.Tick(now, session.MaxTick, math.MaxInt)
 		expired = append(expired, some...)
 		if now == to {
 			return expired
@@ -30,7 +30,7 @@ func tick(l *session.Leases, from, to session.Instant) (expired []api.SessionID)
 // Chubby §2.8: during a session's lease the master does not end the session;
 // after it, it may.
 func TestPaperMasterKeepsTheSessionForItsLease(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	l.Start(7, 12*time.Second, at(0))
 	if expired := tick(l, at(0), at(12)-1); expired != nil || !l.Alive(7) {
 		t.Fatalf("%v expired a nanosecond before its lease was over", expired)
@@ -46,7 +46,7 @@ func TestPaperMasterKeepsTheSessionForItsLease(t *testing.T) {
 // Chubby §2.8: the master may move a lease timeout forward, and never back. It
 // does so on creation, on fail-over and with each KeepAlive.
 func TestPaperLeaseTimeoutOnlyMovesForward(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -74,7 +74,7 @@ func TestPaperLeaseTimeoutOnlyMovesForward(t *testing.T) {
 // A client that hears of an extension after the cell ended its session believes
 // in a lock that another holds: so nothing brings an EXPIRING session back.
 func TestExpiringIsNeverExtended(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	l.Start(1, time.Second, at(0))
 	l.Start(2, 9*time.Second, at(0))
 	tick(l, at(0), at(1))
@@ -86,7 +86,7 @@ func TestExpiringIsNeverExtended(t *testing.T) {
 			t.Errorf("EXPIRING session %v was granted %d", id, number)
 		}
 		l.Start(id, time.Minute, at(1))
-		l.Tick(at(5), 1) // late, so all others are given time
+		l.Tick(at(5), 4*time.Second, 1) // the loop was stopped, so all others are given time
 		if got, ok := l.End(id); got != end || !ok || l.Alive(id) {
 			t.Errorf("the promise to EXPIRING session %v ends at %v (%v), want %v", id, got, ok, end)
 		}
@@ -104,44 +104,75 @@ func TestExpiringIsNeverExtended(t *testing.T) {
 }
 
 func TestLateTickGivesTheTimeBack(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	l.Start(1, time.Second, at(0))
 	l.Start(2, 20*time.Second, at(0))
-	if expired, gap := l.Tick(at(0.25), 9); expired != nil || gap != 0 {
-		t.Fatalf("a Tick after exactly MaxTick: %v expired, gap %v", expired, gap)
+	if expired, forgiven := l.Tick(at(0.25), session.MaxTick, 9); expired != nil || forgiven != 0 {
+		t.Fatalf("a Tick after a sleep of exactly MaxTick: %v expired, %v forgiven", expired, forgiven)
 	}
-	if expired, gap := l.Tick(at(10.25), 9); expired != nil || gap != 10*time.Second {
-		t.Fatalf("after a pause of 10 s: %v expired, gap %v, want none and 10 s", expired, gap)
+	if expired, forgiven := l.Tick(at(10.25), 10*time.Second, 9); expired != nil || forgiven != 10*time.Second {
+		t.Fatalf("after a sleep of 10 s: %v expired, %v forgiven, want none and 10 s", expired, forgiven)
 	}
 	for id, want := range map[api.SessionID]session.Instant{1: at(11), 2: at(30)} {
 		if end, _ := l.End(id); end != want {
 			t.Errorf("session %v ends at %v, want %v", id, end, want)
 		}
 	}
-	if expired, gap := l.Tick(at(10), 9); expired != nil || gap > 0 {
-		t.Errorf("a clock that went back: %v expired, gap %v", expired, gap)
+	if expired, forgiven := l.Tick(at(10), -time.Second, 9); expired != nil || forgiven != 0 {
+		t.Errorf("a clock that went back: %v expired, %v forgiven", expired, forgiven)
 	}
 	if expired := tick(l, at(10.5), at(11)); !slices.Equal(expired, []api.SessionID{1}) {
 		t.Errorf("%v expired at 11 s, want session 1", expired)
 	}
 }
 
+// A loop that is late each time forgives so much and no more.
+func TestPatienceEnds(t *testing.T) {
+	l := session.NewLeases()
+	l.Start(1, time.Second, at(0))
+	now, forgiven := at(0), time.Duration(0)
+	for range 2000 {
+		const slept = 2 * session.MaxTick
+		now = now.Add(slept)
+		expired, some := l.Tick(now, slept, 9)
+		if forgiven += some; len(expired) > 0 {
+			if forgiven != session.MaxPatience {
+				t.Errorf("%v was forgiven, want %v", forgiven, session.MaxPatience)
+			}
+			return
+		}
+	}
+	t.Errorf("a session with a lease of 1 s, of which nothing is heard, lives after %v of sleeps that are all late", time.Duration(now))
+}
+
+// What was forgiven is earned back by sleeps that are not late.
+func TestPatienceIsEarnedBack(t *testing.T) {
+	l := session.NewLeases()
+	l.Tick(at(1000), time.Hour, 9)
+	for range 8 {
+		l.Tick(at(1001), session.MaxTick/2, 9)
+	}
+	if _, forgiven := l.Tick(at(2000), time.Hour, 9); forgiven != 4*session.MaxTick {
+		t.Errorf("%v was forgiven after %v of sleeps that were not late", forgiven, 4*session.MaxTick)
+	}
+}
+
 func TestTickTakesTheEarliestFirst(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	for _, id := range []api.SessionID{4, 9, 2, 7, 3} {
 		l.Start(id, time.Second, at(0))
 	}
 	l.Start(8, 900*time.Millisecond, at(0))
 	tick(l, at(0), at(0.8))
 	for _, want := range [][]api.SessionID{{8, 2, 3}, {4, 7, 9}, nil} {
-		if expired, _ := l.Tick(at(1), 3); !slices.Equal(expired, want) {
+		if expired, _ := l.Tick(at(1), 0, 3); !slices.Equal(expired, want) {
 			t.Errorf("%v expired, want %v", expired, want)
 		}
 	}
 }
 
 func TestLeasesOfNobody(t *testing.T) {
-	l := session.NewLeases(at(0))
+	l := session.NewLeases()
 	l.Remove(1)
 	_, granted := l.Grant(1, time.Second, at(0))
 	_, stopped := l.Stop(1)
@@ -157,7 +188,7 @@ type naiveLeases struct {
 	end    map[api.SessionID]session.Instant
 	alive  map[api.SessionID]bool
 	number uint64
-	ticked session.Instant
+	gave   time.Duration // of what may be forgiven, not yet earned back
 }
 
 func (n *naiveLeases) grant(id api.SessionID, end session.Instant) bool {
@@ -177,11 +208,13 @@ func (n *naiveLeases) byEnd() (ids []api.SessionID) {
 	return ids
 }
 
-func (n *naiveLeases) tick(now session.Instant, most int) (expired []api.SessionID, gap time.Duration) {
-	if gap = now.Sub(n.ticked); gap <= session.MaxTick {
-		gap = 0
+func (n *naiveLeases) tick(now session.Instant, slept time.Duration, most int) (expired []api.SessionID, gap time.Duration) {
+	if slept > session.MaxTick {
+		gap = min(slept, session.MaxPatience-n.gave)
+		n.gave += gap
+	} else {
+		n.gave = max(n.gave-slept, 0)
 	}
-	n.ticked = now
 	for _, id := range n.byEnd() {
 		n.end[id] += session.Instant(gap)
 		if gap == 0 && n.end[id] <= now && len(expired) < most {
@@ -197,8 +230,8 @@ func (n *naiveLeases) tick(now session.Instant, most int) (expired []api.Session
 func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := session.Instant(rapid.Int64Range(-1e9, 1e9).Draw(t, "origin"))
-		l := session.NewLeases(now)
-		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}, ticked: now}
+		l := session.NewLeases()
+		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}}
 		anyID := rapid.Custom(func(t *rapid.T) api.SessionID { return api.SessionID(rapid.IntRange(1, 8).Draw(t, "session")) })
 		// Coarse, so that ends are often equal.
 		length := func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 12).Draw(t, "length")) * 100e6 }
@@ -237,10 +270,14 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 				delete(twin.end, id)
 			},
 			"tick": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "later")) * 50e6)
+				slept := time.Duration(rapid.IntRange(0, 6).Draw(t, "slept")) * 50e6
+				if rapid.IntRange(0, 9).Draw(t, "stopped") == 0 {
+					slept *= 200
+				}
+				now = now.Add(slept + time.Duration(rapid.IntRange(0, 3).Draw(t, "awake"))*50e6)
 				most := rapid.IntRange(-1, 3).Draw(t, "most")
-				expired, gap := l.Tick(now, most)
-				if want, wantGap := twin.tick(now, most); !slices.Equal(expired, want) || gap != wantGap {
+				expired, gap := l.Tick(now, slept, most)
+				if want, wantGap := twin.tick(now, slept, most); !slices.Equal(expired, want) || gap != wantGap {
 					t.Fatalf("Tick gives %v, %v; want %v, %v", expired, gap, want, wantGap)
 				}
 			},

@@ -89,7 +89,8 @@ type master struct {
 	now      session.Instant
 	epoch    api.Epoch
 	leases   *session.Leases
-	longest  time.Duration // as of the end of its epoch
+	ticked   session.Instant // when its clock loop was last heard of
+	longest  time.Duration   // as of the end of its epoch
 	parked   []message
 	proving  []message
 	expiring bool
@@ -118,7 +119,7 @@ func (w *world) master() *master { return w.masters[len(w.masters)-1] }
 
 func (w *world) takeOver() {
 	m := &master{epoch: api.Epoch(len(w.masters) + 1), now: session.Instant(w.choose("master's origin", -1e15, 1e15)), longest: w.longest}
-	m.leases = session.NewLeases(m.now)
+	m.leases, m.ticked = session.NewLeases(), m.now
 	length := w.longest
 	if w.takeoverShort {
 		length = api.DefaultLease
@@ -276,9 +277,10 @@ func (w *world) wait() {
 // any effect.
 func (w *world) tick(commits bool) {
 	for _, m := range w.masters {
-		if expired, _ := m.leases.Tick(m.now, 1); len(expired) > 0 {
+		if expired, _ := m.leases.Tick(m.now, m.now.Sub(m.ticked), 1); len(expired) > 0 {
 			m.expiring, m.endFrom = true, m.now
 		}
+		m.ticked = m.now
 	}
 	m := w.master()
 	if m.expiring && m.now >= m.endFrom && commits && !w.ended {
