@@ -30,12 +30,14 @@ SIGTERM.
 
 CMD is run without a shell, in a process group of its own (the terminal's
 foreground, if standard input is a terminal), with the standard streams passed
-through. Every signal is passed on to it. It has in its environment:
+through. It has in its environment:
   CHUBBY_LOCK       the path
   CHUBBY_SEQUENCER  the proof that the lock is held; send it with every request to
                     a server that the lock protects
   CHUBBY_TOKEN      the same as one number, greater with every grant
   CHUBBY_SESSION    the session that holds the lock
+
+%s
 
 The lock is released when CMD and everything it started have ended; what CMD
 leaves behind is stopped first. If the cell cannot be reached any more, CMD rides it
@@ -48,7 +50,7 @@ not sudo in CMD.
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
 CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if
 CMD could not be run or found (the lock is not taken then); %d if no master was found
-within --timeout; %d if permission was denied.`, defaultKillAfter,
+within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, guard.ExitNotRunnable, guard.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
@@ -73,6 +75,13 @@ within --timeout; %d if permission was denied.`, defaultKillAfter,
 	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is held or delayed")
 	o.addFlags(flags)
 	return cmd
+}
+
+// aboutSignals says which signals CMD gets in place of chubbyctl.
+func aboutSignals() string {
+	return style{width: 86}.wrapped("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
+		"process group, others to CMD alone. Not passed on are "+guard.NotForwarded()+". While chubbyctl waits for the lock, "+
+		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet.", "")
 }
 
 // newGuardianCommand is how acquire starts the parent of CMD.

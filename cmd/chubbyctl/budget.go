@@ -14,9 +14,14 @@ type budget struct {
 	lease, lockDelay, killAfter, margin time.Duration
 }
 
+// The margin has room for killing CMD and everything it started: finding them
+// all takes a look at every process of the machine, and it is done several times,
+// since processes may start others meanwhile.
 func (o *workOptions) budget(lease time.Duration) budget {
-	return budget{lease, o.lockDelay, o.killAfter, client.Margin(lease, o.lockDelay)}
+	return budget{lease, o.lockDelay, o.killAfter, max(client.Margin(lease, o.lockDelay), scansToKill*o.scan)}
 }
+
+const scansToKill = 4
 
 // exclusive is how long nobody else can have the lock at the worst moment: a
 // lease is extended when 7/12 of it are over, and clocks may differ in rate.

@@ -88,6 +88,7 @@ func (o *workOptions) supervise(w work) error {
 		Path: o.program, Args: o.argv, Env: w.env,
 		Guardian:  []string{self, guardianVerb},
 		KillAfter: o.killAfter,
+		Margin:    budget.margin,
 		Refresh:   budget.refresh(),
 		Allowed: func() (time.Duration, bool) {
 			left := lock.ExclusiveUntil()

@@ -33,8 +33,9 @@ type workOptions struct {
 	atLeast        time.Duration
 
 	path           api.Path
-	argv           []string // the command; empty to hold only
-	program        string   // where the command was found
+	argv           []string      // the command; empty to hold only
+	program        string        // where the command was found
+	scan           time.Duration // how long it takes to list this machine's processes
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
@@ -119,6 +120,7 @@ func (o *workOptions) validate() error {
 	if o.program, err = guard.Find(o.argv[0]); err != nil {
 		return err
 	}
+	o.scan = guard.Scan()
 	return o.budget(o.lease).check(o.verb)
 }
 

@@ -35,6 +35,11 @@ type Command struct {
 	Allowed func() (left time.Duration, news bool)
 	Refresh time.Duration
 
+	// Margin is for how long after that time nobody else can have what the command
+	// works under. A guardian that is late for half of it is killed with the
+	// command.
+	Margin time.Duration
+
 	// KillAfter is how long before the end of that time the command is asked to
 	// end with SIGTERM. At the end it is killed.
 	KillAfter time.Duration

@@ -10,6 +10,12 @@
 // without further help, and at once when the pipe closes. So a chubbyctl that is
 // stopped, killed or hung cannot let the command outlive its time.
 //
+// The other way round, a guardian that has not done its work in time, because it
+// is stopped or hangs, is killed by chubbyctl, which kills the command then. Each
+// of the two covers for the other; nothing covers for both. If one is killed while
+// the other is stopped, the command itself is killed at once (it has asked the
+// system for that), but what it started runs until the stopped one is continued.
+//
 // On Linux the guardian is also the reaper of orphans (PR_SET_CHILD_SUBREAPER),
 // so nothing that the command starts escapes by leaving its process group or by
 // losing its parent. Elsewhere on Unix only the process group is reached, and on

@@ -6,13 +6,19 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Limits says what this system does not let the guardian promise; empty if
 // nothing is missing.
-func Limits() string { return "" }
+func Limits() string {
+	if _, ok := processes(); !ok {
+		return "/proc does not list the processes of this system: if the lock is lost, processes that CMD started and that left its process group are not stopped"
+	}
+	return ""
+}
 
 // adopt makes this process the parent of every orphan among its descendants.
 func adopt() error {
@@ -35,54 +41,108 @@ func rename(name string) error { return os.WriteFile("/proc/self/comm", []byte(n
 // family lists the living descendants of this process. The process group is
 // only of use where they cannot be listed.
 func family(group int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
+	all, ok := processes()
+	if !ok {
 		return groupOnly(group)
 	}
-	parents := make(map[int]int, len(entries))
+	return descendants(all, os.Getpid())
+}
+
+// process is what /proc says of one.
+type process struct {
+	parent int
+	alive  bool // at least one of its threads runs
+}
+
+// processes reads the table of processes. It fails if this process is not in
+// it: /proc hides processes then, or belongs to another PID name space.
+func processes() (map[int]process, bool) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, false
+	}
+	all := make(map[int]process, len(entries))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if parent, ok := parentOf(pid); ok {
-			parents[pid] = parent
+		if p, ok := readProcess(pid); ok {
+			all[pid] = p
 		}
 	}
-	self := os.Getpid()
-	if _, ok := parents[self]; !ok {
-		return groupOnly(group) // a /proc that hides processes, or is of another PID name space
-	}
-	return descendants(parents, self)
+	_, ok := all[os.Getpid()]
+	return all, ok
 }
 
-// descendants returns those whose chain of parents leads to root.
-func descendants(parents map[int]int, root int) []int {
+// descendants returns the living ones whose chain of parents leads to root. A
+// link of the chain need not live itself.
+func descendants(all map[int]process, root int) []int {
 	children := make(map[int][]int)
-	for pid, parent := range parents {
-		children[parent] = append(children[parent], pid)
+	for pid, p := range all {
+		children[p.parent] = append(children[p.parent], pid)
 	}
 	var found []int
 	for next := children[root]; len(next) > 0; {
 		pid := next[0]
 		next = append(next[1:], children[pid]...)
-		found = append(found, pid)
+		if all[pid].alive {
+			found = append(found, pid)
+		}
 	}
 	return found
 }
 
-// parentOf reads who started a process, unless it has ended already and only
-// waits to be reaped.
+// parentOf reads who started a process.
 func parentOf(pid int) (int, bool) {
+	p, ok := readProcess(pid)
+	return p.parent, ok
+}
+
+// Fields of /proc/PID/stat, counted from the state, the first one behind the
+// name.
+const (
+	statState   = 0
+	statParent  = 1
+	statThreads = 17
+)
+
+// readProcess reads one process.
+func readProcess(pid int) (process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, false
+		return process{}, false
 	}
 	// pid (name) state ppid ..., where the name may hold anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
-		return 0, false
+	if len(fields) <= statThreads {
+		return process{}, false
 	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	return parent, err == nil
+	parent, err := strconv.Atoi(string(fields[statParent]))
+	if err != nil {
+		return process{}, false
+	}
+	return process{parent: parent, alive: alive(fields[statState][0], string(fields[statThreads]))}, true
+}
+
+// alive reports whether a process still does anything. State Z describes the
+// main thread only: after pthread_exit in main the other threads work on, and
+// they are counted. A process that has ended and waits to be reaped has one.
+func alive(state byte, threads string) bool {
+	switch state {
+	case 'X', 'x':
+		return false
+	case 'Z':
+		n, err := strconv.Atoi(threads)
+		return err == nil && n > 1
+	}
+	return true
+}
+
+// Scan measures how long it takes to list the descendants of this process,
+// which the guardian does again and again while it kills them.
+func Scan() time.Duration {
+	begun := now()
+	family(0)
+	return time.Duration(now() - begun)
 }

@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "headless":
+			headless(os.Args[2])
 		case "supervisor":
 			os.Exit(supervisor(os.Args[2], os.Args[3], os.Args[4]))
 		}
@@ -56,7 +58,7 @@ func shell(script string, args ...string) Command {
 		Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...),
 		Env:      append(os.Environ(), "GORACE=atexit_sleep_ms=0"), // the race detector keeps processes for a second
 		Guardian: []string{os.Args[0], "guardian"},
-		Allowed:  always(plenty), Refresh: 50 * time.Millisecond, KillAfter: time.Second,
+		Allowed:  always(plenty), Refresh: 50 * time.Millisecond, KillAfter: time.Second, Margin: bound,
 		Notice: func(string) {},
 	}
 }
@@ -69,7 +71,11 @@ func start(t *testing.T, c Command) *Process {
 	}
 	t.Cleanup(func() {
 		p.Stop()
-		_, _ = p.Wait()
+		select {
+		case <-p.Done():
+		case <-time.After(c.KillAfter + time.Second): // the test has failed
+			_ = p.guardian.Process.Kill()
+		}
 	})
 	return p
 }

@@ -50,7 +50,7 @@ func RunGuardian(args []string) error {
 	syscall.CloseOnExec(control)
 	syscall.CloseOnExec(status)
 	g := &guardian{
-		status:    json.NewEncoder(os.NewFile(uintptr(status), "status")),
+		status:    &outbox{fd: status},
 		killAfter: time.Duration(killAfter),
 		path:      args[3],
 		args:      args[4:],
@@ -60,7 +60,7 @@ func RunGuardian(args []string) error {
 
 // guardian is the parent of one command. All of it belongs to one goroutine.
 type guardian struct {
-	status    *json.Encoder
+	status    *outbox
 	killAfter time.Duration
 	path      string
 	args      []string
@@ -80,9 +80,14 @@ func (g *guardian) run(control io.Reader) (err error) {
 	if err := errors.Join(adopt(), rename(guardianName)); err != nil {
 		return g.report(report{Failed: err.Error()})
 	}
-	signals := Listen()
-	signal.Notify(signals, forwarded()...)
-	signal.Notify(signals, unix.SIGCHLD)
+	// Signals that come here are not passed on: chubbyctl passes on what it gets,
+	// and who signals every process of a service (systemctl stop) signals the
+	// command too.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, forwarded()...)
+	signal.Notify(ignored, heeded(unix.SIGPIPE)...)
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
 	orders := make(chan order)
 	go readOrders(control, orders) // ends with the pipe, or with this process
 	if g.alarm, err = newAlarm(); err != nil {
@@ -103,17 +108,10 @@ func (g *guardian) run(control io.Reader) (err error) {
 	if started, err := g.start(); !started {
 		return err
 	}
-	return g.watch(orders, signals)
+	return g.watch(orders, ended)
 }
 
-func (g *guardian) report(r report) error {
-	// If nobody listens any more, the closed control pipe says so as well, and
-	// what remains to be done is done for nobody's ears.
-	if err := g.status.Encode(r); err != nil && !errors.Is(err, unix.EPIPE) {
-		return fmt.Errorf("report to chubbyctl: %w", err)
-	}
-	return nil
-}
+func (g *guardian) report(r report) error { return g.status.put(r) }
 
 func readOrders(control io.Reader, orders chan<- order) {
 	defer close(orders)
@@ -146,7 +144,7 @@ func (g *guardian) start() (bool, error) {
 }
 
 // watch runs until the command and all its descendants are gone.
-func (g *guardian) watch(orders <-chan order, signals <-chan os.Signal) error {
+func (g *guardian) watch(orders <-chan order, ended <-chan os.Signal) error {
 	sweep := time.NewTicker(time.Hour)
 	defer sweep.Stop()
 	for {
@@ -165,10 +163,7 @@ func (g *guardian) watch(orders <-chan order, signals <-chan os.Signal) error {
 				orders = nil
 				err = g.stop()
 			}
-		case s := <-signals:
-			if s != unix.SIGCHLD {
-				g.pass(s.(syscall.Signal))
-			}
+		case <-ended:
 		case <-g.alarm.c:
 		case <-sweep.C:
 		}

@@ -129,3 +129,11 @@ func (p *Process) Wait() (Result, error) {
 func ParseSignal(name string) (os.Signal, error) {
 	return nil, fmt.Errorf("this system cannot send %q to a command", name)
 }
+
+// Scan is about the time that it takes to find CMD's processes: nothing is
+// searched here.
+func Scan() time.Duration { return 0 }
+
+// NotForwarded names the signals that a command does not get from this process,
+// for people.
+func NotForwarded() string { return "all: this system gives an interrupt to the command itself" }

@@ -37,7 +37,12 @@ type Process struct {
 	terminal *terminal
 	pid      int
 	told     int64 // the instant of killing that the guardian knows
+	due      int64 // the instant by which it must have said that everything is gone
+	late     int64 // when it was found that it has not; 0 if it was not
 	gone     bool  // the guardian has said that everything is
+	ended    bool  // the guardian has said how the command ended
+	asked    bool  // Stop was ordered
+	rescued  bool  // the guardian was killed because it was late
 	result   Result
 	err      error
 }
@@ -129,6 +134,8 @@ func (p *Process) run(interrupts []os.Signal) {
 	signal.Notify(p.signals, forwarded()...)
 	refresh := time.NewTicker(p.command.Refresh)
 	defer refresh.Stop()
+	overdue := time.NewTimer(time.Hour)
+	defer overdue.Stop()
 	p.extend()
 	if p.told == 0 {
 		p.send(order{Stop: true}) // there is no time: nothing is to be started
@@ -137,12 +144,19 @@ func (p *Process) run(interrupts []os.Signal) {
 		p.send(order{Signal: Number(s)})
 	}
 	for open := true; open; {
+		overdue.Reset(p.nextCheck())
 		select {
+		case <-overdue.C:
+			p.check()
 		case <-refresh.C:
 			p.extend()
 		case s := <-p.signals:
 			p.forward(s)
 		case o := <-p.orders:
+			if o.Stop {
+				p.asked = true
+				p.expect(now() + int64(p.command.KillAfter))
+			}
 			p.send(o)
 		case r, more := <-p.reports:
 			open = more && p.handle(r)
@@ -162,7 +176,44 @@ func (p *Process) extend() {
 		return
 	}
 	p.told = kill
+	p.expect(kill)
 	p.send(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
+}
+
+// expect notes the instant by which everything is to be gone. Once the command
+// is asked to end that only comes closer, as it does for the guardian.
+func (p *Process) expect(instant int64) {
+	if p.asked || p.stopping.Load() {
+		instant = min(p.due, instant)
+	}
+	if instant > p.due {
+		p.late = 0
+	}
+	p.due = instant
+}
+
+// nextCheck is how long to wait until the guardian is to be looked after.
+func (p *Process) nextCheck() time.Duration {
+	if p.due == 0 || p.rescued {
+		return time.Hour
+	}
+	return time.Duration(max(p.due, p.late)-now()) + p.command.Margin/4
+}
+
+// check ends a guardian that has not done its work in time: one that is stopped
+// (SIGSTOP, a debugger, a frozen group) or hangs. With it ends the command, and
+// what is left becomes this process's to kill. The first check only gives those
+// reports a chance that came while this process itself was stopped.
+func (p *Process) check() {
+	switch {
+	case p.nextCheck() > 0: // the timer does not run by the clock of now
+	case p.late == 0:
+		p.late = now()
+	default:
+		p.rescued = true
+		p.command.Notice("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
+		_ = p.guardian.Process.Kill() // it can only have ended
+	}
 }
 
 // send gives an order. A guardian that cannot take it has ended, as the closed
@@ -177,7 +228,7 @@ func (p *Process) send(o order) {
 func (p *Process) forward(s os.Signal) {
 	p.send(order{Signal: Number(s)})
 	if s == unix.SIGTSTP {
-		suspendSelf()
+		suspendSelf(os.Getpid())
 		p.send(order{Signal: int(unix.SIGCONT)})
 	}
 }
@@ -203,6 +254,9 @@ func (p *Process) handle(r report) bool {
 	case r.Suspended != 0 && p.stopping.Load():
 		// Its time is over. To suspend this process too would only keep from the
 		// user what became of it.
+	case r.Suspended == int(unix.SIGSTOP):
+		// Somebody has stopped CMD from elsewhere (a debugger, a processor limit),
+		// and will continue it. The lock is renewed meanwhile.
 	case r.Suspended != 0 && p.terminal != nil:
 		p.suspend(syscall.Signal(r.Suspended))
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
@@ -211,8 +265,10 @@ func (p *Process) handle(r report) bool {
 		p.command.Notice(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
 		p.stopping.Store(true)
+		p.expect(now() + r.Stopping)
 		p.command.Notice(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
+		p.ended = true
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
 		if n := r.Ended.Left; n > 0 {
 			p.command.Notice(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
@@ -245,7 +301,7 @@ func (p *Process) suspend(by syscall.Signal) {
 	}
 	left := time.Duration(p.told - now()).Round(time.Second)
 	p.command.Notice(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
-	suspendSelf()
+	suspendSelf(0) // all of a pipeline, which the terminal would have stopped too
 	p.lend()
 	p.send(order{Signal: int(unix.SIGCONT)})
 }
@@ -270,6 +326,13 @@ func (p *Process) conclude() {
 		return
 	}
 	orphans := p.sweep()
+	switch {
+	case p.rescued && p.ended:
+		return
+	case p.rescued:
+		p.result = Result{Code: 128 + int(unix.SIGKILL), Cut: true}
+		return
+	}
 	p.err = fmt.Errorf("the guardian process ended before the command did, and %d processes of the command were killed: %w", orphans, errors.Join(err, io.ErrUnexpectedEOF))
 }
 

@@ -27,24 +27,52 @@ func Number(s os.Signal) int {
 	return 0
 }
 
-// Listen keeps every signal that is for a command, and not about job control,
-// from ending this process, from now on. Start passes them to the command. One
-// that came before Start is only kept if it is an interrupt, because a command
-// is not prepared for others from its first moment.
+// Listen keeps every signal that can be passed on from ending this process, from
+// now on, and returns the channel they come by. Start passes them to the command.
+// One that came before Start is only kept if it is an interrupt, because a
+// command is not prepared for others from its first moment.
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 64)
-	signal.Notify(c, Interrupts()...)
-	signal.Notify(c, heeded(unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO)...)
+	signal.Notify(c, slices.DeleteFunc(forwarded(), func(s os.Signal) bool { return s == unix.SIGTSTP || s == unix.SIGCONT })...)
 	// A write to a closed pipe becomes an error of that write.
 	signal.Notify(make(chan os.Signal, 1), heeded(unix.SIGPIPE)...)
 	return c
 }
 
+// notForwarded are the signals that a command does not get in place of this
+// process: two that no program is told of, those by which the system reports a
+// program's own faults, and those that are about this process's own children,
+// pipes, use of the terminal and runtime.
+func notForwarded() []syscall.Signal {
+	return append([]syscall.Signal{
+		unix.SIGKILL, unix.SIGSTOP,
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS,
+		unix.SIGCHLD, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGURG, unix.SIGPROF,
+	}, notForwardedHere()...)
+}
+
 // forwarded are the signals that a command gets in place of this process: all
-// that other processes or the terminal send.
+// that a program can be told of and that may be for it.
 func forwarded() []os.Signal {
-	return append(Interrupts(), heeded(unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM,
-		unix.SIGWINCH, unix.SIGIO, unix.SIGTSTP, unix.SIGCONT)...)
+	var all []os.Signal
+	for s := syscall.Signal(1); s <= lastSignal; s++ {
+		if !slices.Contains(notForwarded(), s) {
+			all = append(all, heeded(s)...)
+		}
+	}
+	return all
+}
+
+// NotForwarded names the signals that a command does not get from this process,
+// for people.
+func NotForwarded() string {
+	var names []string
+	for _, s := range notForwarded() {
+		if name := strings.TrimPrefix(unix.SignalName(s), "SIG"); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(append(names, unnamed()), ", ")
 }
 
 // heeded leaves out what this process was started to ignore (nohup, the
@@ -68,18 +96,19 @@ func early(c <-chan os.Signal) []os.Signal {
 	}
 }
 
-// suspendSelf stops this process's group, as Ctrl-Z would, until somebody
-// continues it. Where nobody could, because no shell with job control is above,
-// it returns at once. It is SIGSTOP that stops, because the Go runtime swallows
-// a SIGTSTP that a program has once asked to be told of.
-func suspendSelf() {
+// suspendSelf stops a process, which is this one or, as 0, all of its group, as
+// Ctrl-Z would, until somebody continues it. Where nobody could, because no shell
+// with job control is above, it returns at once.
+func suspendSelf(pid int) {
 	if !continuable() {
 		return
 	}
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
 	defer signal.Stop(resumed)
-	if err := unix.Kill(0, unix.SIGSTOP); err != nil {
+	by, restore := stopSignal()
+	defer restore()
+	if err := unix.Kill(pid, by); err != nil {
 		return
 	}
 	// The stop takes effect at a moment of the system's choosing, shortly.

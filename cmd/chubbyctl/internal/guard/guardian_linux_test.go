@@ -1,0 +1,105 @@
+package guard
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A guardian that is stopped sees neither its orders nor the time. chubbyctl
+// ends it then, and what the command has started, when their time is over and
+// when it has asked the command to end.
+func TestStoppedGuardian(t *testing.T) {
+	for name, stop := range map[string]bool{"the time ends": false, "asked to end": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFIFO(t)
+			c := shell(stubborn, f.name)
+			c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
+			if !stop {
+				c.Allowed = once(2 * time.Second)
+			}
+			p := start(t, c)
+			f.line(t)
+			if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if stop {
+				p.Stop()
+			}
+			if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
+				t.Errorf("result %+v, want cut by SIGKILL", got)
+			}
+			f.ended(t)
+		})
+	}
+}
+
+// What is sent to every process of a service reaches the command from chubbyctl
+// and, as here, directly, but not from the guardian once more.
+func TestGuardianPassesNothingOn(t *testing.T) {
+	f := newFIFO(t)
+	p := start(t, shell(`exec 5>"$1"; trap 'echo term >&5' TERM; trap 'exit 5' USR2; echo ready >&5; while :; do sleep 0.01; done`, f.name))
+	f.line(t)
+	if err := p.guardian.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.guardian.Process.Signal(unix.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	p.Signal(unix.SIGTERM)
+	if got := f.line(t); got != "term" {
+		t.Errorf("the command got %s", got)
+	}
+	p.Signal(unix.SIGUSR2)
+	if got := wait(t, p); got.Code != 5 {
+		t.Errorf("result %+v, want 5", got)
+	}
+	if rest, err := io.ReadAll(f.lines); err != nil || len(rest) > 0 {
+		t.Errorf("the command got %q besides (%v)", rest, err)
+	}
+}
+
+// Whoever throttles the command by stopping it fills the pipe of reports while
+// chubbyctl is stopped. The guardian keeps its time all the same, and chubbyctl
+// learns how it ended.
+func TestReportsDoNotBlock(t *testing.T) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	o, read := &outbox{fd: ends[1]}, os.NewFile(uintptr(ends[0]), "reports")
+	defer read.Close()
+	defer unix.Close(ends[1])
+	for range 10_000 {
+		if err := o.put(report{Suspended: int(unix.SIGSTOP)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &end{Code: 3}}} {
+		if err := o.put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.put(report{Gone: true}) }() // the last waits for its reader
+	var last []report
+	for decoder := json.NewDecoder(read); len(last) == 0 || !last[len(last)-1].Gone; {
+		var r report
+		if err := decoder.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Suspended == 0 {
+			last = append(last, r)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(last) != 3 || last[0].Stopping != 7 || last[1].Ended == nil || last[1].Ended.Code != 3 {
+		t.Errorf("chubbyctl learns of %+v", last)
+	}
+}

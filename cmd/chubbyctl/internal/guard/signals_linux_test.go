@@ -1,0 +1,157 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// exits waits for a supervisor and returns its exit code.
+func exits(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// Every signal that a program can be told of, and that is not about this process
+// itself, reaches the command; real-time ones too.
+func TestEverySignalIsPassedOn(t *testing.T) {
+	f := newFIFO(t)
+	var script strings.Builder
+	var signals []syscall.Signal
+	for _, s := range forwarded() {
+		n := syscall.Signal(Number(s))
+		if n != unix.SIGTSTP && n != unix.SIGCONT { // they are about job control
+			signals = append(signals, n)
+			fmt.Fprintf(&script, "trap 'echo %d >&5' %d; ", n, n)
+		}
+	}
+	if !slices.Contains(signals, 64) || !slices.Contains(signals, unix.SIGXCPU) {
+		t.Errorf("signals that are passed on: %v", signals)
+	}
+	cmd := startSupervisor(t, `exec 5>"$1"; `+script.String()+`echo ready >&5; while :; do sleep 0.01; done`, f, plenty)
+	f.line(t)
+	for _, s := range signals {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.line(t); got != fmt.Sprint(int(s)) {
+			t.Errorf("signal %d: the command got %q", s, got)
+		}
+	}
+}
+
+// What is not passed on is named, and what is named is not passed on.
+func TestNotForwarded(t *testing.T) {
+	names := strings.Split(NotForwarded(), ", ")
+	for _, s := range forwarded() {
+		if name := unix.SignalName(s.(syscall.Signal)); slices.Contains(names, strings.TrimPrefix(name, "SIG")) {
+			t.Errorf("%s is passed on", name)
+		}
+	}
+	for _, name := range []string{"KILL", "STOP", "CHLD", "STKFLT"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is not among %v", name, names)
+		}
+	}
+}
+
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat[bytes.LastIndexByte(stat, ')')+2]
+}
+
+func waitForState(t *testing.T, pid int, want byte) {
+	t.Helper()
+	for end := time.Now().Add(bound); stateOf(t, pid) != want; {
+		if time.Now().After(end) {
+			t.Fatalf("process %d is in state %c, want %c", pid, stateOf(t, pid), want)
+		}
+	}
+}
+
+// A SIGTSTP for one process stops that one and its command, and not the script
+// that runs it in the same process group.
+func TestStopOfOneProcess(t *testing.T) {
+	f, pid := newFIFO(t), newFIFO(t)
+	// It waits without children: one that is stopped as it begins keeps its parent
+	// in state D.
+	const waiting = `exec 5>"$1"; trap 'exit 33' USR2; mkfifo "$1.silent"; exec 6<>"$1.silent"; echo $$ >&5; while :; do read line <&6; done`
+	script := exec.Command("/bin/sh", "-c", `"$@" & echo $! >"$0"; wait $!`, pid.name,
+		os.Args[0], "supervisor", waiting, f.name, plenty.String())
+	script.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process is the shell that could continue it
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(-script.Process.Pid, unix.SIGKILL) })
+	supervisor, command := number(t, pid), number(t, f)
+	if err := unix.Kill(supervisor, unix.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, supervisor, 'T')
+	waitForState(t, command, 'T')
+	if got := stateOf(t, script.Process.Pid); got == 'T' {
+		t.Error("the script was stopped too")
+	}
+	for _, s := range []syscall.Signal{unix.SIGCONT, unix.SIGUSR2} {
+		if err := unix.Kill(supervisor, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := exits(t, script); got != 33 {
+		t.Errorf("ended with %d, want 33", got)
+	}
+}
+
+// number reads a line that is one.
+func number(t *testing.T, f *fifo) int {
+	t.Helper()
+	var n int
+	if _, err := fmt.Sscan(f.line(t), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Somebody else's SIGSTOP of the command (a debugger, a processor limit) does not
+// suspend chubbyctl, which would let the lock run out.
+func TestForeignStopDoesNotSuspend(t *testing.T) {
+	f := newFIFO(t)
+	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 4`, f)
+	command := number(t, f)
+	if err := unix.Kill(command, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, command, 'T')
+	if err := unix.Kill(command, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	typed(t, person, "on\n")
+	if got := f.line(t); got != "read on" {
+		t.Errorf("the command %s", got)
+	}
+	if got := exits(t, cmd); got != 4 {
+		t.Errorf("ended with %d, want 4", got)
+	}
+	if strings.Contains(said.String(), "suspended") {
+		t.Errorf("chubbyctl was suspended: %s", said)
+	}
+}
