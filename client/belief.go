@@ -29,13 +29,14 @@ const mostStale = time.Second
 // the clock first, so that nothing is believed for longer because a timer or a
 // goroutine was late.
 type belief struct {
-	token  []byte // the session, as the cell names it to us
-	id     api.SessionID
-	clock  session.Clock
-	grace  time.Duration
-	log    *slog.Logger
-	lapse  func()       // called when the lease has run out, under mu
-	post   func(func()) // runs it soon, in order, outside of mu
+	token []byte // the session, as the cell names it to us
+	id    api.SessionID
+	clock session.Clock
+	grace time.Duration
+	log   *slog.Logger
+	lapse func() // called when the lease has run out, under mu
+	// told runs what is to be told soon, in order, outside of mu.
+	told   *notifier
 	notify func(StateChange)
 	over   context.Context //nolint:containedctx // it is the session's, not a call's: ended, with the cause, when the session is gone
 	finish context.CancelCauseFunc
@@ -56,10 +57,10 @@ type belief struct {
 	unheard chan struct{}
 }
 
-func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, post func(func()), lapse func()) *belief {
+func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, told *notifier, lapse func()) *belief {
 	b := &belief{
 		token: reply.GetSession(), id: api.SessionID(reply.GetId()),
-		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, post: post, lapse: lapse, notify: cfg.OnState,
+		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, told: told, lapse: lapse, notify: cfg.OnState,
 		wake: make(chan struct{}, 1), doubt: make(chan struct{}, 1), turned: make(chan struct{}), locks: map[*Lock]struct{}{},
 		local: session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
 		epoch: api.Epoch(reply.GetEpoch()), state: session.Safe,
@@ -127,7 +128,7 @@ func (b *belief) stop(cause Cause, explanation string) {
 
 // tell logs a change, and hands it to whom it concerns.
 func (b *belief) tell(level slog.Level, change StateChange) {
-	b.post(func() {
+	b.told.change(func() {
 		b.log.Log(b.over, level, "the session is "+change.State.String(),
 			"session", b.id, "epoch", change.Epoch, "left", change.Left, "error", change.Err)
 		if b.notify != nil {

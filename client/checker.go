@@ -394,7 +394,7 @@ func (k *Checker) attend(l *checkedLock) {
 		l.again = b.clock().Add(watchAgain)
 		if !l.said {
 			l.said = true
-			b.post(func() {
+			b.told.log(func() {
 				b.log.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
 					"path", l.path, "session", b.id, "time", k.maxAge, "error", err)
 			})

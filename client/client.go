@@ -111,7 +111,7 @@ func (c *Client) create(ctx context.Context) error {
 			reply, err := t.chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
-				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier.post, func() { c.retire(c.cache.flush(0)) })
+				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
 			}
 			return err
 		}})

@@ -55,8 +55,10 @@ type Config struct {
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// OnState is called after every change of the session's state, in order and
 	// from one goroutine, except that Close is not reported. It must not call
-	// Close, which waits for it. If it lags behind by more than 64 changes, the
-	// oldest of those that still wait are left out.
+	// Close, which waits for it. While it runs, the session goes on: only further
+	// changes, and lines of the log, wait for it. If 64 changes wait already, a new
+	// one takes the place of the newest of them, so that the last that is reported
+	// is the state that the session is in.
 	OnState func(StateChange)
 }
 

@@ -31,7 +31,7 @@ func (b *belief) cull(now session.Instant) {
 		}
 		delete(b.locks, l)
 		left := b.local.FreeAt(l.handle.delay).Sub(now)
-		b.post(func() {
+		b.told.log(func() {
 			b.log.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", b.id, "left", left)
 		})
 		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,

@@ -181,9 +181,17 @@ func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
 	}
 	var list []string
 	for _, r := range records {
-		list = append(list, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
+		host := strings.TrimSuffix(r.Target, ".")
+		if host == "" { // RFC 2782: there is decidedly no such service
+			continue
+		}
+		list = append(list, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
 	}
-	return list, nil
+	if len(list) == 0 && len(records) > 0 {
+		return nil, &api.Error{Code: api.Unavailable, Op: "look up", Path: "_chubby._tcp." + cell + "." + domain,
+			Message: `the name service says that the cell has no servers (the target of its SRV record is "."); correct the record, or CHUBBY_DOMAIN`}
+	}
+	return withPorts(list)
 }
 
 func withPorts(servers []string) ([]string, error) {

@@ -41,7 +41,9 @@ func TestServers(t *testing.T) {
 	const home = "/home/ann/.config/chubby/cells.yaml"
 	here := []string{"127.0.0.1:7421", "127.0.0.1:7422", "127.0.0.1:7423", "127.0.0.1:7424", "127.0.0.1:7425"}
 	srv := map[string][]*net.SRV{
-		"_chubby._tcp.foo.example.org": {{Target: "d1.example.org.", Port: 7421}, {Target: "d2.example.org.", Port: 9}},
+		"_chubby._tcp.foo.example.org":  {{Target: "d1.example.org.", Port: 7421}, {Target: ".", Port: 0}, {Target: "d2.example.org.", Port: 9}},
+		"_chubby._tcp.none.example.org": {{Target: ".", Port: 0}},
+		"_chubby._tcp.odd.example.org":  {{Target: "d1.example.org.", Port: 0}},
 	}
 	type m = map[string]string
 	for _, c := range []struct {
@@ -58,6 +60,8 @@ func TestServers(t *testing.T) {
 		{"the file that is named", m{"CHUBBY_CONFIG": "/etc/c"}, m{home: "foo: {servers: [f]}", "/etc/c": "foo: {servers: [e]}"}, "foo", []string{"e:7421"}, 0},
 		{"DNS is third", m{"CHUBBY_DOMAIN": "example.org"}, m{home: "bar: {servers: [f]}"}, "foo", []string{"d1.example.org:7421", "d2.example.org:9"}, 0},
 		{"DNS does not know the cell", m{"CHUBBY_DOMAIN": "example.org"}, nil, "bar", here, 0},
+		{"DNS says that there is no such service", m{"CHUBBY_DOMAIN": "example.org"}, nil, "none", nil, api.Unavailable},
+		{"a record without a port", m{"CHUBBY_DOMAIN": "example.org"}, nil, "odd", nil, api.InvalidArgument},
 		{"nobody knows the cell", nil, m{home: ""}, "foo", here, 0},
 		{"a file that is named and absent", m{"CHUBBY_CONFIG": "/etc/c"}, nil, "foo", nil, api.InvalidArgument},
 		{"DNS does not answer", m{"CHUBBY_DOMAIN": "example.org"}, nil, "slow", nil, api.Unavailable},

@@ -104,7 +104,7 @@ func (l *Lock) lose(explanation string) bool {
 	c := l.handle.client
 	l.cancel(why)
 	c.session.forget(l)
-	c.notifier.post(func() {
+	c.notifier.log(func() {
 		c.cfg.Logger.Error("a lock was taken away", "path", l.handle.path, "token", l.Token(), "session", c.session.id, "error", why)
 	})
 	return true

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Renew keeps a session open until ctx ends, a new one for each that is lost
@@ -25,7 +27,9 @@ import (
 //   - the error of a function, unless its session was over when it returned: then
 //     it is put down to that, and the function is called again with the next;
 //   - the error of NewSession, if it is an answer, and another attempt could not
-//     be answered otherwise;
+//     be answered otherwise: also QuotaExceeded, except that after the loss of a
+//     session it asks again for two minutes, as the one before may count until the
+//     cell has ended it;
 //   - once ctx has ended, an error that wraps its error: Cancelled, or
 //     DeadlineExceeded, or what NewSession says of its search for a master.
 //
@@ -38,28 +42,46 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 	}
 	defer func() { _ = cell.Close() }() // it never fails
 	var p pause
-	for first := true; ; first = false {
-		if !first {
-			p.wait(ctx) // clients that lost their sessions together do not come back together
-		}
+	var refused error        // of the last attempt, if it may be answered otherwise
+	var lost session.Instant // when the session before was; 0 before the first
+	for {
 		c, err := cell.NewSession(ctx, cell.cfg.Session())
-		if err != nil {
-			if ctx.Err() != nil || !passes(api.CodeOf(err)) {
+		switch {
+		case err == nil:
+			refused = nil
+			if err := c.serve(ctx, register); err != nil {
 				return err
 			}
-			cell.cfg.Logger.WarnContext(ctx, "no session could be opened yet", "cell", cell.cfg.Cell, "error", err)
-			continue
-		}
-		if err := c.serve(ctx, register); err != nil {
+			lost = cell.cfg.Clock()
+		case ctx.Err() != nil && refused != nil:
+			return fmt.Errorf("%w; the last answer was: %w", err, refused)
+		case ctx.Err() != nil || !cell.passes(err, lost):
 			return err
+		default:
+			refused = err
+			cell.cfg.Logger.WarnContext(ctx, "no session could be opened yet", "cell", cell.cfg.Cell, "error", err)
 		}
+		p.wait(ctx) // clients that lost their sessions together do not come back together
 	}
 }
 
-// passes reports whether a session that was refused with that code may be had
-// later: it ended before its creation was answered, or sessions that are about to
-// end, as the one before, count against the quota.
-func passes(c api.Code) bool { return c == api.SessionExpired || c == api.QuotaExceeded }
+// quotaTime is how long a session that was lost may count against the quota of its
+// principal: a lease, however long, and as much again for the cell to find it out,
+// also after a fail-over.
+const quotaTime = 2 * api.MaxLease
+
+// passes reports whether a session that was refused with err may be had later: it
+// ended before its creation was answered, or the one before, which was lost at that
+// time, counts against the quota until the cell has ended it.
+func (c *Cell) passes(err error, lost session.Instant) bool {
+	switch api.CodeOf(err) {
+	case api.SessionExpired:
+		return true
+	case api.QuotaExceeded:
+		return lost != 0 && c.cfg.Clock().Sub(lost) < quotaTime
+	}
+	return false
+}
 
 // serve calls the functions of Renew, waits for the session to be over, and closes
 // the client. It returns nil if there is to be another session.

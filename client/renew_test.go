@@ -167,32 +167,65 @@ func TestRenewStopped(t *testing.T) {
 	})
 }
 
-// A session that is refused because those about to end count against the quota
-// is asked for again.
+// A session that is refused for want of a quota is asked for again after the loss of
+// one, which may count until the cell has ended it, and not for ever; never the first.
 func TestRenewRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		f.script(func(s seen) verb {
-			if s.method == "CreateSession" && s.nth <= 5 {
-				return fail(api.Errorf(api.QuotaExceeded, "too many sessions"))
-			}
-			return nil
-		})
-		r := f.renew(f.config())
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if n := len(f.heard("CreateSession")); len(r.sessions) != 1 || n != 6 {
-			t.Errorf("sessions %v after %d attempts", r.sessions, n)
+		refuse := func(code api.Code) {
+			f.script(func(s seen) verb {
+				if s.method == "CreateSession" {
+					return fail(api.Errorf(code, "refused by a test"))
+				}
+				return nil
+			})
 		}
-		f.script(func(s seen) verb {
-			if s.method == "CreateSession" {
-				return fail(api.Errorf(api.PermissionDenied, "not you"))
-			}
-			return nil
-		})
+		refuse(api.QuotaExceeded)
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := Renew(bounded, f.config(), func(context.Context, *Client) error { t.Error("called without a session"); return nil })
+		if !errors.Is(err, api.QuotaExceeded) || time.Since(began) > time.Second {
+			t.Errorf("the first session: %v after %v", err, time.Since(began))
+		}
+
+		f.script(nil)
+		r := f.renew(f.config())
+		synctest.Wait()
+		refuse(api.QuotaExceeded)
+		r.before.session.end(EndedByCell, "as a test")
+		time.Sleep(time.Minute)
+		f.script(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(r.sessions) != 2 {
+			t.Fatalf("when the quota has room again: sessions %v", r.sessions)
+		}
+		refuse(api.QuotaExceeded)
+		began = time.Now()
+		r.before.session.end(EndedByCell, "as a test")
+		time.AfterFunc(2*quotaTime, r.stop)
+		if err := <-r.done; errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) || time.Since(began) < quotaTime || time.Since(began) > quotaTime+closeTime+time.Second {
+			t.Errorf("when it never has: %v after %v", err, time.Since(began))
+		}
+
+		f.script(nil)
+		r = f.renew(f.config())
+		synctest.Wait()
+		refuse(api.QuotaExceeded)
+		r.before.session.end(EndedByCell, "as a test")
+		time.Sleep(time.Minute)
+		r.stop()
+		if err := <-r.done; !errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("given up meanwhile: %v", err)
+		}
+
+		f.script(nil)
+		r = f.renew(f.config())
+		synctest.Wait()
+		refuse(api.PermissionDenied)
 		r.before.session.end(EndedByCell, "as a test")
 		if err := <-r.done; !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("refused for good: %v", err)
 		}
-		r.stop()
 	})
 }

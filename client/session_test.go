@@ -420,26 +420,3 @@ func TestEventsAcrossEpochs(t *testing.T) {
 		closeClient(t, c)
 	})
 }
-
-// A receiver that is stuck holds up nobody, and what waits for it is bounded.
-func TestSlowReceiver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNotifier()
-		stop, gate := make(chan struct{}), make(chan struct{})
-		var got []int
-		var running sync.WaitGroup
-		running.Go(func() { n.run(stop) })
-		n.post(func() { <-gate })
-		synctest.Wait()
-		for i := range 3 * mostNotices {
-			n.post(func() { got = append(got, i) })
-		}
-		close(gate)
-		synctest.Wait()
-		if len(got) != mostNotices || got[0] != 2*mostNotices || !slices.IsSorted(got) {
-			t.Errorf("delivered %v", got)
-		}
-		close(stop)
-		running.Wait()
-	})
-}

@@ -6,8 +6,8 @@
 // On the server each request runs in a section of its lock
 // (sequencer.Guard.Do), from before its handler is called until the handler
 // returns. When the lock's next holder makes its first request, the contexts of
-// older requests are cancelled and their reading of bodies fails; the next
-// holder's request begins once they have returned. Handlers must therefore heed
+// older requests are cancelled and their reading of bodies fails, behind whatever
+// other middleware; the next holder's request begins once they have returned. Handlers must therefore heed
 // their context, and not leave work behind; a hijacked connection is outside
 // the section once its handler has returned. A handler that writes to a peer
 // which does not read is bounded by http.Server.WriteTimeout only: set it.

@@ -27,8 +27,12 @@ func text(token uint64) string {
 	}.String()
 }
 
-// serve starts a guarded server, over HTTP/2 if asked.
-func serve(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Server {
+// counting is what many a middleware does: it wraps the writer, and has no Unwrap.
+type counting struct{ http.ResponseWriter }
+
+// serve starts a guarded server, over HTTP/2 if asked, and behind a middleware that
+// wraps the writer.
+func serve(t *testing.T, http2, wrapped bool, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
 	if err != nil {
@@ -39,7 +43,13 @@ func serve(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Server 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(seqhttp.Middleware(guard)(handler))
+	guarded := seqhttp.Middleware(guard)(handler)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wrapped {
+			w = counting{w}
+		}
+		guarded.ServeHTTP(w, r)
+	}))
 	server.EnableHTTP2 = http2
 	if http2 {
 		server.StartTLS()
@@ -82,7 +92,7 @@ func get(t *testing.T, client *http.Client, url string, sequencers ...string) (s
 
 func TestRequestsAreFenced(t *testing.T) {
 	var calls atomic.Int32
-	server := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
+	server := serve(t, false, false, func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		held, _ := seqhttp.FromContext(r.Context())
 		_, _ = io.WriteString(w, held.String())
@@ -190,10 +200,15 @@ func TestNothingIsSentWithoutALock(t *testing.T) {
 // A stale holder that stopped in the middle of an upload must not lock the next
 // holder out; and its connection's fate is not the next request's.
 func TestStalledUploadIsCutOff(t *testing.T) {
-	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		http2, wrapped bool
+	}{
+		{"HTTP/1", false, false}, {"HTTP/2", true, false}, {"HTTP/1, wrapped", false, true}, {"HTTP/2, wrapped", true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			entered, returned := make(chan struct{}), make(chan error, 1)
-			server := serve(t, http2, func(w http.ResponseWriter, r *http.Request) {
+			server := serve(t, test.http2, test.wrapped, func(w http.ResponseWriter, r *http.Request) {
 				if held, _ := seqhttp.FromContext(r.Context()); held.Token() != 41 {
 					return
 				}
@@ -202,6 +217,7 @@ func TestStalledUploadIsCutOff(t *testing.T) {
 				if err == nil {
 					err = errors.New("the upload was read to its end")
 				}
+				_ = r.Body.Close() // which waits for nobody either
 				returned <- errors.Join(err, context.Cause(r.Context()))
 				w.WriteHeader(http.StatusConflict)
 			})
@@ -245,7 +261,7 @@ func TestStalledUploadIsCutOff(t *testing.T) {
 func TestNewerRequestWaitsForOlder(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var inside atomic.Int32
-	server := serve(t, false, func(_ http.ResponseWriter, r *http.Request) {
+	server := serve(t, false, false, func(_ http.ResponseWriter, r *http.Request) {
 		if inside.Add(1) > 1 {
 			t.Error("handlers of two tokens overlap")
 		}

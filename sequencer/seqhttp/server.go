@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/sequencer"
@@ -34,10 +33,12 @@ func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 			served := false
 			err = guard.Do(r.Context(), text, func(ctx context.Context) error {
 				served = true
+				r := r.WithContext(ctx)
 				if r.Body != nil && r.Body != http.NoBody {
 					defer unblockReads(ctx, w)()
+					r.Body = &sectionBody{ctx: ctx, body: r.Body}
 				}
-				next.ServeHTTP(w, r.WithContext(ctx))
+				next.ServeHTTP(w, r)
 				return nil
 			})
 			if !served && err != nil {
@@ -56,24 +57,6 @@ func received(r *http.Request) (string, error) {
 		return "", api.Errorf(api.BadSequencer, "the request carries no sequencer: send the one that came with the lock in the header %s", Header)
 	default:
 		return "", api.Errorf(api.BadSequencer, "the request carries %d sequencers: send exactly one in the header %s", len(values), Header)
-	}
-}
-
-// unblockReads lets a read of the request's body fail once ctx ends: net/http
-// heeds the context in no read, so one stalled upload of a stale holder would
-// lock the next holder out. The function it returns ends the watch, and waits
-// for it, because the connection may serve another request afterwards.
-func unblockReads(ctx context.Context, w http.ResponseWriter) (end func()) {
-	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(done)
-		// A writer that has no deadlines, as in a test, has no stalled reads.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
-	})
-	return func() {
-		if !stop() {
-			<-done
-		}
 	}
 }
 
