@@ -44,6 +44,7 @@ type change struct {
 	since session.Instant       // the longest that any of those that it waits for was told
 	left  map[api.SessionID]int // what is yet to be acknowledged, by session
 	clear chan struct{}         // closed when nothing is
+	next  func()                // called when clear is closed; may be nil
 }
 
 func newCaches() *caches {
@@ -136,9 +137,7 @@ func (ch *change) heard(id api.SessionID) {
 		return
 	}
 	delete(ch.left, id)
-	if len(ch.left) == 0 {
-		close(ch.clear)
-	}
+	ch.settle()
 }
 
 // newChange returns a change that waits for nothing yet.
@@ -146,11 +145,24 @@ func newChange(now session.Instant, names ...api.Name) *change {
 	return &change{names: names, since: now, left: map[api.SessionID]int{}, clear: make(chan struct{})}
 }
 
-// settle closes the change's channel if there is nothing to wait for.
+// settle ends the wait if nothing is left to wait for.
 func (ch *change) settle() {
-	if len(ch.left) == 0 {
-		close(ch.clear)
+	if len(ch.left) > 0 {
+		return
 	}
+	close(ch.clear)
+	if ch.next != nil {
+		ch.next()
+	}
+}
+
+// then calls next when nothing is left to wait for: at once, if nothing is.
+func (ch *change) then(next func()) {
+	if len(ch.left) == 0 {
+		next()
+		return
+	}
+	ch.next = next
 }
 
 // begin makes names uncacheable and has every session drop what it has of them,

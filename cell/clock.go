@@ -66,8 +66,8 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
-	if len(ending) > 0 {
-		m.submit(m.endCommand(ending))
+	for _, c := range m.endCommands(ending) {
+		m.submit(c)
 	}
 
 	for _, over := range m.delays.due(now) {
@@ -76,10 +76,6 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	more := m.queues.forget(now, maxForgotten)
 	for _, name := range m.queues.takeRetries() {
 		m.pump(name)
-	}
-	if dying := m.undying; len(dying) > 0 {
-		m.undying = nil
-		m.removeDying(dying)
 	}
 	if len(expired) == maxExpiries || more {
 		return time.Millisecond

@@ -80,7 +80,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.leases.Stop(c.who.session)
-			m.submit(m.endCommand([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}}))
+			m.submit(m.endCommands([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})[0])
 		}
 		expire(a)
 		synctest.Wait()

@@ -176,7 +176,7 @@ func (m *master) endSession(ctx context.Context, id api.SessionID) error {
 // endNow ends a session whose lease was stopped, at once.
 func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
 	m.mu.Lock()
-	command := m.endCommand([]raftfsm.End{end})
+	command := m.endCommands([]raftfsm.End{end})[0]
 	m.mu.Unlock()
 	_, err := m.propose(ctx, command)
 	if err != nil {
@@ -187,19 +187,41 @@ func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
 	return err
 }
 
-// endCommand ends sessions and names successors for the locks they hold. m.mu
-// is held.
-func (m *master) endCommand(ends []raftfsm.End) raftfsm.Command {
-	c := &raftfsm.EndSessions{Ends: ends}
-	tree := m.state().Tree
+// endCommands ends sessions, in as many commands as it takes, and names successors
+// for the locks that they hold. For locks that there is no room to name, pump finds
+// the next ones when the end has been observed. m.mu is held.
+func (m *master) endCommands(ends []raftfsm.End) []raftfsm.Command {
+	var commands []raftfsm.Command
+	for len(ends) > 0 {
+		part := piece(ends, m.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+		ends = ends[len(part):]
+		commands = append(commands, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successors: m.successors(part)}})
+	}
+	return commands
+}
+
+// successors names those who have the locks next that ending sessions hold, of as
+// many locks as there is room for in one command. m.mu is held.
+func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
+	var list []raftfsm.Succession
+	tree, bytes := m.state().Tree, 0
 	for _, end := range ends {
 		for node := range tree.OwnedBy(end.Session) {
-			if claims := offer(m.queues.leading(node.Name, 0)); len(claims) > 0 {
-				c.Successors = append(c.Successors, raftfsm.Succession{Lock: node.Ref(), Claims: claims})
+			lead := m.queues.leading(node.Name, 0)
+			if len(lead) == 0 {
+				continue
 			}
+			bytes += raftfsm.Size(node.Ref())
+			for _, w := range lead {
+				bytes += w.size
+			}
+			if len(list) > 0 && bytes > m.queues.claims {
+				return list
+			}
+			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)})
 		}
 	}
-	return raftfsm.Command{EndSessions: c}
+	return list
 }
 
 func sessionExpired(id api.SessionID) error {

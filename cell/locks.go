@@ -50,10 +50,11 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 
 // enqueue gives a request its place, and offers the lock if it can be had.
 func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, uint64, error) {
+	size := raftfsm.Size(claim)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	who := m.principal(claim.Mutation.Session)
-	w, err := m.queues.join(&waiter{claim: claim, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
+	w, err := m.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, 0, err
 	}

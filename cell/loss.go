@@ -133,7 +133,7 @@ func (m *master) acknowledged(id api.SessionID) {
 	acked := m.boxes[id].acked
 	if e := m.losses.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
 		e.proposed = true
-		m.submit(m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}}))
+		m.submit(m.endCommands([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})[0])
 	}
 	for owner, lost := range m.losses.locks {
 		if owner.Session != id || acked < lost.sequence {

@@ -23,8 +23,8 @@ import (
 // the log has applied are observed in their order, before their callers go on,
 // and observe is the one place where they change what is below.
 //
-// Its goroutines are the proposer's, the clock loop's, and those of the calls
-// that are being served.
+// Its goroutines are the proposer's, the clock loop's, the remover's, and those of
+// the calls that are being served.
 type master struct {
 	epoch   api.Epoch
 	cell    string
@@ -41,7 +41,7 @@ type master struct {
 
 	proposer *proposer
 	ctx      context.Context // ends with the epoch; its cause is NotMaster
-	work     sync.WaitGroup  // the proposer and the clock loop
+	work     sync.WaitGroup  // the proposer, the clock loop and the remover
 
 	mu      pausingMutex // guards everything below; never held across I/O or a wait, and for maxSteps steps at most
 	leases  *session.Leases
@@ -54,7 +54,7 @@ type master struct {
 	caches  *caches
 	raising map[api.SessionID]bool // sessions whose longest lease is being raised
 	unended []raftfsm.End          // sessions whose end could not be proposed yet
-	undying []namespace.Ref        // ephemeral nodes that are to be removed
+	remover *remover
 }
 
 // prover proves that this replica is still the master: a proof began at t0 and
@@ -71,6 +71,7 @@ func (m *master) start() {
 	m.leases = session.NewLeases()
 	m.boxes = map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
+	m.remover = newRemover()
 	m.raising = map[api.SessionID]bool{}
 	for s := range state.Sessions.All() {
 		m.leases.Start(s.ID, s.Lease, now)
@@ -81,7 +82,7 @@ func (m *master) start() {
 	}
 	for node := range state.Tree.All() {
 		if node.Dying() {
-			m.undying = append(m.undying, node.Ref())
+			m.remover.add(node.Ref())
 		}
 	}
 	m.failedOver()
@@ -89,6 +90,7 @@ func (m *master) start() {
 	m.resume(state)
 	m.work.Go(func() { m.proposer.run(m.ctx) })
 	m.work.Go(func() { m.clockLoop(m.ctx) })
+	m.work.Go(m.removals)
 }
 
 // wait returns when the master's own goroutines have ended; its context must
@@ -141,9 +143,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 			m.log.Info("lock delayed: its holder failed", "lock", name, "for", d.For)
 		}
 	}
-	if len(r.Dying) > 0 {
-		m.removeDying(r.Dying)
-	}
+	m.remover.add(r.Dying...)
 	for _, change := range r.Changes {
 		m.publish(change)
 	}
@@ -159,9 +159,21 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 			m.lockVacated(name)
 		}
 	}
-	for _, name := range r.Free {
+	for _, name := range slices.Concat(r.Free, joinable(r.Claims)) {
 		m.pump(name)
 	}
+}
+
+// joinable returns the locks that were granted in shared mode: there may be more
+// who can have them than there was room for in one command.
+func joinable(claims []raftfsm.ClaimResult) []api.Name {
+	var names []api.Name
+	for _, claim := range claims {
+		if !claim.Pending && claim.Answer.Code == api.OK && claim.Answer.Mode == api.Shared {
+			names = append(names, claim.Answer.Lock.Name)
+		}
+	}
+	return slices.Compact(names)
 }
 
 // sessionEnded forgets a session and tells whoever waits in its name.

@@ -133,8 +133,13 @@ func (m *master) cutOff(ch *change, names []api.Name) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range ch.left {
-		m.stopLease(id, fmt.Sprintf("it held up a change of %s for more than %v", m.path(names[0]), m.slowClient))
+		m.stopLease(id, m.heldUp(names[0]))
 	}
+}
+
+// heldUp is why a session is cut off that a change of that node has waited for.
+func (m *master) heldUp(name api.Name) string {
+	return fmt.Sprintf("it held up a change of %s for more than %v", m.path(name), m.slowClient)
 }
 
 // changeNode makes a change through a handle on a node, which was opened for it.
@@ -156,20 +161,4 @@ func touched(names ...api.Name) []api.Name {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// removeDying removes ephemeral nodes that nobody has open any more (Chubby
-// §2.3). m.mu is held.
-func (m *master) removeDying(nodes []namespace.Ref) {
-	var names []api.Name
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	m.work.Go(func() {
-		if _, err := m.mutate(m.ctx, session.Mutation{}, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, touched(names...)...); err != nil {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.undying = append(m.undying, nodes...) // the next tick tries again
-		}
-	})
 }

@@ -28,8 +28,11 @@ type proposer struct {
 	turn chan struct{} // full while an entry is on its way, or none may be; see pause
 
 	mu      sync.Mutex // guards the fields below
+	limits  limits
 	pending []*proposal
-	closed  error // why nothing more is taken
+	bytes   int                   // of all that is pending
+	shares  map[api.SessionID]int // of what is pending of each session
+	closed  error                 // why nothing more is taken
 }
 
 // applier is the part of Raft that a proposer needs.
@@ -39,9 +42,11 @@ type applier interface {
 
 type proposal struct {
 	command raftfsm.Command
-	size    int
-	done    chan outcome // nil if nobody waits
-	after   func()       // called once it is observed, or never will be; may be nil
+	encoded raftfsm.Encoded
+	own     bool          // the master's own: a quarter of the room is for these alone
+	by      api.SessionID // whose request it is, if it is a session's
+	done    chan outcome  // nil if nobody waits
+	after   func()        // called once it is observed, or never will be; may be nil
 }
 
 type outcome struct {
@@ -49,11 +54,11 @@ type outcome struct {
 	err    error
 }
 
-// maxPending bounds the commands that wait for their entry.
-const maxPending = 64 * api.MaxBatch
-
 func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
-	return &proposer{raft: r, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	return &proposer{
+		raft: r, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		limits: defaultLimits(), shares: map[api.SessionID]int{},
+	}
 }
 
 // propose commits a command and returns what it did. An error of code
@@ -63,7 +68,7 @@ func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]r
 // before propose returns an answer.
 func (p *proposer) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	done := make(chan outcome, 1)
-	if err := p.enqueue(&proposal{command: c, size: size(c), done: done, after: after}); err != nil {
+	if err := p.enqueue(&proposal{command: c, own: c.EndSessions != nil || c.Remove != nil, done: done, after: after}); err != nil {
 		if after != nil {
 			after()
 		}
@@ -80,24 +85,62 @@ func (p *proposer) propose(ctx context.Context, c raftfsm.Command, after func())
 // submit hands over a command of the master's own and reports whether it was
 // taken. What it does reaches the master through observe.
 func (p *proposer) submit(c raftfsm.Command) bool {
-	return p.enqueue(&proposal{command: c, size: size(c)}) == nil
+	return p.enqueue(&proposal{command: c, own: true}) == nil
 }
 
-func (p *proposer) enqueue(one *proposal) error {
+// enqueue encodes a proposal and puts it behind those that wait, if there is room.
+func (p *proposer) enqueue(one *proposal) (err error) {
+	one.by = one.command.By()
+	if one.encoded, err = raftfsm.EncodeCommand(one.command); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
 		return p.closed
 	}
-	if len(p.pending) >= maxPending {
-		return api.Errorf(api.Unavailable, "the master has %d changes waiting to be committed; try again", len(p.pending))
+	if err := p.room(one); err != nil {
+		return err
 	}
 	p.pending = append(p.pending, one)
+	p.weigh(one, 1)
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 	return nil
+}
+
+// room says why a proposal cannot wait here, or could not be written. A quarter
+// is kept for the master's own commands, by which locks are handed over and
+// sessions end. p.mu is held.
+func (p *proposer) room(one *proposal) error {
+	size, number, bytes := len(one.encoded), maxPending, p.limits.pending
+	if !one.own {
+		number, bytes = number*3/4, bytes*3/4
+	}
+	switch {
+	case size > p.limits.command:
+		return api.Errorf(api.TooLarge, "the change takes %d bytes in the log, and at most %d are allowed; ask for less at a time", size, p.limits.command)
+	case len(p.pending) >= number || p.bytes+size > bytes:
+		return api.Errorf(api.Unavailable, "the master has %d changes of %d bytes waiting to be committed; try again", len(p.pending), p.bytes)
+	case !one.own && one.by != 0 && p.shares[one.by]+size > p.limits.share:
+		return api.Errorf(api.Unavailable, "changes of session %v waiting to be committed have %d bytes, and at most %d are allowed; wait for some answers, then try again", one.by, p.shares[one.by], p.limits.share)
+	}
+	return nil
+}
+
+// weigh counts a proposal that is put among those that wait, or taken from them.
+// p.mu is held.
+func (p *proposer) weigh(one *proposal, sign int) {
+	n := sign * len(one.encoded)
+	p.bytes += n
+	if one.by == 0 {
+		return
+	}
+	if p.shares[one.by] += n; p.shares[one.by] == 0 {
+		delete(p.shares, one.by)
+	}
 }
 
 // run commits batches until ctx ends; what is still waiting then is refused.
@@ -142,7 +185,7 @@ func (p *proposer) close(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = context.Cause(ctx)
 	left := p.pending
-	p.pending = nil
+	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
 	for _, one := range left {
 		one.finish(raftfsm.Result{}, p.closed)
@@ -155,10 +198,11 @@ func (p *proposer) take() []*proposal {
 	defer p.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(p.pending) && n < api.MaxBatch {
-		bytes += p.pending[n].size
-		if n > 0 && bytes > api.MaxBatchBytes {
+		bytes += len(p.pending[n].encoded)
+		if n > 0 && bytes > p.limits.batch {
 			break
 		}
+		p.weigh(p.pending[n], -1)
 		n++
 	}
 	batch := p.pending[:n:n]
@@ -173,11 +217,11 @@ func (p *proposer) take() []*proposal {
 // observe it, and only then releases the callers: when a caller goes on, the
 // master knows what its call has done.
 func (p *proposer) commit(batch []*proposal) {
-	commands := make([]raftfsm.Command, len(batch))
+	commands, encoded := make([]raftfsm.Command, len(batch)), make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
-		commands[i] = one.command
+		commands[i], encoded[i] = one.command, one.encoded
 	}
-	results, err := p.apply(raftfsm.Entry{Epoch: p.epoch, Wall: p.wall(), Commands: commands})
+	results, err := p.apply(p.wall(), encoded)
 	p.observe(commands, results, err)
 	for i, one := range batch {
 		if err != nil {
@@ -188,8 +232,8 @@ func (p *proposer) commit(batch []*proposal) {
 	}
 }
 
-func (p *proposer) apply(e raftfsm.Entry) ([]raftfsm.Result, error) {
-	data, err := raftfsm.EncodeEntry(e)
+func (p *proposer) apply(wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+	data, err := raftfsm.JoinEntry(p.epoch, wall, commands)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +243,7 @@ func (p *proposer) apply(e raftfsm.Entry) ([]raftfsm.Result, error) {
 	}
 	switch response := future.Response().(type) {
 	case []raftfsm.Result:
-		if len(response) == len(e.Commands) {
+		if len(response) == len(commands) {
 			return response, nil
 		}
 	case error:
@@ -227,22 +271,4 @@ func proposalError(err error) error {
 		}
 	}
 	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}
-}
-
-// size estimates the bytes of a command in its entry.
-func size(c raftfsm.Command) int {
-	const plain = 128
-	switch {
-	case c.Open != nil:
-		return plain + len(c.Open.Contents) + len(c.Open.Name)
-	case c.SetContents != nil:
-		return plain + len(c.SetContents.Contents)
-	case c.Acquire != nil:
-		return plain * (1 + len(c.Acquire.Claims))
-	case c.Release != nil:
-		return plain * (1 + len(c.Release.Successors))
-	case c.EndSessions != nil:
-		return plain * (1 + len(c.EndSessions.Ends) + len(c.EndSessions.Successors))
-	}
-	return plain
 }

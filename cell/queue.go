@@ -22,6 +22,7 @@ type waiter struct {
 	keep    session.Instant // until when an absent one's place is kept
 	heaped  int             // its place in queues.absent, while it is absent
 	offered bool            // a command that may grant it is on its way
+	size    int             // bytes of its claim in the log
 	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
 
 	answer chan raftfsm.Answer // receives one answer, and the waiter is out of the queue
@@ -51,12 +52,14 @@ type queues struct {
 	issued    uint64            // tickets of this epoch
 	used      map[string]int    // waiters of each principal, for its quota
 	streams   uint64
+	claims    int // bytes of the claims that leading returns at most; see limits
 }
 
 func newQueues() *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		retries: map[api.Name]bool{}, used: map[string]int{},
+		claims: defaultLimits().claims,
 	}
 }
 
@@ -208,9 +211,12 @@ const maxSuccessors = 128
 // leading returns those at the head of the queue who could have the lock
 // together with holders in that mode (0: nobody holds it): one writer, or all
 // readers up to the first writer. The absent are skipped. Nobody overtakes an
-// earlier writer, and nobody is offered a lock twice.
+// earlier writer, and nobody is offered a lock twice. Whoever has no room in one
+// command (maxSuccessors, limits.claims) is offered the lock by pump when that has
+// been observed.
 func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
 	var lead []*waiter
+	bytes := 0
 	for _, w := range q.byName[name] {
 		if w.absent {
 			continue
@@ -219,12 +225,13 @@ func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
 			break
 		}
 		held = w.claim.Mode
-		if !w.offered {
-			lead = append(lead, w)
+		if w.offered {
+			continue
 		}
-		if len(lead) == maxSuccessors {
+		if bytes += w.size; len(lead) == maxSuccessors || len(lead) > 0 && bytes > q.claims {
 			break
 		}
+		lead = append(lead, w)
 	}
 	return lead
 }

@@ -142,11 +142,14 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 			return nil, fmt.Errorf("draw random bytes: %w", err)
 		}
 	}
-	entry := raftfsm.Entry{Epoch: api.Epoch(term), Wall: r.cfg.Wall(), Commands: []raftfsm.Command{{
+	command, err := raftfsm.EncodeCommand(raftfsm.Command{
 		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: api.CellID(hex.EncodeToString(id)), Secret: secret},
-	}}}
-	first := &proposer{raft: r.raft}
-	results, err := first.apply(entry)
+	})
+	if err != nil {
+		return nil, err
+	}
+	first := &proposer{raft: r.raft, epoch: api.Epoch(term)}
+	results, err := first.apply(r.cfg.Wall(), []raftfsm.Encoded{command})
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
-	conf.MaxAppendEntries = 64 // the proposer has batched them already; so many have to fit one call
+	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // so that logs reach back to the snapshot before last

@@ -25,6 +25,7 @@ type soloMaster struct {
 	fsm      atomic.Pointer[raftfsm.State]
 	proving  func() // while leadership is proved
 	applying func() // before an entry is applied
+	wrote    func(entry []byte)
 }
 
 type soloFuture struct {
@@ -38,6 +39,9 @@ func (f soloFuture) Response() any { return f.results }
 func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
 	if s.applying != nil {
 		s.applying()
+	}
+	if s.wrote != nil {
+		s.wrote(data)
 	}
 	e, err := raftfsm.DecodeEntry(data)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -163,6 +164,9 @@ func storeError(op storeOp, err error) *api.Error {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
 		e.Message = "the data of this replica is damaged: " + rejoinAdvice
+	case errors.Is(err, api.TooLarge):
+		e.Code = api.TooLarge
+		e.Message = "nothing was written: this is a bug of the master that made the entry, please report it; start this replica again"
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		e.Message = "the disk is full: free some space, then start this replica again"
 	case errors.Is(err, syscall.EIO):
@@ -191,6 +195,7 @@ type guardedLogs struct {
 	inner raft.LogStore
 	guard *storeGuard
 	path  string
+	limit int // bytes of one entry; 0 is maxLogEntry
 }
 
 var (
@@ -233,7 +238,10 @@ func (l *guardedLogs) GetLog(index uint64, log *raft.Log) error {
 func (l *guardedLogs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore. It does not change the caller's entries,
-// which raft.LogCache keeps.
+// which raft.LogCache keeps. Of a batch with an entry that could not be read again
+// it writes nothing: that ends the replica, as every error does, but it can start
+// again, and the entry is not committed by its vote. The proposer sees to it that
+// this never happens (limits).
 func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -245,7 +253,23 @@ func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
 		sealed[i] = &entry
 	}
 	op := storeOp{verb: "append", from: logs[0].Index, to: logs[len(logs)-1].Index, path: l.path}
-	return l.guard.must(op, nil, func() error { return l.inner.StoreLogs(sealed) })
+	return l.guard.must(op, nil, func() error {
+		if err := l.tooLarge(sealed); err != nil {
+			return err
+		}
+		return l.inner.StoreLogs(sealed)
+	})
+}
+
+// tooLarge refuses entries that could not be read again.
+func (l *guardedLogs) tooLarge(logs []*raft.Log) error {
+	limit := cmp.Or(l.limit, maxLogEntry)
+	for _, log := range logs {
+		if n := len(log.Data) + len(log.Extensions); n > limit {
+			return api.Errorf(api.TooLarge, "log entry %d has %d bytes, and at most %d can be read again", log.Index, n, limit)
+		}
+	}
+	return nil
 }
 
 // DeleteRange implements raft.LogStore.

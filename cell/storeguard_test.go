@@ -143,7 +143,7 @@ func (s *faultySink) Close() error {
 func guardedTrio(inner *faultyStore) (*guardedLogs, *guardedVotes, *guardedSnapshots, chan error) {
 	told := make(chan error, 10)
 	g := newStoreGuard(storeStall, func() { told <- errSilenced }, func(err error) { told <- err })
-	return &guardedLogs{inner, g, "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner, g, "/data/snapshots"}, told
+	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner, g, "/data/snapshots"}, told
 }
 
 // TestStoreErrorIsFatal: every operation's first error is reported once, with
@@ -519,5 +519,32 @@ func TestStartReportsStoreError(t *testing.T) {
 	}
 	if err := st.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("bootstrap: %v", err)
+	}
+}
+
+// TestEntryThatCannotBeReadIsNotWritten: of a batch with an entry above the limit
+// nothing is written, and the replica ends with a message that says what to do.
+func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
+	inner := newFaultyStore()
+	logs, _, _, told := guardedTrio(inner)
+	logs.limit = 1000
+	if err := logs.guard.call(func() error {
+		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 996)}}) // and the checksum
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err := logs.guard.call(func() error {
+		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, 997)}})
+	})
+	if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("an entry above the limit: %v", err)
+	}
+	if last, err := inner.InmemStore.LastIndex(); err != nil || last != 1 {
+		t.Errorf("the log ends at %d (%v); want 1: nothing of that batch", last, err)
+	}
+	select {
+	case <-told:
+	default:
+		t.Error("the replica did not end")
 	}
 }

@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/fxamacker/cbor/v2"
@@ -38,13 +39,59 @@ func newCodec() codec {
 	return codec{enc: enc, dec: dec}
 }
 
-// EncodeEntry writes an entry for the Raft log.
-func EncodeEntry(e Entry) ([]byte, error) {
-	data, err := entryCodec.enc.Marshal(e)
+// Encoded is a command in the form that it has in a log entry. Its length is the
+// one measure of how much a command adds to an entry.
+type Encoded []byte
+
+// EncodeCommand writes one command.
+func EncodeCommand(c Command) (Encoded, error) {
+	data, err := entryCodec.enc.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode a command: %w", err)
+	}
+	return data, nil
+}
+
+// Size returns how many bytes a part of a command, such as a Claim or an End, has
+// in the command's encoding.
+func Size(part any) int {
+	data, err := entryCodec.enc.Marshal(part)
+	if err != nil {
+		return math.MaxInt32 // nothing has room for it; EncodeCommand says why
+	}
+	return len(data)
+}
+
+// JoinEntry writes an entry for the Raft log from commands that are encoded
+// already. It adds less than 40 bytes to theirs: the epoch, the time, and the heads
+// of a map and a list.
+func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
+	raw := make([]cbor.RawMessage, len(commands))
+	for i, c := range commands {
+		raw[i] = cbor.RawMessage(c)
+	}
+	data, err := entryCodec.enc.Marshal(struct {
+		Epoch    api.Epoch         `cbor:"1,keyasint"`
+		Wall     int64             `cbor:"2,keyasint,omitempty"`
+		Commands []cbor.RawMessage `cbor:"3,keyasint"`
+	}{epoch, wall, raw})
 	if err != nil {
 		return nil, fmt.Errorf("encode a log entry: %w", err)
 	}
 	return data, nil
+}
+
+// EncodeEntry writes an entry for the Raft log.
+func EncodeEntry(e Entry) ([]byte, error) {
+	commands := make([]Encoded, len(e.Commands))
+	for i, c := range e.Commands {
+		encoded, err := EncodeCommand(c)
+		if err != nil {
+			return nil, err
+		}
+		commands[i] = encoded
+	}
+	return JoinEntry(e.Epoch, e.Wall, commands)
 }
 
 // DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt.

@@ -38,6 +38,35 @@ type Command struct {
 	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
 }
 
+// By returns the session whose request a command is, 0 if it is none's.
+func (c Command) By() api.SessionID {
+	switch {
+	case c.Open != nil:
+		return c.Open.Mutation.Session
+	case c.Close != nil:
+		return c.Close.Mutation.Session
+	case c.SetContents != nil:
+		return c.SetContents.Mutation.Session
+	case c.Delete != nil:
+		return c.Delete.Mutation.Session
+	case c.Acquire != nil && len(c.Acquire.Claims) == 1:
+		return c.Acquire.Claims[0].Mutation.Session
+	case c.Release != nil:
+		return c.Release.Mutation.Session
+	case c.Cancel != nil:
+		return c.Cancel.Mutation.Session
+	case c.SetACL != nil:
+		return c.SetACL.Mutation.Session
+	case c.Revoke != nil:
+		return c.Revoke.Mutation.Session
+	case c.Doom != nil:
+		return c.Doom.Mutation.Session
+	case c.SetQuota != nil:
+		return c.SetQuota.Mutation.Session
+	}
+	return 0
+}
+
 // NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
 // all founds the cell with the id and secret it proposes; later ones propose
 // them in vain.

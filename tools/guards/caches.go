@@ -52,8 +52,8 @@ func cacheGuards() []guard {
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
-			name: "the end of an ephemeral node is a change", file: "cell/mutate.go",
-			old: "		names = append(names, node.Name)\n", new: "		names = append(names[:0], \"/none\")\n		_ = node\n",
+			name: "the end of an ephemeral node is a change", file: "cell/remover.go",
+			old: "m.begin(0, touched(one.node.Name))", new: "m.begin(0, touched(\"/none\"))",
 			pkg: "./cell", test: "TestEphemeralDeathWaitsForCaches",
 		},
 		{

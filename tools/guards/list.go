@@ -20,6 +20,7 @@ func guards() []guard {
 		toldGuards(),
 		boundGuards(),
 		epochGuards(),
+		limitGuards(),
 	)
 }
 

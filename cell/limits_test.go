@@ -1,0 +1,218 @@
+package cell
+
+import (
+	"context"
+	flags "flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+// Full is for the tests of package cell_test, too: a flag is registered once.
+var Full = flags.Bool("full", false, "make the tests of limits as large as the limits: 500,000 ephemeral nodes, and the real limits of the log")
+
+// tinyLimits are such that a dozen of anything does not fit.
+func tinyLimits() limits {
+	return limits{command: 4 << 10, batch: 2 << 10, claims: 1 << 10, pending: 64 << 10, share: 8 << 10}
+}
+
+// limit sets the limits of a master that runs.
+func (s *soloMaster) limit(l limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proposer.mu.Lock()
+	defer s.proposer.mu.Unlock()
+	s.proposer.limits, s.queues.claims = l, l.claims
+}
+
+// entryOverhead is the most that an entry has beside its commands.
+const entryOverhead = 40
+
+// logOf keeps what a master writes, and fails the test for an entry that exceeds
+// the limits.
+func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
+	t.Helper()
+	s.limit(l)
+	var entries [][]byte
+	s.wrote = func(data []byte) {
+		if most := max(l.command, l.batch) + entryOverhead; len(data) > most {
+			t.Errorf("an entry of %d bytes; at most %d are allowed", len(data), most)
+		}
+		entries = append(entries, data)
+	}
+	return &entries
+}
+
+// request numbers the requests of a session that is made without a master.
+type request struct {
+	session api.SessionID
+	number  api.RequestNumber
+}
+
+func (r *request) mutation() session.Mutation {
+	r.number++
+	return session.Mutation{Session: r.session, Number: r.number, Upto: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
+}
+
+// populate gives that many sessions that many ephemeral nodes each, whose names
+// have about that many bytes.
+func populate(t *testing.T, s *raftfsm.State, sessions, each, name int) {
+	t.Helper()
+	for i := range sessions {
+		id := with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session
+		r := &request{session: id}
+		for k := range each {
+			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
+				Mutation: r.mutation(), Name: api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("e", name), i, k)),
+				Create: api.MustCreate, Kind: api.File, Ephemeral: true,
+			}})
+		}
+	}
+}
+
+// cachingSessionOf is cachingSession with any number of nonces.
+func cachingSessionOf(name string) raftfsm.Command {
+	c := cachingSession(0)
+	c.CreateSession.Nonce = []byte(fmt.Sprintf("%-16.16s", name))
+	c.CreateSession.Principal = name
+	return c
+}
+
+// However many ephemeral nodes die together, of one session or of many, of an
+// earlier master's time or of this one's, they are removed by entries that every
+// replica can read again.
+func TestDyingNodesFitTheLog(t *testing.T) {
+	for _, c := range []struct{ sessions, each int }{{1, 1_000}, {50, 20}} {
+		l := tinyLimits()
+		if *Full {
+			c.sessions, c.each, l = c.sessions*10, c.each*10, defaultLimits()
+			if c.sessions == 10 {
+				c.sessions = 50 // a session has 10,000 handles at most
+			}
+		}
+		t.Run(fmt.Sprintf("%d of %d sessions", c.each, c.sessions), func(t *testing.T) {
+			var entries *[][]byte
+			inSolo(t, func(s *raftfsm.State) { populate(t, s, c.sessions, c.each, 140) }, func(t *testing.T, m *soloMaster) {
+				entries = m.logOf(t, l)
+				time.Sleep(15 * time.Minute) // nobody keeps them alive
+				synctest.Wait()
+				if n := m.state().Tree.Counts().Nodes; n != 3 || m.state().Sessions.Len() != 0 {
+					t.Errorf("%d nodes and %d sessions are left; want 3 (the root, /acl and its list) and none", n, m.state().Sessions.Len())
+				}
+			})
+			if !t.Failed() {
+				readBack(t, *entries)
+			}
+		})
+	}
+}
+
+// readBack writes entries into a log, and opens it again.
+func readBack(t *testing.T, entries [][]byte) {
+	t.Helper()
+	options := storeOptions{cell: "local", id: "r1", fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, silence: func() {}, logger: slog.New(slog.DiscardHandler)}
+	dir := t.TempDir()
+	s, err := openStores(dir, WALStore, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := make([]*raft.Log, len(entries))
+	for i, data := range entries {
+		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
+	}
+	for part := range slices.Chunk(logs, maxAppend) {
+		if err := s.guard.call(func() error { return s.logs.StoreLogs(part) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openStores(dir, WALStore, options); err != nil {
+		t.Fatalf("the replica does not start again: %v", err)
+	}
+	defer func() { _ = s.close() }()
+	for i := range entries {
+		if err := readLog(s.rawLogs, uint64(i+1), new(raft.Log)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Sessions that end together while others wait for all of their locks end in
+// entries within the limits, and every lock is handed on: by the same entry, or,
+// if there is no room to name who comes next, by a later one.
+func TestEndingSessionsFitTheLog(t *testing.T) {
+	const owners, locks, waiting = 12, 10, 3
+	inSolo(t, func(s *raftfsm.State) {
+		for i := range owners {
+			r := &request{session: with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session}
+			for k := range locks {
+				opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: nameOfLock(i, k), Create: api.MustCreate, Kind: api.File}})[0]
+				by := r.mutation()
+				with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{
+					Lock: namespace.Ref{Name: nameOfLock(i, k), Instance: opened.Stat.Instance}, Claims: []raftfsm.Claim{{Mutation: by, Handle: 1, Mode: api.Exclusive}},
+				}})
+			}
+		}
+	}, func(t *testing.T, m *soloMaster) {
+		m.logOf(t, tinyLimits())
+		granted := make(chan api.Name, owners*locks*waiting)
+		for i := range waiting {
+			c := m.client(t, byte(i+1))
+			c.keepAlive(t.Context())
+			var outstanding []api.RequestNumber
+			for node := range m.state().Tree.All() {
+				if len(node.Holders) == 0 {
+					continue
+				}
+				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: 1, Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
+				outstanding = append(outstanding, claim.Mutation.Number)
+				claim.Mutation.Outstanding = slices.Clone(outstanding)
+				go func() {
+					if _, err := m.acquire(t.Context(), claim, node.Ref(), ticket{}, func(*pb.Queued) error { return nil }); err == nil {
+						granted <- node.Name
+					} else if t.Context().Err() == nil {
+						t.Error(err)
+					}
+				}()
+			}
+		}
+		time.Sleep(time.Minute) // the owners' leases end
+		synctest.Wait()
+		if n := len(granted); n != owners*locks*waiting {
+			t.Errorf("%d of %d requests were granted", n, owners*locks*waiting)
+		}
+	})
+}
+
+func nameOfLock(owner, lock int) api.Name {
+	return api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("l", 200), owner, lock))
+}
+
+// keepAlive keeps a session alive until ctx ends.
+func (c *soloClient) keepAlive(ctx context.Context) {
+	go func() {
+		for ctx.Err() == nil {
+			reply, err := c.m.keepAlive(ctx, c.who, c.acked, c.grant)
+			if err != nil {
+				return
+			}
+			c.grant = max(c.grant, reply.GetGrant().GetNumber())
+			if events := reply.GetEvents(); len(events) > 0 {
+				c.acked = events[len(events)-1].GetSequence()
+			}
+		}
+	}()
+}

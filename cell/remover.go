@@ -1,0 +1,186 @@
+package cell
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// remover removes ephemeral nodes that nobody has open any more (Chubby §2.3).
+// Each goes the way of every change (decision 21), and for itself: a client that
+// does not drop one node from its cache delays that node, and no other. One
+// goroutine does it for all of them (removals); a node that waits for somebody's
+// cache is an element of waiting until its change is clear.
+// master.mu guards it.
+type remover struct {
+	dying   []namespace.Ref   // to be removed, and nothing done about it yet
+	waiting map[*removal]bool // told to whoever may have them in a cache
+	ready   []*removal        // in nobody's cache any more
+	wake    chan struct{}     // holds a token while there may be something to do
+}
+
+// removal is the removal of one node.
+type removal struct {
+	node  namespace.Ref
+	ch    *change
+	began session.Instant
+	late  bool // it was reported to have waited for long
+}
+
+// Bounds of the remover's work.
+const (
+	// maxRemovals is how many nodes may wait for caches at a time. One session
+	// cannot have as many in its cache, so it takes several that do not answer to
+	// hold up nodes that these do not have.
+	maxRemovals = 4 * maxCopies
+	// beginAtOnce is how many removals are begun under the mutex at a time.
+	beginAtOnce = 256
+	// removeAgain is how long the remover waits after a Remove that failed.
+	removeAgain = 100 * time.Millisecond
+)
+
+func newRemover() *remover {
+	return &remover{waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// add takes over nodes that are dying.
+func (r *remover) add(nodes ...namespace.Ref) {
+	if len(nodes) > 0 {
+		r.dying = append(r.dying, nodes...)
+		r.rouse()
+	}
+}
+
+// cleared takes note that nobody has the node in a cache any more.
+func (r *remover) cleared(one *removal) {
+	delete(r.waiting, one)
+	r.ready = append(r.ready, one)
+	r.rouse()
+}
+
+func (r *remover) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// removals is the remover's goroutine. It ends with the epoch.
+func (m *master) removals() {
+	slow := time.NewTicker(slowChange)
+	defer slow.Stop()
+	for {
+		if m.flushed() != nil {
+			return
+		}
+		batch := m.nextRemovals()
+		if len(batch) > 0 {
+			m.remove(batch)
+			continue
+		}
+		select {
+		case <-m.remover.wake:
+		case <-slow.C:
+			m.reportSlowRemovals()
+		case <-m.ctx.Done():
+			return
+		}
+	}
+}
+
+// flushed waits until every client has dropped what an earlier master let it
+// cache, if there is anything to remove.
+func (m *master) flushed() error {
+	m.mu.Lock()
+	flush := m.caches.flush
+	var names []api.Name
+	if dying := m.remover.dying; len(dying) > 0 {
+		names = append(names, dying[0].Name)
+	}
+	m.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	return m.await(m.ctx, flush, names)
+}
+
+// nextRemovals begins removals that wait to be begun, and returns those that
+// nobody's cache is in the way of, as many as fit into one command.
+func (m *master) nextRemovals() []*removal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.remover
+	if flush := m.caches.flush; flush != nil && len(flush.left) > 0 {
+		return nil // these nodes came since; flushed waits for it
+	}
+	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
+		one := &removal{node: r.dying[0], began: m.clock()}
+		r.dying = r.dying[1:]
+		one.ch = m.begin(0, touched(one.node.Name))
+		r.waiting[one] = true
+		one.ch.then(func() { r.cleared(one) })
+	}
+	batch := piece(r.ready, m.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
+	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
+		r.ready = nil
+	}
+	return batch
+}
+
+// remove proposes the removal of nodes that are in nobody's cache, and lets their
+// names be cached again when it has taken effect.
+func (m *master) remove(batch []*removal) {
+	nodes := make([]namespace.Ref, len(batch))
+	for i, one := range batch {
+		nodes[i] = one.node
+		m.metrics.changeWaits.Observe(m.clock().Sub(one.began).Seconds())
+	}
+	_, err := m.proposer.propose(m.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
+		for _, one := range batch {
+			m.end(one.ch)
+		}
+	})
+	if err == nil || m.ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	m.remover.add(nodes...)
+	m.mu.Unlock()
+	again := time.NewTimer(removeAgain)
+	defer again.Stop()
+	select {
+	case <-again.C:
+	case <-m.ctx.Done():
+	}
+}
+
+// reportSlowRemovals names the clients that nodes wait for too long, once a node,
+// and cuts them off if that is the policy.
+func (m *master) reportSlowRemovals() {
+	var names []api.Name
+	late := newChange(m.clock())
+	m.mu.Lock()
+	for one := range m.remover.waiting {
+		waited := late.since.Sub(one.ch.since)
+		if waited < slowChange {
+			continue
+		}
+		if !one.late {
+			one.late = true
+			names = append(names, one.node.Name)
+		}
+		for id := range one.ch.left {
+			late.left[id]++
+			if m.slowClient > 0 && waited >= m.slowClient {
+				m.stopLease(id, m.heldUp(one.node.Name))
+			}
+		}
+	}
+	m.mu.Unlock()
+	if len(names) > 0 {
+		m.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", m.laggards(late))
+	}
+}

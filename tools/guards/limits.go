@@ -1,0 +1,62 @@
+package main
+
+// limitGuards are those of what goes into the log, and how much of it waits.
+func limitGuards() []guard {
+	return []guard{
+		{
+			name: "nodes that die together are removed in pieces", file: "cell/remover.go",
+			old: "	batch := piece(r.ready, m.queues.claims, ", new: "	batch := piece(r.ready, 1<<40, ",
+			pkg: "./cell", test: "TestDyingNodesFitTheLog",
+		},
+		{
+			name: "sessions that end together end in pieces", file: "cell/keepalive.go",
+			old: "		part := piece(ends, m.queues.claims, ", new: "		part := piece(ends, 1<<40, ",
+			pkg: "./cell", test: "TestDyingNodesFitTheLog",
+		},
+		{
+			name: "a command names no more successors than fit", file: "cell/keepalive.go",
+			old: "len(list) > 0 && bytes > m.queues.claims", new: "false",
+			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
+		},
+		{
+			name: "those who were not named have the lock next", file: "cell/master.go",
+			old: "slices.Concat(r.Free, joinable(r.Claims))", new: "r.Free",
+			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
+		},
+		{
+			name: "a command too large is refused", file: "cell/proposer.go",
+			old: "	case size > p.limits.command:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestCommandTooLargeIsRefused",
+		},
+		{
+			name: "an entry is cut by its bytes", file: "cell/proposer.go",
+			old: "		if n > 0 && bytes > p.limits.batch {\n", new: "		if false {\n",
+			pkg: "./cell", test: "TestBatchesAreBoundedByBytes",
+		},
+		{
+			name: "the bytes that wait are bounded", file: "cell/proposer.go",
+			old: " || p.bytes+size > bytes:", new: ":",
+			pkg: "./cell", test: "TestPendingBytesAreBounded",
+		},
+		{
+			name: "an entry that could not be read is not written", file: "cell/storeguard.go",
+			old: "n > limit {", new: "false {",
+			pkg: "./cell", test: "TestEntryThatCannotBeReadIsNotWritten",
+		},
+		{
+			name: "a slow cache delays its node only", file: "cell/remover.go",
+			old: "		one.ch.then(func() { r.cleared(one) })\n", new: "		one.ch.then(func() {\n			if delete(r.waiting, one); len(r.waiting) > 0 {\n				r.waiting[one] = true\n				return\n			}\n			r.cleared(one)\n		})\n",
+			pkg: "./cell", test: "TestSlowCacheDelaysItsNodeOnly",
+		},
+		{
+			name: "a removal waits for the fail-over to be acknowledged", file: "cell/remover.go",
+			old: "	return m.await(m.ctx, flush, names)\n", new: "	m.mu.Lock()\n	defer m.mu.Unlock()\n	m.caches.flush = nil\n	_ = flush\n	return nil\n",
+			pkg: "./cell", test: "TestRemovalWaitsForTheFailOver",
+		},
+		{
+			name: "a removal that failed is made again", file: "cell/remover.go",
+			old: "	m.remover.add(nodes...)\n	m.mu.Unlock()\n", new: "	m.mu.Unlock()\n",
+			pkg: "./cell", test: "TestRemovalIsMadeAgain",
+		},
+	}
+}
