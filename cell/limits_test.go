@@ -197,6 +197,35 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 	})
 }
 
+// Very many sessions that end at once, as after a command that failed, end in as
+// many commands as it takes.
+func TestEndsAreCut(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		const sessions = 2_000
+		m.limit(tinyLimits())
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		var ends []raftfsm.End
+		for i := range sessions {
+			ends = append(ends, raftfsm.End{Session: api.SessionID(i + 1), Reason: api.ByExpiry})
+		}
+		named := 0
+		for _, c := range m.endCommands(ends) {
+			if n := raftfsm.Size(c); n > tinyLimits().command {
+				t.Errorf("a command of %d bytes; at most %d are allowed", n, tinyLimits().command)
+			}
+			for _, end := range c.EndSessions.Ends {
+				if named++; end.Session != api.SessionID(named) {
+					t.Fatalf("session %v ends in place %d", end.Session, named)
+				}
+			}
+		}
+		if named != sessions {
+			t.Errorf("%d sessions end; want %d", named, sessions)
+		}
+	})
+}
+
 func nameOfLock(owner, lock int) api.Name {
 	return api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("l", 200), owner, lock))
 }

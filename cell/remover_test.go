@@ -41,7 +41,9 @@ func TestSlowCacheDelaysItsNodeOnly(t *testing.T) {
 		good := m.client(t, 1)
 		good.keepAlive(ctx)
 		slow := m.client(t, 2)
-		slow.open(t, "/ls/local/d/7", api.MustExist)
+		if !m.remember(slow.who.session, "/d/7") {
+			t.Fatal("the client cannot cache the node")
+		}
 		if err := m.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
