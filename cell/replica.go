@@ -23,7 +23,8 @@ import (
 type Replica struct {
 	cfg   Config
 	clock session.Clock
-	log   *slog.Logger
+	log   *slog.Logger // never waits for what is logged to be written
+	logs  *logQueue
 
 	stores    *stores
 	port      *raftPort
@@ -62,7 +63,9 @@ func Start(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, clock: cfg.Clock, log: cfg.Logger.With("replica", cfg.ID), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
+	r := &Replica{cfg: cfg, clock: cfg.Clock, handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
+	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
+	r.cfg.Logger = r.log
 	defer close(r.started)
 	if err := r.start(); err != nil {
 		r.release()
@@ -196,6 +199,11 @@ func (r *Replica) serve() {
 // Done is closed when the replica has stopped, by Stop or by itself.
 func (r *Replica) Done() <-chan struct{} { return r.done }
 
+// Log returns the replica's logger. It writes to Config.Logger and never waits
+// for that: what cannot be written in time is dropped and counted, and nothing is
+// written after the replica has stopped.
+func (r *Replica) Log() *slog.Logger { return r.log }
+
 // Err says why the replica stopped by itself (its disk failed or stalled), nil
 // after Stop or while it runs.
 func (r *Replica) Err() error {
@@ -277,6 +285,8 @@ func (r *Replica) release() {
 			_ = l.Close() // its server has closed it, unless the replica never came to serve
 		}
 	}
+	r.log.Info("stopped")
+	r.logs.close()
 }
 
 // abdicate waits for the end of the reign before Raft is shut down: Raft does not

@@ -11,9 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -28,10 +30,27 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	root := newRootCommand()
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(root.ErrOrStderr(), "chubbyd:", err)
+		complain(root.ErrOrStderr(), err)
 		return exitCode(err)
 	}
 	return 0
+}
+
+// complaintLimit is how long the last message may take to be written.
+const complaintLimit = 2 * time.Second
+
+// complain writes the last message. It gives up if nobody reads it: a process
+// whose replica has failed has to end, so that it can be started again.
+func complain(out io.Writer, err error) {
+	written := make(chan struct{})
+	go func() { // ends with the process, at the latest
+		defer close(written)
+		fmt.Fprintln(out, "chubbyd:", err)
+	}()
+	select {
+	case <-written:
+	case <-time.After(complaintLimit):
+	}
 }
 
 // exitCode is 2 for a command line that was not understood and 1 for

@@ -128,6 +128,8 @@ type serving interface {
 	Done() <-chan struct{}
 	// Err says why it stopped by itself.
 	Err() error
+	// Log is where the replica logs.
+	Log() *slog.Logger
 	// Stop drains and stops it, for at most until ctx ends.
 	Stop(ctx context.Context) error
 }
@@ -135,7 +137,6 @@ type serving interface {
 // serveUntil waits for the end of ctx, which is an orderly stop, or of the
 // replica, which is a failure.
 func serveUntil(ctx context.Context, replica serving, s settings) error {
-	log := s.replica.Logger
 	select {
 	case <-replica.Done():
 		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
@@ -144,13 +145,12 @@ func serveUntil(ctx context.Context, replica serving, s settings) error {
 			s.replica.ID, s.replica.Cell, replicaErr(replica), s.replica.Data)
 	case <-ctx.Done():
 	}
-	log.Info("stopping", "cause", context.Cause(ctx), "bound", s.stop)
+	replica.Log().Info("stopping", "cause", context.Cause(ctx), "bound", s.stop)
 	bound, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.stop, errors.New("stop-timeout is over"))
 	defer cancel()
 	if err := replica.Stop(bound); err != nil {
 		return fmt.Errorf("stop replica %s: %w", s.replica.ID, err)
 	}
-	log.Info("stopped")
 	return nil
 }
 

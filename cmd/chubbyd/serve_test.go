@@ -22,11 +22,12 @@ type scripted struct {
 
 func (s *scripted) Done() <-chan struct{}          { return s.done }
 func (s *scripted) Err() error                     { return s.err }
+func (s *scripted) Log() *slog.Logger              { return slog.New(slog.DiscardHandler) }
 func (s *scripted) Stop(ctx context.Context) error { return s.stopped(ctx) }
 
 func testSettings() settings {
 	s := defaults()
-	s.replica = cell.Config{Cell: "c", ID: "r1", Data: "/data", Logger: slog.New(slog.DiscardHandler)}
+	s.replica = cell.Config{Cell: "c", ID: "r1", Data: "/data"}
 	return s
 }
 

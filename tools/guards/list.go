@@ -19,7 +19,7 @@ func guards() []guard {
 		paperGuards(),
 		toldGuards(),
 		boundGuards(),
-		epochGuards(),
+		replicaGuards(),
 		limitGuards(),
 	)
 }

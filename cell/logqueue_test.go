@@ -1,0 +1,132 @@
+package cell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// promptly fails the test if do has not returned in time.
+func promptly(t *testing.T, limit time.Duration, what string, do func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("%s takes longer than %v", what, limit)
+	}
+}
+
+// Nobody reads the pipe that a replica logs to: it takes 64 KiB and then nothing
+// more. The master goes on all the same, whether it, or Raft and its stores, have
+// something to say, and stops when it is asked to. Lines are dropped and counted.
+func TestLogIntoAFullPipe(t *testing.T) {
+	unread, pipe, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unread.Close() }() // this lets go of the writer
+	network := newMemNet()
+	r, err := Start(Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: t.TempDir(),
+		ClientListener: network.listen("c:1"), RaftListener: network.listen("r:1"), Dial: network.dialer("r:1"),
+		Logger: slog.New(slog.NewTextHandler(pipe, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a master", func() bool { return r.master.Load() != nil })
+	m := r.master.Load()
+	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
+		raftLog := newRaftLog(r.log)
+		for range 2000 {
+			r.log.Info("one of ours", "padding", strings.Repeat("x", 100))
+			raftLog.Error("one of Raft's", "padding", strings.Repeat("x", 100))
+		}
+	})
+	promptly(t, time.Minute, "a change by a master whose log is full", func() {
+		if err := m.endSession(t.Context(), (&soloMaster{master: m}).client(t, 1).who.session); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := counted(t, r, "chubby_log_lines_dropped_total"); n < 1000 {
+		t.Errorf("%v lines were counted as dropped", n)
+	}
+	promptly(t, time.Minute, "stopping a replica whose log is full", func() {
+		if err := r.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// counted returns a metric without labels.
+func counted(t *testing.T, r *Replica, name string) float64 {
+	t.Helper()
+	families, err := r.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// heldLog is a log that can be held up.
+type heldLog struct {
+	bytes.Buffer
+	gate chan struct{}
+}
+
+func (h *heldLog) Write(p []byte) (int, error) {
+	<-h.gate
+	return h.Buffer.Write(p)
+}
+
+// What can be written is written, in its order and to the last line, as it was
+// when it was logged. A gap says how many lines it is long.
+func TestLogQueue(t *testing.T) {
+	out := &heldLog{gate: make(chan struct{})}
+	queue, log := newLogQueue(slog.New(slog.NewTextHandler(out, nil)))
+	list := []string{"before"}
+	log.With("with", 1).WithGroup("g").Info("first", "list", list, "error", fmt.Errorf("it: %w", errors.New("failed")), "id", api.SessionID(7))
+	list[0] = "after"
+	const over = 10
+	for i := range logQueueLength + 1 + over { // the writer holds one
+		log.Info("line", "number", i)
+		if i == 0 {
+			await(t, "the writer to begin", func() bool { return len(queue.lines) == 1 })
+		}
+	}
+	close(out.gate)
+	queue.close()
+	text := out.String()
+	for _, want := range []string{
+		`msg=first with=1 g.list=[before] g.error="it: failed" g.id=s7`, "number=0\n",
+		fmt.Sprintf("number=%d\n", logQueueLength-1),
+		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" lines=%d`, over+1),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %s:\n%.2000s", want, text)
+		}
+	}
+	log.InfoContext(context.Background(), "after the end") // does not wait, and does not panic
+	if long := settledValue(slog.AnyValue(strings.Repeat("x", 1<<20))).String(); len(long) > 2*logTextBytes {
+		t.Errorf("a value of %d bytes is kept", len(long))
+	}
+}

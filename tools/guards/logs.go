@@ -1,0 +1,28 @@
+package main
+
+// logGuards are those of what a replica logs.
+func logGuards() []guard {
+	return []guard{
+		{
+			name: "no log line holds up a replica", file: "cell/replica.go",
+			old: "	r.logs, r.log = newLogQueue(cfg.Logger.With(\"replica\", cfg.ID))\n",
+			new: "	r.logs, _ = newLogQueue(cfg.Logger.With(\"replica\", cfg.ID))\n	r.log = cfg.Logger\n",
+			pkg: "./cell", test: "TestLogIntoAFullPipe",
+		},
+		{
+			name: "a log line that finds no room is dropped", file: "cell/logqueue.go",
+			old: "	default:\n		h.queue.dropped.Add(1)\n	}", new: "	}",
+			pkg: "./cell", test: "TestLogIntoAFullPipe",
+		},
+		{
+			name: "a log line shows what was when it was logged", file: "cell/logqueue.go",
+			old: "Value: settledValue(a.Value)})\n		return true", new: "Value: a.Value})\n		return true",
+			pkg: "./cell", test: "TestLogQueue",
+		},
+		{
+			name: "the last log lines are written", file: "cell/logqueue.go",
+			old: "	case <-q.done:\n	case <-late.C:\n	}", new: "	default:\n	}",
+			pkg: "./cell", test: "TestLogQueue",
+		},
+	}
+}
