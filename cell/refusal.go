@@ -1,0 +1,52 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// ErrRefused is in the chain of every error of a replica that must not run on
+// the data directory it has: it is empty, it has lost data, or it belongs to
+// another cell. Starting the replica again does not help; an operator has to
+// look.
+var ErrRefused = errors.New("the replica must not run")
+
+// refusal is an error that wraps ErrRefused and prints only its own text.
+type refusal struct{ err *api.Error }
+
+// Error returns the text.
+func (r refusal) Error() string { return r.err.Error() }
+
+// Is reports whether target is ErrRefused.
+func (r refusal) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns the *api.Error.
+func (r refusal) Unwrap() error { return r.err }
+
+// refused returns a refusal.
+func refused(format string, args ...any) error {
+	return refusal{&api.Error{Code: api.Unavailable, Message: fmt.Sprintf(format, args...)}}
+}
+
+// lossAdvice is what to do about a replica that has lost data, or whose data is
+// damaged. With an empty directory it could vote again and break promises that it
+// gave: votes, and entries that it acknowledged.
+const lossAdvice = "the other replicas go on serving while they are a majority; keep this directory for analysis, and do not start the replica with an empty one: " +
+	"it would be refused. This version cannot replace a replica"
+
+// lostData is the refusal of a replica whose data directory is not the one that
+// the others know under its ID.
+func lostData(id, by, cellID string) error {
+	return refused("replica %s lost its data: replica %s knows another data directory under this ID, in the cell with the id %.12s. "+
+		"That directory has voted and acknowledged entries that this one does not have, so this one must not vote. "+
+		"If it still exists, start the replica with it. Otherwise %s", id, by, cellID, lossAdvice)
+}
+
+// lostEntries is the refusal of a replica whose data directory holds less than
+// another replica has seen in it.
+func lostEntries(id string, last uint64, by string, held uint64) error {
+	return refused("replica %s lost entries: replica %s knows that it held all entries up to %d, and its data directory ends at %d. "+
+		"It was restored from an old copy, or the disk lost what it had reported as written. It must not vote: %s", id, by, held, last, lossAdvice)
+}
