@@ -96,8 +96,8 @@ func (c *caches) forget(one *copied) {
 	}
 }
 
-// acknowledge takes note that a session has dropped what the events up to that
-// sequence told it to.
+// acknowledge takes note that a session has received the events up to that
+// sequence, and so has dropped what they told it to.
 func (c *caches) acknowledge(id api.SessionID, sequence uint64) {
 	told := c.told[id]
 	for len(told) > 0 && told[0].sequence <= sequence {

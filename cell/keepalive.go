@@ -11,7 +11,9 @@ import (
 )
 
 // createSession begins a session. The entry that creates it proves leadership
-// too, so its first lease counts from the proposal.
+// too, so its first lease counts from the proposal. A retry is answered with the
+// session that is there, and with what is left of its lease: only KeepAlives,
+// which acknowledge what was told, extend a lease.
 func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*pb.CreateSessionReply, error) {
 	receipt := m.clock()
 	result, err := m.propose(ctx, raftfsm.Command{CreateSession: &c})
@@ -20,8 +22,7 @@ func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*p
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lease := m.leaseOf(result.Session) // a retry is answered with the session that is there
-	number, ok := m.leases.Grant(result.Session, lease, receipt)
+	number, left, ok := m.leases.Promise(result.Session, m.leaseOf(result.Session), receipt)
 	if !ok {
 		return nil, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
 	}
@@ -31,16 +32,22 @@ func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*p
 	}
 	return &pb.CreateSessionReply{
 		Session: m.sign.session(result.Session), Id: uint64(result.Session), Epoch: uint64(m.epoch), CellId: string(m.cellID),
-		Grant: &pb.Grant{LeaseNs: int64(lease), Number: number},
+		Grant: &pb.Grant{LeaseNs: int64(left), Number: number},
 	}, nil
+}
+
+// heard is what a KeepAlive says that its client has heard in this epoch.
+type heard struct {
+	received, acknowledged uint64 // see mailbox
+	grant                  uint64 // number of the newest grant
 }
 
 // keepAlive parks the call until the lease is due to be extended or something
 // is to be told (Chubby §2.8); then it proves that this is still the master,
 // and promises the session its lease from the start of that proof.
-func (m *master) keepAlive(ctx context.Context, c caller, acknowledged, grant uint64) (*pb.KeepAliveReply, error) {
+func (m *master) keepAlive(ctx context.Context, c caller, h heard) (*pb.KeepAliveReply, error) {
 	receipt := m.clock()
-	p, due, err := m.park(c, acknowledged, grant)
+	p, due, err := m.park(c, h)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +67,7 @@ func (m *master) keepAlive(ctx context.Context, c caller, acknowledged, grant ui
 // client has not yet heard what it was told or granted, or does not know this
 // epoch. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
-func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.Instant, error) {
+func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]
@@ -68,18 +75,21 @@ func (m *master) park(c caller, acknowledged, grant uint64) (*parked, session.In
 		return nil, 0, sessionExpired(c.session)
 	}
 	if c.epoch == m.epoch {
-		box.acknowledge(acknowledged)
-		m.caches.acknowledge(c.session, box.acked)
+		box.acknowledge(h.received, h.acknowledged)
+		m.caches.acknowledge(c.session, box.received)
 		m.acknowledged(c.session)
 	}
-	if c.epoch != m.epoch || grant < box.grant || !box.heard() || len(box.events) > 0 {
+	if c.epoch != m.epoch || h.grant < box.grant || len(box.events) > 0 {
 		return nil, 0, nil
 	}
-	end, _ := m.leases.End(c.session)
 	lease := m.leaseOf(c.session)
-	// Its last lease may have been longer than the next will be; its client's
-	// patience with this call is that of the lease that it was granted last.
-	due := min(end.Add(session.Due(lease)-lease), m.clock().Add(session.Due(lease)))
+	due := m.clock().Add(session.Due(lease))
+	if box.heard() { // else nothing is extended, and there is only something to wait for
+		// Its last lease may have been longer than the next will be; its client's
+		// patience with this call is that of the lease that it was granted last.
+		end, _ := m.leases.End(c.session)
+		due = min(due, end.Add(session.Due(lease)-lease))
+	}
 	return box.park(), together(due, lease), nil
 }
 

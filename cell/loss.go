@@ -93,6 +93,9 @@ func (m *master) endOther(ctx context.Context, c raftfsm.Doom) error {
 func (m *master) revoked(r raftfsm.Revocation) {
 	m.log.Info("lock revoked", "lock", r.Lock.Name, "token", r.Generation, "why", r.Why)
 	for _, owner := range r.Holders {
+		if was, told := m.losses.locks[owner]; told && was.generation == r.Generation {
+			continue // it is broken once more, and its holder has been told
+		}
 		sequence := m.post(owner, r.Lock, api.EventLockLost, &pb.Event{
 			Generation: uint64(r.Generation), Reason: pb.EndReason(r.Reason), Explanation: r.Why,
 		})

@@ -1,20 +1,32 @@
 package cell
 
 import (
-	pb "github.com/chubbylock/chubby/api/chubbypb"
-
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/protobuf/proto"
 )
 
 // mailbox is what one session has yet to be told, and its parked KeepAlive
-// (Chubby §2.8). Events are numbered from 1 in each epoch and stay until the
-// client has acknowledged them; when too many are waiting, those that come
-// later are replaced by one event that says so. master.mu guards it.
+// (Chubby §2.8). Events are numbered from 1 in each epoch. There are two answers
+// to an event. The client has received it: it will not be told again, and what it
+// told the client to drop from its cache is dropped. It is acknowledged: what it
+// took away is not used any more. The second may be later by as long as the owner
+// of a lost lock works on, and nothing but that lock waits for it.
+//
+// When too many events are waiting, those that come later are replaced by one
+// event that says so, the marker. master.mu guards it.
 type mailbox struct {
-	events []*pb.Event // not acknowledged, ascending by sequence
-	last   uint64      // sequence of the newest event
-	told   uint64      // sequence of the newest event that a reply has carried
-	acked  uint64
+	events   []*pb.Event // not received, ascending by sequence
+	last     uint64      // sequence of the newest event
+	told     uint64      // of the newest event that a reply has carried
+	received uint64
+	acked    uint64
+
+	essential uint64 // of the newest essential event
+	owed      uint64 // what essential was when the latest reply was made
+	marker    uint64 // of the marker among events; 0 if there is none
+	missed    bool   // an event was dropped after the marker was told
+
 	grant  uint64 // number of the newest grant made to the session
 	parked *parked
 }
@@ -26,16 +38,40 @@ type parked struct {
 	over bool
 }
 
+// maxTold bounds the bytes of events in one reply. A session may have megabytes
+// to be told at once, when many names that it has in its cache change together,
+// and clients take messages of a limited size. The rest follows in the replies to
+// the next KeepAlives, which are answered at once.
+const maxTold = 256 << 10
+
 // post queues an event, wakes the parked KeepAlive, and returns the event's
-// number, or that of the event that says it was lost. What takes something from
-// the client is never lost.
+// number. What takes something from the client is never dropped; of other events
+// so many wait at most, and of those that come then it is only told that there
+// were some. If the client was told that already, it may have looked again before
+// this event: it is told once more, after it has received that.
 func (b *mailbox) post(e *pb.Event) uint64 {
-	if n := len(b.events); n >= api.MaxEventQueue && !essential(e.GetKind()) {
-		if b.events[n-1].Kind == pb.EventKind_EVENT_KIND_LOST {
-			return b.last
-		}
-		e = &pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST, Explanation: "events were dropped because too many waited; look again"}
+	switch {
+	case essential(e.GetKind()):
+		b.essential = b.last + 1
+	case len(b.events) < api.MaxEventQueue:
+	case b.marker > b.told:
+		return b.last
+	case b.marker > 0:
+		b.missed = true
+		return b.last
+	default:
+		return b.mark()
 	}
+	return b.add(e)
+}
+
+// mark queues the marker.
+func (b *mailbox) mark() uint64 {
+	b.marker = b.add(&pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST, Explanation: "events were dropped because too many waited; look again"})
+	return b.marker
+}
+
+func (b *mailbox) add(e *pb.Event) uint64 {
 	b.last++
 	e.Sequence = b.last
 	b.events = append(b.events, e)
@@ -44,8 +80,8 @@ func (b *mailbox) post(e *pb.Event) uint64 {
 }
 
 // essential reports whether the master waits for an event of this kind to be
-// acknowledged. There are as many of these at most as the session has handles and
-// names in its cache.
+// received or acknowledged. There are as many of these at most as the session has
+// handles and names in its cache.
 func essential(kind pb.EventKind) bool {
 	switch kind {
 	case pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_SESSION_ENDED, pb.EventKind_EVENT_KIND_CACHE_INVALIDATION:
@@ -54,25 +90,42 @@ func essential(kind pb.EventKind) bool {
 	return false
 }
 
-// acknowledge drops the events up to that sequence.
-func (b *mailbox) acknowledge(sequence uint64) {
-	if sequence > b.told {
+// acknowledge takes note of what the client has received and acknowledged.
+func (b *mailbox) acknowledge(received, acked uint64) {
+	received = max(received, acked)
+	if received > b.told {
 		return // what was never told cannot have been heard: a reply of another epoch is meant
 	}
-	for len(b.events) > 0 && b.events[0].Sequence <= sequence {
+	for len(b.events) > 0 && b.events[0].Sequence <= received {
 		b.events = b.events[1:]
 	}
-	b.acked = max(b.acked, sequence)
+	b.received, b.acked = max(b.received, received), max(b.acked, acked)
+	if b.marker > 0 && b.marker <= b.received {
+		again := b.missed
+		b.marker, b.missed = 0, false
+		if again {
+			b.mark()
+		}
+	}
 }
 
-// heard reports whether everything told was acknowledged. Until then a
-// KeepAlive extends nothing (decision 6).
-func (b *mailbox) heard() bool { return b.acked == b.told }
+// heard reports whether the client has acknowledged everything that it was told,
+// and everything essential that was waiting when it was last told something. Until
+// then a KeepAlive extends nothing (decision 6).
+func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
 
-// tell returns what is to be delivered now.
+// tell returns what is to be delivered now: as many events as one reply holds.
 func (b *mailbox) tell() []*pb.Event {
-	b.told = b.last
-	return b.events
+	n, bytes := 0, 0
+	for n < len(b.events) {
+		if bytes += proto.Size(b.events[n]); n > 0 && bytes > maxTold {
+			break
+		}
+		b.told = max(b.told, b.events[n].Sequence)
+		n++
+	}
+	b.owed = b.essential
+	return b.events[:n:n]
 }
 
 // park takes the place of the KeepAlive that was parked before.

@@ -86,7 +86,7 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	reply, err := m.keepAlive(ctx, who, q.GetAcknowledged(), q.GetGrant())
+	reply, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()})
 	return reply, s.fail(op, "", err)
 }
 

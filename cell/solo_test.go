@@ -150,10 +150,15 @@ func (c *soloClient) write(ctx context.Context, h handle) <-chan error {
 	return done
 }
 
+// heard is what its KeepAlives say: it acknowledges what it has received.
+func (c *soloClient) heard() heard {
+	return heard{received: c.acked, acknowledged: c.acked, grant: c.grant}
+}
+
 // hear sends a KeepAlive and takes its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*pb.Event {
 	t.Helper()
-	reply, err := c.m.keepAlive(t.Context(), c.who, c.acked, c.grant)
+	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +173,7 @@ func (c *soloClient) acknowledge(t *testing.T, events []*pb.Event) {
 	t.Helper()
 	c.acked = events[len(events)-1].GetSequence()
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.acked, c.grant) }()
+	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.heard()) }()
 	synctest.Wait()
 	cancel()
 	synctest.Wait()
@@ -398,7 +403,7 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 		for range 5 {
 			synctest.Wait()
 			s, _ := m.state().Sessions.Get(c.who.session)
-			reply, err := m.keepAlive(t.Context(), c.who, 0, 0) // as if the reply before had been lost: it is answered at once
+			reply, err := m.keepAlive(t.Context(), c.who, heard{}) // as if the reply before had been lost: it is answered at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -424,7 +429,7 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		events := reader.hear(t) // what it had heard before is extended with this reply
 		for range 3 {
 			time.Sleep(time.Second)
-			if reply, err := m.keepAlive(t.Context(), reader.who, 0, reader.grant); err != nil || reply.GetGrant() != nil || len(reply.GetEvents()) != 1 {
+			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}); err != nil || reply.GetGrant() != nil || len(reply.GetEvents()) != 1 {
 				t.Fatalf("%v, %v", reply, err)
 			}
 		}
@@ -448,7 +453,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		c := m.client(t, 1)
 		m.proving = func() { time.Sleep(3 * time.Second) }
 		began := m.clock()
-		reply, err := m.keepAlive(t.Context(), c.who, 0, 0)
+		reply, err := m.keepAlive(t.Context(), c.who, heard{})
 		m.proving = nil
 		if err != nil {
 			t.Fatal(err)

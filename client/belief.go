@@ -41,7 +41,6 @@ type belief struct {
 	over   context.Context //nolint:containedctx // it is the session's, not a call's: ended, with the cause, when the session is gone
 	finish context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something else is due next
-	doubt  chan struct{} // capacity 1: a call heard of another master than the session has
 
 	counters counters
 
@@ -61,7 +60,7 @@ func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chu
 	b := &belief{
 		token: reply.GetSession(), id: api.SessionID(reply.GetId()),
 		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, told: told, lapse: lapse, notify: cfg.OnState,
-		wake: make(chan struct{}, 1), doubt: make(chan struct{}, 1), turned: make(chan struct{}), locks: map[*Lock]struct{}{},
+		wake: make(chan struct{}, 1), turned: make(chan struct{}), locks: map[*Lock]struct{}{},
 		local: session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
 		epoch: api.Epoch(reply.GetEpoch()), state: session.Safe,
 	}
@@ -209,10 +208,6 @@ func (b *belief) newest() uint64 {
 // await waits until the session has heard of an epoch after the one given, and
 // reports whether it has.
 func (b *belief) await(ctx context.Context, epoch uint64) bool {
-	select {
-	case b.doubt <- struct{}{}:
-	default:
-	}
 	timer := time.NewTimer(mostStale)
 	defer timer.Stop()
 	for {

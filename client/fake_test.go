@@ -62,7 +62,8 @@ type fakeSession struct {
 	events   []*chubbypb.Event
 	sequence uint64
 	acked    uint64
-	told     uint64        // sequence of the newest event that a reply has carried
+	told     uint64 // sequence of the newest event that a reply has carried
+	received uint64
 	news     chan struct{} // capacity 1
 	parked   int
 	answers  map[uint64]fakeAnswer
@@ -212,7 +213,7 @@ func (f *fake) elect(address string) {
 	defer f.mu.Unlock()
 	f.master, f.epoch = address, f.epoch+1
 	for _, s := range f.sessions {
-		s.events, s.sequence, s.acked, s.told, s.number = nil, 0, 0, 0, 0
+		s.events, s.sequence, s.acked, s.received, s.told, s.number = nil, 0, 0, 0, 0, 0
 		s.end = time.Now().Add(s.lease)
 		clear(s.known)
 		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_MASTER_FAILED_OVER})

@@ -78,15 +78,15 @@ func (s *fakeSession) doom() {
 }
 
 // acknowledge frees what waited for it (decision 10); f.mu is held.
-func (f *fake) acknowledge(s *fakeSession, sequence uint64) {
-	if sequence > s.told {
-		f.t.Errorf("%d acknowledged, and only %d told", sequence, s.told)
+func (f *fake) acknowledge(s *fakeSession, sequence, received uint64) {
+	if received > s.told || sequence > received {
+		f.t.Errorf("%d acknowledged and %d received, and only %d told", sequence, received, s.told)
 	}
-	if sequence < s.acked {
-		f.t.Errorf("%d acknowledged after %d", sequence, s.acked)
+	if sequence < s.acked || received < s.received {
+		f.t.Errorf("%d acknowledged and %d received after %d and %d", sequence, received, s.acked, s.received)
 	}
-	s.acked = sequence
-	s.events = slices.DeleteFunc(s.events, func(e *chubbypb.Event) bool { return e.GetSequence() <= s.acked })
+	s.acked, s.received = sequence, received
+	s.events = slices.DeleteFunc(s.events, func(e *chubbypb.Event) bool { return e.GetSequence() <= s.received })
 	if h := f.holder; h != nil && h.session == s && h.revoked > 0 && h.revoked <= s.acked {
 		f.holder = nil
 		f.evicted = append(f.evicted, time.Since(f.began))
@@ -114,10 +114,13 @@ func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*ch
 	}
 	ready := r.GetCaller().GetEpoch() != f.epoch
 	if !ready { // what was heard in another epoch says nothing
-		f.acknowledge(s, r.GetAcknowledged())
+		f.acknowledge(s, r.GetAcknowledged(), r.GetReceived())
 		ready = len(s.events) > 0 || s.ended
 	}
 	wait := session.Due(s.lease) - time.Since(s.granted)
+	if s.told > s.acked {
+		wait = min(session.Due(s.lease), time.Until(s.end))
+	}
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()

@@ -16,6 +16,9 @@ import (
 // before does not. The same holds for the end of the session, which takes away
 // every lock. Events that are missing may have been any: they hold back until
 // every lock was asked about.
+//
+// That an event was received is told apart from that, and at once: nobody else's
+// change of what is cached here waits for the owner of a lock.
 type inbox struct {
 	seen    uint64 // sequence of the newest event
 	pending []hold // in the order of their sequences

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -11,17 +12,19 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// patience is how long to wait for the answer to a KeepAlive: the time it is
-// parked, and then a sixth of the lease. A quarter is then left to find another
-// master, if this one hangs.
-func patience(lease time.Duration) time.Duration {
+// patience is how long to wait for the answer to a KeepAlive: until the lease is
+// due to be extended, for so long it is parked, and then a sixth of the lease. A
+// quarter is then left to find another master, if this one hangs. left is what is
+// left of the lease; if that is nothing, or the KeepAlive extends nothing, it is as
+// long as it would be at most.
+func patience(lease, left time.Duration) time.Duration {
 	lease = max(lease, api.MinLease) // should a master ever promise less
-	return session.Due(lease) + lease/6
+	parked := session.Due(lease)
+	if left > 0 {
+		parked = min(parked, max(left-(lease-parked), 0))
+	}
+	return parked + lease/6
 }
-
-// heldPause is the least time between KeepAlives that are answered at once and
-// extend nothing, because an acknowledgement is held back.
-const heldPause = time.Second
 
 // keeper keeps the session alive: one KeepAlive is in flight at any time (Chubby
 // §2.8). It is one goroutine, which outlives the session when the cell ends
@@ -32,14 +35,12 @@ type keeper struct {
 	leave context.CancelFunc
 	done  chan struct{} // closed when the goroutine is through
 
-	epoch   api.Epoch       // of the newest reply
-	inbox   inbox           // of that epoch
-	sent    uint64          // what the newest KeepAlive of that epoch that was answered had acknowledged
-	last    session.Instant // when the newest KeepAlive was sent
-	ending  uint64          // sequence of the event that says that the session has ended; 0 if none was heard in this epoch
-	pause   pause
-	buried  bool // the master knows the session no more: there is nothing left to say
-	hurried bool // somebody heard of another master
+	epoch  api.Epoch // of the newest reply
+	inbox  inbox     // of that epoch
+	ending uint64    // sequence of the event that says that the session has ended; 0 if none was heard in this epoch
+	pause  pause
+	empty  bool // the newest reply brought nothing
+	buried bool // the master knows the session no more: there is nothing left to say
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
@@ -52,9 +53,6 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 func (k *keeper) run() {
 	defer close(k.done)
 	for over := k.session.over; over.Err() == nil; {
-		if k.holdBack(over); over.Err() != nil {
-			break
-		}
 		t, err := k.finder.find(over)
 		if err != nil {
 			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
@@ -62,9 +60,15 @@ func (k *keeper) run() {
 			continue
 		}
 		sent, newest := k.cfg.Clock(), k.session.newest()
-		reply, e := k.send(t, newest, patience(k.Lease()))
+		left := k.Left()
+		if k.inbox.held() != nil {
+			left = 0 // it extends nothing, and is parked all the same
+		}
+		reply, e, let := k.send(t, newest, patience(k.Lease(), left))
 		if e != nil {
-			k.missed(over, t, e)
+			if !let {
+				k.missed(over, t, e)
+			}
 			continue
 		}
 		switch w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant())); {
@@ -73,9 +77,14 @@ func (k *keeper) run() {
 			k.pause.wait(over)
 			continue
 		case w == nothing && len(reply.GetEvents()) == 0:
-			k.pause.wait(over) // or it might go on like this
+			// The master may want a sign of life before it extends the lease: the next
+			// KeepAlive, at once. A second such reply is not to begin a race.
+			if k.empty {
+				k.pause.wait(over)
+			}
+			k.empty = true
 		default:
-			k.pause = pause{}
+			k.pause, k.empty = pause{}, false
 		}
 		k.hear(t, reply)
 	}
@@ -89,32 +98,46 @@ func (k *keeper) endedByCell() bool {
 	return errors.Is(context.Cause(k.session.over), EndedByCell)
 }
 
-// send sends one KeepAlive and waits for the answer.
-func (k *keeper) send(t *target, newest uint64, patience time.Duration) (*chubbypb.KeepAliveReply, *api.Error) {
+// send sends one KeepAlive and waits for the answer. If the owner of a lost lock
+// lets go meanwhile, it is given up, so that the next can say so: let reports
+// that.
+func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, let bool) {
 	ctx, cancel := context.WithTimeout(k.base, patience)
 	defer cancel()
 	if k.session.over.Err() == nil {
 		defer context.AfterFunc(k.session.over, cancel)()
 	}
-	select {
-	case <-k.session.doubt: // this one finds out
-	default:
+	acknowledged, received, held := k.inbox.acknowledged(), k.inbox.seen, k.inbox.held()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	if held != nil {
+		watching.Go(func() {
+			select {
+			case <-held:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
 	}
-	acknowledged := k.inbox.acknowledged()
-	k.last, k.hurried = k.cfg.Clock(), false
 	k.session.counters.keepAlives.Add(1)
-	var reply *chubbypb.KeepAliveReply
-	e, _ := k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = t.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
-			Acknowledged: acknowledged, Grant: newest,
+			Acknowledged: acknowledged, Received: received, Grant: newest,
 		})
 		return err
 	}}, t, nil)
-	if e == nil {
-		k.sent = acknowledged
+	if e == nil || held == nil {
+		return reply, e, false
 	}
-	return reply, e
+	select {
+	case <-held:
+		new(pause).wait(k.base) // as in missed
+		return nil, e, true
+	default:
+		return nil, e, false
+	}
 }
 
 // missed deals with a KeepAlive that was not answered, or refused. Only the
@@ -150,7 +173,7 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
 	case epoch < k.epoch:
 		return
 	case epoch > k.epoch:
-		k.epoch, k.inbox, k.sent, k.ending = epoch, inbox{}, 0, 0
+		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
 		k.finder.learn(epoch)
 		k.session.counters.failOvers.Add(1)
 		k.retire(k.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
@@ -214,57 +237,17 @@ func (k *keeper) lose(after uint64, explanation string) {
 	}
 }
 
-// holdBack waits while an acknowledgement is held back and there is no other to
-// send: the master would answer at once, and extend nothing. It waits until the
-// owner has let go, and no longer than the lease runs; from then on, for a
-// second after the last KeepAlive: the master ends the session when its lease is
-// over.
-func (k *keeper) holdBack(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		over := k.inbox.held()
-		if over == nil || k.inbox.acknowledged() > k.sent {
-			return
-		}
-		wait := k.Left()
-		if wait <= 0 || k.hurried {
-			if wait = k.last.Add(heldPause).Sub(k.cfg.Clock()); wait <= 0 {
-				return
-			}
-		}
-		timer.Reset(min(wait, tickIdle)) // timers may be late, and the clock is not
-		select {
-		case <-over:
-		case <-timer.C:
-		case <-k.session.doubt:
-			k.hurried = true
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // farewell has the last word after the cell has ended the session. The
 // application has been told: its locks' contexts have ended, and nothing is
 // called any more. Only the acknowledgement is left, which frees what the
 // session held: it is sent when every lock has been let go by its owner, or not
-// at all, if the lease is over before.
+// at all, if the lease is over before. Until then the master hears that what was
+// cached is dropped.
 func (k *keeper) farewell() {
 	if !k.endedByCell() {
 		return
 	}
 	for !k.buried && k.base.Err() == nil && k.Left() > 0 {
-		if over := k.inbox.held(); over != nil {
-			timer := time.NewTimer(min(k.Left(), tickIdle))
-			select {
-			case <-over:
-			case <-timer.C:
-			case <-k.base.Done():
-			}
-			timer.Stop()
-			continue
-		}
 		if !k.lastKeepAlive() {
 			k.pause.wait(k.base)
 		}
@@ -281,13 +264,20 @@ func (k *keeper) lastKeepAlive() bool {
 		k.buried = errors.Is(err, Closed) // there will be no master any more
 		return false
 	}
-	ended := k.ending
-	reply, e := k.send(t, k.session.newest(), min(k.cfg.CallTimeout, k.Left()))
+	ended, held := k.ending, k.inbox.held() != nil
+	wait := k.cfg.CallTimeout
+	if held {
+		wait = patience(k.Lease(), 0)
+	}
+	reply, e, let := k.send(t, k.session.newest(), min(wait, k.Left()))
+	if let {
+		return true
+	}
 	if e != nil {
 		k.missed(k.base, t, e)
 		return true // it has paused
 	}
-	if ended != 0 && api.Epoch(reply.GetEpoch()) == k.epoch {
+	if ended != 0 && !held && api.Epoch(reply.GetEpoch()) == k.epoch {
 		k.buried = true // the master has the acknowledgement
 		return true
 	}

@@ -36,7 +36,7 @@ func (f *fake) keepAlives(since time.Duration) (acknowledged []uint64) {
 
 // A lock that is broken ends at once, with the reason; but it is free for others
 // when its owner says that the work has stopped, and not before: until then the
-// loss is not acknowledged, nor is the master pestered (decision 10).
+// loss is not acknowledged, nor is the master asked all the time (decision 10).
 func TestLockTaken(t *testing.T) {
 	for name, letGo := range map[string]func(t *testing.T, l *Lock){
 		"Release": func(t *testing.T, l *Lock) {
@@ -62,7 +62,7 @@ func TestLockTaken(t *testing.T) {
 					t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
 				}
 				time.Sleep(8 * time.Second) // the lease still runs
-				if s := f.state(); s.acked != 0 || s.held == 0 || len(f.keepAlives(began)) != 0 {
+				if s := f.state(); s.acked != 0 || s.held == 0 || len(f.keepAlives(began)) > 2 {
 					t.Errorf("before the owner has let go: acknowledged %d, held %d, KeepAlives %v", s.acked, s.held, f.keepAlives(began))
 				}
 				letGo(t, l)
@@ -128,12 +128,6 @@ func TestLockTakenFromTheDeaf(t *testing.T) {
 		end := s.end
 		f.mu.Unlock()
 		began := time.Since(f.began)
-		f.script(func(s seen) verb {
-			if s.method == "KeepAlive" && s.at > began+time.Second && c.State().String() == "safe" {
-				t.Errorf("a KeepAlive at %v, while the lease runs", s.at)
-			}
-			return nil
-		})
 		<-c.Done()
 		if now := time.Now(); now.Before(end) || now.After(end.Add(2*time.Second)) || !errors.Is(c.Err(), EndedByCell) {
 			t.Errorf("ended at %v by %v; its lease at the master ended at %v", now, c.Err(), end)
@@ -165,29 +159,39 @@ func TestLockTakenFromTheDeaf(t *testing.T) {
 	})
 }
 
-// Once the lease is over, KeepAlives go out at most once a second.
-func TestHeldBackIsPaced(t *testing.T) {
+// While a loss is held back, and even if the master is slow to end the session,
+// KeepAlives are parked; and what the cell tells to be dropped is received at
+// once, without the loss.
+func TestHeldBackIsParked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
 		s := f.only()
 		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
 		time.Sleep(time.Second)
 		f.mu.Lock()
-		s.end = s.end.Add(time.Hour) // this master is slow to end the session
+		s.end = s.end.Add(time.Hour)
 		f.mu.Unlock()
 		time.Sleep(c.Left() + time.Second)
 		began := time.Since(f.began)
-		time.Sleep(10 * time.Second)
-		if n := len(f.keepAlives(began)); n < 9 || n > 11 || f.state().acked != 0 {
-			t.Errorf("%d KeepAlives in 10 s, acknowledged %d", n, f.state().acked)
+		time.Sleep(30 * time.Second)
+		if n := len(f.keepAlives(began)); n > 5 || f.state().acked != 0 {
+			t.Errorf("%d KeepAlives in 30 s, acknowledged %d", n, f.state().acked)
 		}
+		f.post(s, chubbypb.EventKind_EVENT_KIND_CACHE_INVALIDATION)
+		time.Sleep(100 * time.Millisecond)
+		f.mu.Lock()
+		if s.received != 2 || s.acked != 0 {
+			t.Errorf("received %d and acknowledged %d, want 2 and 0", s.received, s.acked)
+		}
+		f.mu.Unlock()
 		done := make(chan error)
 		go func() { done <- l.Release(t.Context()) }()
 		if err := <-done; !errors.Is(err, api.LockLost) {
 			t.Errorf("Release: %v", err)
 		}
+		time.Sleep(firstPause)
 		synctest.Wait()
-		if s := f.state(); s.acked != 1 || s.held != 0 || c.State().String() != "safe" {
+		if s := f.state(); s.acked != 2 || s.held != 0 || c.State().String() != "safe" {
 			t.Errorf("acknowledged %d, held %d, state %v", s.acked, s.held, c.State())
 		}
 		closeClient(t, c)
@@ -214,6 +218,7 @@ func TestLossesInOrder(t *testing.T) {
 		}
 		acked := func(want uint64) {
 			t.Helper()
+			time.Sleep(firstPause)
 			synctest.Wait()
 			if got := f.state().acked; got != want {
 				t.Errorf("acknowledged %d, want %d", got, want)
@@ -302,8 +307,8 @@ func TestLossAcrossFailOver(t *testing.T) {
 			t.Errorf("acknowledged %d, held %d, epoch %d", s.acked, s.held, c.Epoch())
 		}
 		_ = l.Release(t.Context())
+		time.Sleep(firstPause)
 		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
 		if s := f.state(); s.acked != 2 || s.held != 0 {
 			t.Errorf("acknowledged %d, held %d", s.acked, s.held)
 		}

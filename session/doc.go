@@ -48,9 +48,10 @@
 // (M1) It reads receipt when the request has arrived, and t0 after that and
 // before the first question of the leadership proof. Only if the proof succeeds
 // does it call Leases.Grant(id, L, t0), and only if that is ok does it reply,
-// with Lease = L and Parked = t0 - receipt. (That an entry which it proposed
-// after t0 commits in its epoch is such a proof too: of a session's creation,
-// say.)
+// with Lease = L and Parked = t0 - receipt. Instead of Grant it may call
+// Leases.Promise, which says an L with which the end is where it was. (That an
+// entry which it proposed after t0 commits in its epoch is such a proof too: of a
+// session's creation, say.)
 //
 // (M2) L is at most the session's Lease in the Table of the master's committed
 // state: Table.RaiseLease commits before the first longer grant.

@@ -62,6 +62,19 @@ func (l *Leases) Grant(id api.SessionID, length time.Duration, from Instant) (nu
 	return l.granted, true
 }
 
+// Promise numbers, as Grant does, a promise of what is left of a lease: of at
+// most that length, from an instant on. It moves no end. It is for a reply that
+// tells a client again what it has, and must not extend it. ok is false if the
+// session is EXPIRING or unknown, or nothing is left.
+func (l *Leases) Promise(id api.SessionID, most time.Duration, from Instant) (number uint64, left time.Duration, ok bool) {
+	s, known := l.sessions[id]
+	if !known || s.place == expiring || s.end <= from {
+		return 0, 0, false
+	}
+	l.granted++
+	return l.granted, min(s.end.Sub(from), most), true
+}
+
 // extend moves the end of an ALIVE lease, if at all, to later.
 func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
 	if s.place == expiring {

@@ -1071,12 +1071,18 @@ func (x *Grant) GetNumber() uint64 {
 }
 
 type KeepAliveRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Caller       *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Acknowledged uint64                 `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"` // the sequence number of the last event received
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	// The sequence number up to which events are received, and what they took
+	// from the client is not used any more. The loss of a lock is acknowledged
+	// when its owner has let go, and nothing is granted before.
+	Acknowledged uint64 `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The number of the newest grant received in this epoch. If the master has
 	// made a newer one its reply was lost, and this call is answered at once.
-	Grant         uint64 `protobuf:"varint,3,opt,name=grant,proto3" json:"grant,omitempty"`
+	Grant uint64 `protobuf:"varint,3,opt,name=grant,proto3" json:"grant,omitempty"`
+	// The sequence number of the last event received: at least acknowledged. What
+	// events up to it named is dropped from the cache.
+	Received      uint64 `protobuf:"varint,4,opt,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1132,11 +1138,20 @@ func (x *KeepAliveRequest) GetGrant() uint64 {
 	return 0
 }
 
+func (x *KeepAliveRequest) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
 type KeepAliveReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Grant         *Grant                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`
-	Events        []*Event               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"` // ascending and without gaps in sequence
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Grant *Grant                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`
+	// Ascending and without gaps in sequence: those after received, as many as one
+	// message takes.
+	Events        []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5153,11 +5168,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05Grant\x12\x19\n" +
 	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\x12\x1b\n" +
 	"\tparked_ns\x18\x02 \x01(\x03R\bparkedNs\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"w\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\x93\x01\n" +
 	"\x10KeepAliveRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\"\n" +
 	"\facknowledged\x18\x02 \x01(\x04R\facknowledged\x12\x14\n" +
-	"\x05grant\x18\x03 \x01(\x04R\x05grant\"x\n" +
+	"\x05grant\x18\x03 \x01(\x04R\x05grant\x12\x1a\n" +
+	"\breceived\x18\x04 \x01(\x04R\breceived\"x\n" +
 	"\x0eKeepAliveReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12(\n" +

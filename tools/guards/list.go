@@ -116,7 +116,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "a lost KeepAlive reply is made good at once", file: "cell/keepalive.go",
-			old: " || grant < box.grant ||", new: " ||",
+			old: " || h.grant < box.grant ||", new: " ||",
 			pkg: "./cell", test: "TestLostKeepAliveReply",
 		},
 		{

@@ -42,7 +42,7 @@ func promiseGuards() []guard {
 		},
 		{
 			name: "lost events are announced", file: "cell/mailbox.go",
-			old: "		e = &pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST,", new: "		return b.last\n		e = &pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST,",
+			old: "	default:\n		return b.mark()\n", new: "	default:\n		return b.last\n",
 			pkg: "./cell", test: "TestEventsOfSlowClient",
 		},
 		{

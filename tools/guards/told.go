@@ -14,5 +14,46 @@ func toldGuards() []guard {
 			old: "		m.tellRemoved(h.owner, h.node)\n", new: "",
 			pkg: "./cell", test: "TestOpenAndEventsLeaveNoGap",
 		},
+		{
+			name: "what is dropped after the marker was told is told again", file: "cell/mailbox.go",
+			old: "		b.missed = true\n", new: "",
+			pkg: "./cell", test: "TestMailboxLosesNothingInSilence",
+		},
+		{
+			name: "a KeepAlive's reply is of a size that clients take", file: "cell/mailbox.go",
+			old: "; n > 0 && bytes > maxTold {", new: "; n > 0 && bytes > maxTold*1000 {",
+			pkg: "./cell", test: "TestManyInvalidations",
+		},
+		{
+			name: "nothing is granted before what did not fit is heard", file: "cell/mailbox.go",
+			old: "b.acked >= max(b.told, b.owed)", new: "b.acked >= b.told",
+			pkg: "./cell", test: "TestNothingIsGrantedBeforeAllIsHeard",
+		},
+		{
+			name: "CreateSession again extends nothing", file: "cell/keepalive.go",
+			old: "	number, left, ok := m.leases.Promise(result.Session, m.leaseOf(result.Session), receipt)\n",
+			new: "	left := m.leaseOf(result.Session)\n	number, ok := m.leases.Grant(result.Session, left, receipt)\n",
+			pkg: "./cell", test: "TestCreateSessionAgainExtendsNothing",
+		},
+		{
+			name: "a parked KeepAlive is answered when there is news", file: "cell/mailbox.go",
+			old: "	b.events = append(b.events, e)\n	b.rouse()\n", new: "	b.events = append(b.events, e)\n",
+			pkg: "./cell", test: "TestNewsIsPrompt",
+		},
+		{
+			name: "no change waits for the owner of a lost lock", file: "client/keepalive.go",
+			old: "Received: received,", new: "Received: min(received, acknowledged),",
+			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
+		},
+		{
+			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/keepalive.go",
+			old: "m.caches.acknowledge(c.session, box.received)", new: "m.caches.acknowledge(c.session, box.acked)",
+			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
+		},
+		{
+			name: "a KeepAlive that waits with a loss held back ends when its owner lets go", file: "client/keepalive.go",
+			old: "			case <-held:\n				cancel()\n", new: "			case <-held:\n",
+			pkg: "./client", test: "TestLossIsAcknowledged",
+		},
 	}
 }

@@ -1,0 +1,222 @@
+package cell
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/protobuf/proto"
+)
+
+// TestMailboxLosesNothingInSilence posts, tells, loses replies and acknowledges at
+// random, with queues that are full most of the time, and compares with a client
+// that keeps a list: whatever was posted has reached it, or a marker reached it
+// that was made, or told again, after that. Essential events reach it all, once
+// told they stay until they are received, and no reply is larger than a client
+// takes.
+func TestMailboxLosesNothingInSilence(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		b := &mailbox{}
+		posted, essentials := 0, map[uint64]bool{} // posted counts; events carry their number in Generation
+		unseen := map[uint64]bool{}                // posted, and neither received nor covered by a marker
+		var seen uint64
+		deliver := func(events []*pb.Event) {
+			size := 0
+			for _, e := range events {
+				size += proto.Size(e)
+				if e.GetSequence() <= seen {
+					continue
+				}
+				if e.GetSequence() != seen+1 {
+					t.Fatalf("seed %d: event %d came after %d", seed, e.GetSequence(), seen)
+				}
+				seen = e.GetSequence()
+				delete(essentials, e.GetGeneration())
+				delete(unseen, e.GetGeneration())
+				if e.GetKind() == pb.EventKind_EVENT_KIND_LOST {
+					clear(unseen) // the client looks again, now
+				}
+			}
+			if size > maxTold+api.MaxPath+100 {
+				t.Fatalf("seed %d: a reply of %d bytes", seed, size)
+			}
+		}
+		var acked uint64
+		keepAlive := func(lost bool) {
+			b.acknowledge(seen, acked)
+			if told := b.tell(); !lost {
+				deliver(told)
+			}
+		}
+		for range 4_000 {
+			switch p := r.IntN(100); {
+			case p < 90:
+				posted++
+				e := &pb.Event{Kind: pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, Generation: uint64(posted), Path: strings.Repeat("p", r.IntN(api.MaxPath))}
+				unseen[e.Generation] = true
+				if r.IntN(10) == 0 {
+					e.Kind = pb.EventKind_EVENT_KIND_CACHE_INVALIDATION
+					delete(unseen, e.Generation)
+					essentials[e.Generation] = true
+				}
+				b.post(e)
+			case p < 92:
+				keepAlive(r.IntN(3) == 0)
+			case p < 95:
+				acked = seen - r.Uint64N(seen-acked+1)
+			case p == 95:
+				for range api.MaxEventQueue / 2 {
+					posted++
+					unseen[uint64(posted)] = true
+					b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CHILD_ADDED, Generation: uint64(posted)})
+				}
+			}
+			others := 0
+			for _, e := range b.events {
+				if !essential(e.GetKind()) {
+					others++
+				}
+			}
+			if others > api.MaxEventQueue+1 {
+				t.Fatalf("seed %d: %d events wait, besides essential ones", seed, others)
+			}
+		}
+		for len(b.events) > 0 {
+			keepAlive(false)
+		}
+		if len(unseen) > 0 || len(essentials) > 0 {
+			t.Fatalf("seed %d: %d events, and %d essential ones, reached nobody", seed, len(unseen), len(essentials))
+		}
+	}
+}
+
+// A session is granted nothing before it has acknowledged what was essential when
+// it was last told something, also what did not fit into that reply.
+func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
+	b := &mailbox{}
+	for range 10_000 {
+		b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: strings.Repeat("p", 500)})
+	}
+	if !b.heard() {
+		t.Fatal("what nobody was told counts as not heard")
+	}
+	replies := 0
+	for {
+		replies++
+		told := b.tell()
+		last := told[len(told)-1].GetSequence()
+		if b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED}); b.heard() {
+			t.Fatal("heard before it is acknowledged")
+		}
+		if b.acknowledge(last, last); b.heard() {
+			break
+		}
+	}
+	if want := b.essential; replies < 15 || b.acked < want {
+		t.Errorf("after %d replies %d is acknowledged, and %d was to be", replies, b.acked, want)
+	}
+}
+
+// The acknowledgement of a loss waits for the owner of the lock; that something
+// else was received does not.
+func TestReceivedIsNotAcknowledged(t *testing.T) {
+	b := &mailbox{}
+	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_LOCK_LOST})
+	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION})
+	b.tell()
+	b.acknowledge(2, 0)
+	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.heard() {
+		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.heard())
+	}
+	if b.acknowledge(2, 2); !b.heard() {
+		t.Error("everything is acknowledged, and was not heard")
+	}
+}
+
+// When very many names in a session's cache change together, it is told in several
+// replies, each of a size that clients take, and keeps its lease.
+func TestManyInvalidations(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		reader := m.client(t, 1)
+		const names = 9_000
+		m.mu.Lock()
+		for i := range names {
+			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
+			m.caches.register(reader.who.session, name)
+			m.begin(0, []api.Name{name})
+		}
+		m.mu.Unlock()
+		events, replies := 0, 0
+		for events < names {
+			told := reader.hear(t)
+			if len(told) == 0 {
+				t.Fatalf("%d of %d names were told in %d replies", events, names, replies)
+			}
+			size := proto.Size(&pb.KeepAliveReply{Events: told})
+			if size > api.MaxMessage {
+				t.Errorf("a reply of %d bytes; clients take %d", size, api.MaxMessage)
+			}
+			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].GetSequence()
+		}
+		time.Sleep(5 * time.Second)
+		if was := reader.grant; len(reader.hear(t)) != 0 || reader.grant == was {
+			t.Error("the lease is not extended after everything was told")
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if len(m.caches.copies) > 0 || len(m.caches.told) > 0 {
+			t.Errorf("%d copies are kept, and %d sessions are waited for", len(m.caches.copies), len(m.caches.told))
+		}
+	})
+}
+
+// CreateSession again, under the same nonce, is answered with the session that is
+// there; it extends nothing, because it acknowledges nothing.
+func TestCreateSessionAgainExtendsNothing(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, silent := m.client(t, 1), m.client(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		silent.open(t, "/ls/local/f", api.MustExist)
+		go func() {
+			for t.Context().Err() == nil {
+				author.acknowledgeAll(t)
+			}
+		}()
+		began := time.Now()
+		done := author.write(t.Context(), f)
+		for {
+			reply, err := m.createSession(t.Context(), *cachingSession(2).CreateSession)
+			if err != nil || api.SessionID(reply.GetId()) != silent.who.session {
+				break // that session has ended
+			}
+			if end := time.Since(began) + time.Duration(reply.GetGrant().GetLeaseNs()); end > api.DefaultLease {
+				t.Fatalf("after %v it was promised until %v", time.Since(began), end)
+			}
+			time.Sleep(time.Second)
+		}
+		if err := <-done; err != nil || time.Since(began) > api.DefaultLease+2*time.Second {
+			t.Errorf("the change was made after %v: %v", time.Since(began), err)
+		}
+		synctest.Wait()
+	})
+}
+
+// acknowledgeAll sends a KeepAlive that acknowledges what the one before told.
+func (c *soloClient) acknowledgeAll(t *testing.T) {
+	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard())
+	if err != nil {
+		return
+	}
+	if g := reply.GetGrant(); g != nil {
+		c.grant = g.GetNumber()
+	}
+	if n := len(reply.GetEvents()); n > 0 {
+		c.acked = reply.GetEvents()[n-1].GetSequence()
+	}
+}
