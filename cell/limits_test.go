@@ -234,7 +234,7 @@ func nameOfLock(owner, lock int) api.Name {
 func (c *soloClient) keepAlive(ctx context.Context) {
 	go func() {
 		for ctx.Err() == nil {
-			reply, err := c.m.keepAlive(ctx, c.who, c.acked, c.grant)
+			reply, err := c.m.keepAlive(ctx, c.who, c.heard())
 			if err != nil {
 				return
 			}

@@ -27,8 +27,8 @@ func TestNewsIsPrompt(t *testing.T) {
 		h := watchFile(t, ctx, listener, path)
 		file := open(t, ctx, author, path, 0)
 		for i := range 10 {
-			time.Sleep(time.Duration(i) * 777 * time.Millisecond) // at any moment between two KeepAlives
-			if _, _, err := h.Contents(ctx); err != nil {         // what is cached has to be dropped for the change
+			<-time.After(time.Duration(i) * 777 * time.Millisecond) // at any moment between two KeepAlives
+			if _, _, err := h.Contents(ctx); err != nil {           // what is cached has to be dropped for the change
 				t.Fatal(err)
 			}
 			began := time.Now()
@@ -43,7 +43,7 @@ func TestNewsIsPrompt(t *testing.T) {
 			}
 		}
 		lock := acquire(t, ctx, open(t, ctx, listener, path, 0))
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		began := time.Now()
 		if err := author.BreakLock(ctx, path, "a test", false); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestNewsIsPrompt(t *testing.T) {
 			t.Errorf("its holder heard of the loss after %v", time.Since(began))
 		}
 		_ = lock.Release(ctx) // it is lost
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		began = time.Now()
 		if err := author.EndSession(ctx, listener.Session(), "a test"); err != nil {
 			t.Fatal(err)

@@ -71,22 +71,21 @@ func (k *keeper) run() {
 			}
 			continue
 		}
-		switch w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant())); {
-		case w == past && !k.endedByCell():
+		w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
+		if w == past && !k.endedByCell() {
 			k.finder.drop(t)
 			k.pause.wait(over)
 			continue
-		case w == nothing && len(reply.GetEvents()) == 0:
-			// The master may want a sign of life before it extends the lease: the next
-			// KeepAlive, at once. A second such reply is not to begin a race.
-			if k.empty {
-				k.pause.wait(over)
-			}
-			k.empty = true
-		default:
-			k.pause, k.empty = pause{}, false
 		}
-		k.hear(t, reply)
+		fresh := k.hear(t, reply)
+		switch {
+		case w != nothing || fresh:
+			k.pause, k.empty = pause{}, false
+		case k.empty:
+			k.pause.wait(over) // or it might go on like this
+		default:
+			k.empty = true // the master wants a sign of life before it extends the lease: the next, at once
+		}
 	}
 	k.farewell()
 }
@@ -166,12 +165,13 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 }
 
 // hear deals with the events of a reply. Those of an earlier epoch than has been
-// heard of, and those heard already, say nothing.
-func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
+// heard of, and those heard already, say nothing. It reports whether there was
+// any that said something.
+func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 	epoch := api.Epoch(reply.GetEpoch())
 	switch {
 	case epoch < k.epoch:
-		return
+		return false
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
 		k.finder.learn(epoch)
@@ -182,16 +182,18 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) {
 	}
 	for _, e := range reply.GetEvents() {
 		before := k.inbox.seen
-		fresh, gap := k.inbox.news(e)
-		if !fresh {
+		news, gap := k.inbox.news(e)
+		if !news {
 			continue
 		}
+		fresh = true
 		if gap {
 			k.cfg.Logger.ErrorContext(k.base, "events are missing", "session", k.session.id, "after", before, "next", e.GetSequence())
 			k.lose(before, "events are missing; look again")
 		}
 		k.event(e)
 	}
+	return fresh
 }
 
 // event deals with one event (Chubby §2.5).
