@@ -158,7 +158,7 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 			return &entry{name: name, record: parseRecord(text), instance: stat.Instance, content: stat.Content, ephemeral: stat.Ephemeral}, nil
 		}
 	}
-	if gone(err) || errors.Is(err, api.Exists) || errors.Is(err, api.PermissionDenied) { // Exists: it is being removed
+	if unusable(err) {
 		return nil, dirGone(ctx, dir)
 	}
 	return nil, err

@@ -31,6 +31,9 @@ import (
 // are given up; besides, he tries each that is another's once in a lease, since strangers may wait for its
 // lock (chubbyctl acquire) and give up, of which nobody is told.
 //
+// An item that a worker may not use, or that is no file, is passed over (QueueOptions.OnUnusable); the
+// others are not held up by it.
+//
 // It is for some thousand items and some hundred a second: a lock service keeps little and changes it
 // seldom. A message broker is something else.
 type Queue struct {
@@ -48,6 +51,10 @@ type QueueOptions struct {
 	LockDelay time.Duration
 	// Reason is shown to those who look who works on what; at most api.MaxReason bytes.
 	Reason string
+	// OnUnusable is called, if it is not nil, for each item that Take has passed over because it cannot be
+	// used, with the code PermissionDenied for example: once in each Take, by the goroutine that called it,
+	// which waits for it. What is passed over is tried again once in a lease.
+	OnUnusable func(id string, err error)
 }
 
 const itemPrefix = "item-"
@@ -87,7 +94,9 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 // itemsIn returns the items of the directory, in order.
 func itemsIn(ctx context.Context, dir *client.Handle) ([]api.Stat, error) {
 	list, err := dir.ReadDir(ctx)
-	list = slices.DeleteFunc(slices.Clone(list), func(one api.Stat) bool { return !strings.HasPrefix(one.Path.Base(), itemPrefix) })
+	list = slices.DeleteFunc(slices.Clone(list), func(one api.Stat) bool {
+		return one.Kind != api.File || !strings.HasPrefix(one.Path.Base(), itemPrefix)
+	})
 	slices.SortFunc(list, func(a, b api.Stat) int { return cmp.Compare(a.Instance, b.Instance) })
 	return list, err
 }
@@ -113,11 +122,14 @@ type taking struct {
 	watching sync.WaitGroup
 }
 
-// busyItem is an item that was locked when it was tried, and what is waited for since.
+// busyItem is an item that was locked when it was tried, or could not be used, and what is waited for
+// since.
 type busyItem struct {
-	handle *client.Handle // open for lock-vacant
+	handle *client.Handle // open for lock-vacant; nil if it could not be opened
 	stop   func()         // ends the watch
 	timer  *time.Timer    // stirs it; nil before the first
+
+	reported bool // as one that cannot be used
 
 	mu      sync.Mutex // guards stirred
 	stirred bool       // it is to be tried again
@@ -130,8 +142,7 @@ func (t *taking) run(ctx context.Context) (*Item, error) {
 		t.watching.Wait()
 		var handles []*client.Handle
 		for _, one := range t.busy {
-			one.end()
-			handles = append(handles, one.handle)
+			handles = append(handles, one.end()...)
 		}
 		leave(ctx, handles...)
 	}()
@@ -200,8 +211,7 @@ func (t *taking) forget(ctx context.Context, list []api.Stat) {
 	var handles []*client.Handle
 	for instance, one := range t.busy {
 		if !slices.ContainsFunc(list, func(s api.Stat) bool { return s.Instance == instance }) {
-			one.end()
-			handles = append(handles, one.handle)
+			handles = append(handles, one.end()...)
 			delete(t.busy, instance)
 		}
 	}
@@ -215,22 +225,23 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 		return nil, nil
 	}
 	if !known {
+		one = &busyItem{stop: func() {}}
+		t.busy[s.Instance] = one
+	}
+	if one.handle == nil {
 		// It is watched before it is tried, so that nothing is missed between the two.
 		h, err := t.q.c.Open(ctx, s.Path.String(), client.OpenOptions{
-			Read: true, Write: true, LockDelay: t.q.o.LockDelay, Events: []api.EventKind{api.EventLockVacant},
+			Read: true, Write: true, Kind: api.File, LockDelay: t.q.o.LockDelay, Events: []api.EventKind{api.EventLockVacant},
 		})
 		if err != nil {
-			return nil, err
+			return nil, t.pass(one, s, err)
 		}
-		one = &busyItem{handle: h, stop: func() {}}
+		one.handle = h
+		t.await(watched, one)
 	}
 	l, err := one.handle.TryAcquire(ctx, api.Exclusive, client.Reason(t.q.o.Reason))
 	switch {
 	case isBusy(err):
-		if !known {
-			t.busy[s.Instance] = one
-			t.await(watched, one)
-		}
 		// No event tells of the end of a lock-delay; nor, where others are in the lock's queue, who hide that
 		// it is delayed (LockHeld), that they have given up.
 		again := verify
@@ -241,19 +252,33 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 		t.after(one, again)
 		return nil, nil
 	case err != nil:
-		if !known {
-			leave(ctx, one.handle)
-		}
-		return nil, err
+		return nil, t.pass(one, s, err)
+	}
+	item := &Item{id: itemID(s), held: &held{c: t.q.c, handle: one.handle, lock: l}}
+	if item.Data, _, err = one.handle.Contents(ctx); err != nil {
+		giveUp(ctx, l)
+		return nil, t.pass(one, s, err)
 	}
 	one.end()
 	delete(t.busy, s.Instance)
-	item := &Item{id: strings.TrimPrefix(s.Path.Base(), itemPrefix), held: &held{c: t.q.c, handle: one.handle, lock: l}}
-	if item.Data, _, err = one.handle.Contents(ctx); err != nil {
-		_ = item.held.release(ctx)
-		return nil, err
-	}
 	return item, nil
+}
+
+func itemID(s api.Stat) string { return strings.TrimPrefix(s.Path.Base(), itemPrefix) }
+
+// pass passes over an item that cannot be used, because of err, until it is tried again; any other error
+// it returns.
+func (t *taking) pass(one *busyItem, s api.Stat, err error) error {
+	switch {
+	case !unusable(err):
+		return err
+	case gone(err) || errors.Is(err, api.Exists) || one.reported: // it is done, or about to go
+	case t.q.o.OnUnusable != nil:
+		one.reported = true
+		t.q.o.OnUnusable(itemID(s), err)
+	}
+	t.after(one, verify)
+	return nil
 }
 
 // settle reports whether the item is to be tried again.
@@ -289,12 +314,16 @@ func (t *taking) after(one *busyItem, delay time.Duration) {
 	})
 }
 
-// end ends what waits for the item.
-func (b *busyItem) end() {
+// end ends what waits for the item. It returns its handle, if there is one.
+func (b *busyItem) end() []*client.Handle {
 	b.stop()
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	if b.handle == nil {
+		return nil
+	}
+	return []*client.Handle{b.handle}
 }
 
 // Item is an item of a Queue that this worker has. It ends with Done or Abandon, of which one is to be

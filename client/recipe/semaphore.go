@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, e
 	if p == nil && isBusy(err) {
 		p, err = s.first(ctx, slots, o)
 	} else {
-		leave(ctx, slots...)
+		leaveSlots(ctx, slots)
 	}
 	return s.confirm(ctx, p, err, agree(h))
 }
@@ -97,7 +98,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 		return nil, err
 	}
 	p, slots, err := s.try(ctx, o)
-	leave(ctx, slots...)
+	leaveSlots(ctx, slots)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -157,67 +158,106 @@ func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) 
 
 func isBusy(err error) bool { return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) }
 
-// try takes a free slot. It returns the handles of those that were not, by their numbers, nil where
-// there is none.
-func (s *Semaphore) try(ctx context.Context, o SemaphoreOptions) (*Permit, []*client.Handle, error) {
-	var open []*client.Handle
-	slots := make([]*client.Handle, s.n)
-	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("all %d slots are taken", s.n)}
+// try takes a free slot. If none is, it returns the handles of those that are taken. A slot that cannot
+// be used, because a stranger has put something else in its place, is passed over as long as there are
+// others.
+func (s *Semaphore) try(ctx context.Context, o SemaphoreOptions) (*Permit, []slotHandle, error) {
+	var taken []slotHandle
+	var spoilt error
+	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
 	start := rand.IntN(s.n)
 	for i := range s.n {
-		slot := (start + i) % s.n
-		h, err := s.openSlot(ctx, slot, o)
-		if err != nil {
-			return nil, open, err
-		}
-		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+		one := slotHandle{slot: (start + i) % s.n}
+		l, err := s.trySlot(ctx, &one, o)
 		if err == nil {
-			return &Permit{held: &held{c: s.c, handle: h, lock: l}, slot: slot}, open, nil
+			return s.permit(one, l), taken, nil
 		}
-		slots[slot] = h
-		open = append(open, h)
+		if one.handle != nil {
+			taken = append(taken, one)
+		}
 		var e *api.Error
-		if !isBusy(err) || !errors.As(err, &e) {
-			return nil, open, err
-		}
-		busy.Holders = append(busy.Holders, e.Holders...)
-		if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
-			busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
-			busy.Message = fmt.Sprintf("all %d slots are taken, and some wait for the end of a lock-delay", s.n)
+		switch {
+		case isBusy(err) && errors.As(err, &e):
+			busy.Holders = append(busy.Holders, e.Holders...)
+			if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
+				busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
+			}
+		case unusable(err):
+			spoilt = err
+		default:
+			return nil, taken, err
 		}
 	}
-	return nil, slots, busy
+	if len(taken) == 0 {
+		return nil, nil, spoilt
+	}
+	busy.Message = fmt.Sprintf("all %d slots are taken", s.n)
+	if busy.Code == api.LockDelayed {
+		busy.Message += ", and some wait for the end of a lock-delay"
+	}
+	if spoilt != nil {
+		busy.Message = fmt.Sprintf("%d of %d slots are taken, and the others cannot be used: %v", len(taken), s.n, spoilt)
+	}
+	return nil, taken, busy
+}
+
+// slotHandle is a slot whose lock another holds.
+type slotHandle struct {
+	slot   int
+	handle *client.Handle
+}
+
+// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken.
+func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
+	h, err := s.openSlot(ctx, one.slot, o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+	if err != nil && unusable(err) {
+		leave(ctx, h)
+		return nil, err
+	}
+	one.handle = h
+	return l, err
+}
+
+func (s *Semaphore) permit(one slotHandle, l *client.Lock) *Permit {
+	return &Permit{held: &held{c: s.c, handle: one.handle, lock: l}, slot: one.slot}
+}
+
+// leaveSlots closes the handles of slots.
+func leaveSlots(ctx context.Context, slots []slotHandle) {
+	var handles []*client.Handle
+	for _, one := range slots {
+		handles = append(handles, one.handle)
+	}
+	leave(ctx, handles...)
 }
 
 // first waits for all slots at once and takes the first that it gets. The handles are closed, which
 // ends the other waits.
-func (s *Semaphore) first(ctx context.Context, slots []*client.Handle, o SemaphoreOptions) (*Permit, error) {
+func (s *Semaphore) first(ctx context.Context, slots []slotHandle, o SemaphoreOptions) (*Permit, error) {
 	type outcome struct {
-		slot int
+		one  slotHandle
 		lock *client.Lock
 		err  error
 	}
 	outcomes := make(chan outcome, len(slots))
 	var waits sync.WaitGroup
-	for slot, h := range slots {
+	for _, one := range slots {
 		waits.Go(func() {
-			l, err := h.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
-			outcomes <- outcome{slot, l, err}
+			l, err := one.handle.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
+			outcomes <- outcome{one, l, err}
 		})
 	}
 	got := <-outcomes
-	var others []*client.Handle
-	for slot, h := range slots {
-		if got.err != nil || slot != got.slot {
-			others = append(others, h)
-		}
-	}
-	leave(ctx, others...)
+	leaveSlots(ctx, slices.DeleteFunc(slices.Clone(slots), func(one slotHandle) bool { return got.err == nil && one == got.one }))
 	waits.Wait() // a lock that came as well was released with its handle
 	if got.err != nil {
 		return nil, got.err
 	}
-	return &Permit{held: &held{c: s.c, handle: slots[got.slot], lock: got.lock}, slot: got.slot}, nil
+	return s.permit(got.one, got.lock), nil
 }
 
 // Slot returns the number of the slot, 0 to n-1, which is nobody else's while the permit is held: a

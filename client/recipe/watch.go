@@ -162,6 +162,13 @@ func keepsAlive(op, path string) error {
 // gone reports whether an error says that a node is not there any more.
 func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
 
+// unusable reports whether an error is about one file of a recipe's directory and says nothing of the
+// others: it is gone, or being removed (Exists), or is a stranger's that this program may not use, or no
+// file at all. Such a file holds up nobody: it is passed over.
+func unusable(err error) bool {
+	return gone(err) || slices.Contains([]api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory}, api.CodeOf(err))
+}
+
 // ended returns the error of a call of a recipe: that it was given up, if that is what has happened,
 // whatever the call under it may have left uncertain.
 func ended(ctx context.Context, err error, op, path string) error {
