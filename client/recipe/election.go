@@ -17,6 +17,9 @@ type CampaignOptions struct {
 	// Name is what the candidate is called by operators and in Nominate: one component of a path. Empty
 	// is host, process and session.
 	Name string
+	// WaitForName makes the candidate wait for its name, a minute at the most, if another session has it, as
+	// the option of Announce does. For a process of this host that does not run any more it waits anyway.
+	WaitForName bool
 	// Value is what the primary says of itself, most often its address. It is the contents of the file.
 	Value []byte
 	// Priority ranks the candidate: one of a higher priority is preferred. Those of equal rank come in
@@ -100,7 +103,7 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 	}
 	k.options.Name = name
 	var err error
-	if k.presence, err = announce(ctx, c, candidatesOf(path), name, r); err != nil {
+	if k.presence, err = announce(ctx, c, candidatesOf(path), name, r, announceOptions{wait: o.WaitForName}); err != nil {
 		leave(ctx, k.file)
 		return nil, err
 	}

@@ -54,14 +54,15 @@ func parseEndpoint(text []byte) (e Endpoint, ok bool) {
 type Publication struct{ presence *Presence }
 
 // Publish adds an endpoint to a service, which is the directory path, for as long as the session lasts:
-// by Announce, under the name that the address is. What is said there of the name, and of a directory
-// that is absent, holds here. Withdraw an endpoint before the server stops, so that nobody calls it any
+// by Announce, under the name that the address is, with WaitForName: whoever has published the address
+// before is taken for the same server before it crashed. What is said there of a directory that is absent
+// holds here. Withdraw an endpoint before the server stops, so that nobody calls it any
 // more; when a server dies, it is gone a lease later.
 func Publish(ctx context.Context, c *client.Client, path string, e Endpoint) (*Publication, error) {
 	if strings.TrimSpace(e.Address) == "" {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "publish", Path: path, Message: "the endpoint has no address"}
 	}
-	p, err := announce(ctx, c, path, url.PathEscape(e.Address), sign(c).with(e.text()))
+	p, err := announce(ctx, c, path, url.PathEscape(e.Address), sign(c).with(e.text()), announceOptions{wait: true})
 	if err != nil {
 		return nil, ended(ctx, err, "publish", path)
 	}

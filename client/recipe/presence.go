@@ -4,16 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
-// inherit is how long an announcement waits for the file of a session before, of the same process, to
-// go: a lease, however long, and the time that the cell takes to notice.
+// inherit is how long an announcement waits for the file of a session before to go: a lease, however long,
+// and the time that the cell takes to notice.
 const inherit = api.MaxLease + api.MinLease
+
+// AnnounceOption qualifies Announce.
+type AnnounceOption func(*announceOptions)
+
+type announceOptions struct{ wait bool }
+
+// WaitForName makes Announce wait for a name that another session has, a minute at the most, instead of
+// failing with Exists at once: for those whose names are their own, so that whoever has it is the same
+// participant before it crashed or moved.
+func WaitForName() AnnounceOption { return func(o *announceOptions) { o.wait = true } }
 
 // Presence is an announcement that one is up: an ephemeral file, which is there as long as the session
 // is, and is made again if somebody deletes it. Its methods may be called from several goroutines, but
@@ -35,18 +47,23 @@ type Presence struct {
 // Announce says that this process is up: by an ephemeral file of that name in a directory, which is
 // created if it is absent; the one above is not. The value is what Members shows of it.
 //
-// If the name is taken by this process's session before, which the cell has not ended yet, or by a file
-// that is being removed, it waits for that, a minute at the most. If another has the name it is Exists:
-// the error names it, in words and in Error.Holders. It waits for that minute, too, before it is Exists,
-// if this process has another session that lives, and has the name there: it may be the session before.
+// If the name is taken by a session before, which the cell has not ended yet, or by a file that is being
+// removed, it waits for that, a minute at the most. A session before is another of this process, or one
+// of a process of this host that does not run any more: so a server that is started again after a crash
+// has its name when the lease of the crashed one has ended. If another has the name it is Exists, at once
+// unless WaitForName is given: the error names it, in words and in Error.Holders.
 //
 // ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
-func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte) (*Presence, error) {
-	p, err := announce(ctx, c, dir, name, sign(c).with(value))
+func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte, options ...AnnounceOption) (*Presence, error) {
+	var o announceOptions
+	for _, option := range options {
+		option(&o)
+	}
+	p, err := announce(ctx, c, dir, name, sign(c).with(value), o)
 	return p, ended(ctx, err, "announce", dir+"/"+name)
 }
 
-func announce(ctx context.Context, c *client.Client, dir, name string, r record) (*Presence, error) {
+func announce(ctx context.Context, c *client.Client, dir, name string, r record, o announceOptions) (*Presence, error) {
 	d, err := api.ParsePath(dir)
 	if err != nil {
 		return nil, err
@@ -58,7 +75,7 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record)
 	if err != nil {
 		return nil, err
 	}
-	h, err := register(ctx, c, file, r.text())
+	h, err := register(ctx, c, file, r.text(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +186,7 @@ func (p *Presence) again() (*client.Handle, error) {
 	p.mu.Lock()
 	r := p.record
 	p.mu.Unlock()
-	return register(p.ctx, p.c, path, r.text())
+	return register(p.ctx, p.c, path, r.text(), announceOptions{})
 }
 
 // put takes note of the file, or of its absence.
@@ -200,7 +217,7 @@ func deleted(ctx context.Context, file *client.Handle) error {
 
 // register makes an ephemeral file, and the directory for it. It waits for one of that name that is on
 // its way out.
-func register(ctx context.Context, c *client.Client, path api.Path, contents []byte) (*client.Handle, error) {
+func register(ctx context.Context, c *client.Client, path api.Path, contents []byte, o announceOptions) (*client.Handle, error) {
 	h, err := create(ctx, c, path, contents)
 	if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) {
 		return h, err
@@ -231,7 +248,7 @@ func register(ctx context.Context, c *client.Client, path api.Path, contents []b
 			return h, err
 		}
 		var wait bool
-		if wait, taken = owner(ctx, c, path); !wait {
+		if wait, taken = owner(ctx, c, path, o); !wait {
 			return nil, taken
 		}
 	}
@@ -248,7 +265,7 @@ func create(ctx context.Context, c *client.Client, path api.Path, contents []byt
 
 // owner finds out who has a file that is to be made, and whether to wait for it to go. The error says who
 // has it.
-func owner(ctx context.Context, c *client.Client, path api.Path) (wait bool, taken error) {
+func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptions) (wait bool, taken error) {
 	going := api.Errorf(api.Exists, "a file of that name is being removed")
 	h, err := c.Open(ctx, path.String(), client.OpenOptions{Read: true})
 	if gone(err) || errors.Is(err, api.Exists) {
@@ -275,11 +292,11 @@ func owner(ctx context.Context, c *client.Client, path api.Path) (wait bool, tak
 		exists.Message = "an ephemeral file that no announcement has made has that name; take another name"
 		return false, exists
 	}
-	return r.holds(ctx, c, exists)
+	return r.holds(ctx, c, exists, o)
 }
 
 // holds completes the error of one whose name is taken by the session of a record.
-func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error) (wait bool, taken error) {
+func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
 	sessions, err := c.Sessions(ctx)
 	if err != nil {
 		return false, err
@@ -292,6 +309,27 @@ func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error) 
 	who := sessions[at].Holder
 	exists.Holders = []api.Holder{who}
 	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
-	mine := sign(c)
-	return who.Session != c.Session() && r.Host == mine.Host && r.PID == mine.PID, exists
+	if who.Session == c.Session() {
+		return false, exists // it has announced the name already
+	}
+	return o.wait || r.before(sign(c)), exists
+}
+
+// before reports whether a record may be of a session before that of mine: of the same process, or of one of
+// the same host that does not run any more.
+func (r record) before(mine record) bool {
+	if r.Host != mine.Host {
+		return false
+	}
+	return r.PID == mine.PID || !runs(r.PID)
+}
+
+// runs reports whether there is a process of that number on this host, as far as this system tells.
+func runs(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return true // it cannot be known
+	}
+	defer func() { _ = p.Release() }() // it is only looked at
+	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
