@@ -26,7 +26,7 @@ func recipeGuards() []guard {
 		},
 		{
 			name: "a slot of a semaphore is one holder's", file: "client/recipe/semaphore.go",
-			old: "		l, err := h.TryAcquire(ctx, api.Exclusive,", new: "		l, err := h.TryAcquire(ctx, api.Shared,",
+			old: "	l, err := h.TryAcquire(ctx, api.Exclusive,", new: "	l, err := h.TryAcquire(ctx, api.Shared,",
 			pkg: "./client/recipe", test: "TestSemaphore",
 		},
 		{
