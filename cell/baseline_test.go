@@ -11,13 +11,19 @@ import (
 )
 
 // uncached submits changes of a node that nobody has in a cache, as mutate would.
+// s.mu is held.
 func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
-	s.mu.Lock()
 	s.caches.changing[name]++
-	s.mu.Unlock()
 	for _, c := range changes {
-		s.proposer.submit(c)
+		s.submit(c)
 	}
+}
+
+// locked does something with s.mu held.
+func (s *soloMaster) locked(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
 }
 
 // Who opens a node for events takes the answer for what there is, and the events
@@ -43,7 +49,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				author, watcher := m.client(t, 1), m.client(t, 2)
 				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.state().Counter + 1)} // once it is made
-				m.uncached(node.Name)
+				m.locked(func() { m.uncached(node.Name) })
 				mutation := watcher.mutation()
 				r := openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
 				r.handle = handle{owner: namespace.Owner{Session: watcher.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}
@@ -55,11 +61,10 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 					load := m.master.state
 					m.proving = func() {
 						m.proving = nil
-						m.master.state = func() *raftfsm.State { // the look
+						m.master.state = func() *raftfsm.State { // the look, with m.mu held: what changes is observed after it
 							found := load()
 							m.master.state = load
 							m.uncached(node.Name, test.change(author, node))
-							synctest.Wait()
 							return found
 						}
 					}
@@ -70,9 +75,9 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 						m.applying = nil
 						go func() { done <- open() }()
 						synctest.Wait()
-						m.uncached(node.Name, test.change(author, node))
+						m.locked(func() { m.uncached(node.Name, test.change(author, node)) })
 					}
-					m.proposer.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}})
+					m.locked(func() { m.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
 				}
 				if err := <-done; err != nil {
 					t.Fatal(err)

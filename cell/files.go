@@ -13,10 +13,11 @@ import (
 
 // openRequest is a decoded and validated Open.
 type openRequest struct {
-	mutation session.Mutation
-	path     api.Path
-	handle   handle // what was asked for; the rest is known when the node is
-	create   raftfsm.Open
+	mutation  session.Mutation
+	path      api.Path
+	directory handle // that the path is relative to; zero if there is none
+	handle    handle // what was asked for; the rest is known when the node is
+	create    raftfsm.Open
 }
 
 // opened is what Open answers.
@@ -30,54 +31,160 @@ type opened struct {
 }
 
 // open opens a node. One that is there and permanent needs no log entry; one
-// that may have to be created, or is ephemeral, goes through the log.
+// that may have to be created, or is ephemeral, goes through the log. The handle
+// is reserved first, so that an Open that its quota refuses makes no node.
 func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
-	name := r.path.Name()
-	cacheable := m.remember(r.mutation.Session, name)
-	reusable := cacheable && m.remember(r.mutation.Session, namespace.ACLs) // the right to open it may change there
-	if _, err := m.fence.prove(ctx); err != nil {
-		return opened{}, err
-	}
-	node, there := m.state().Tree.Get(name)
-	if there && !node.Ephemeral && r.create.Create != api.MustCreate && !m.answered(r.mutation) {
-		state := m.state()
-		if err := state.MayOpen(r.mutation.Session, node, &r.create); err != nil {
+	one, err := m.reserve(r)
+	if err != nil {
+		if _, err := m.refuse(ctx, r.mutation, err); err != nil {
 			return opened{}, err
 		}
-		for _, g := range r.create.Guards {
-			if err := state.Stands(g); err != nil {
-				return opened{}, err
-			}
-		}
-		o, err := m.opened(r, stat(node, r.path), false)
+		return m.open(ctx, r) // it had been done: what is answered already is not refused
+	}
+	cacheable := m.remember(r.mutation.Session, r.path.Name())
+	reusable := cacheable && m.remember(r.mutation.Session, namespace.ACLs) // the right to open it may change there
+	if _, err := m.fence.prove(ctx); err != nil {
+		m.opening(one)
+		return opened{}, err
+	}
+	o, here, err := m.openHere(r, one, cacheable)
+	if here {
+		m.opening(one)
 		o.cacheable, o.reusable = cacheable, reusable
 		return o, err
 	}
-	if !there && r.create.Create == api.MustExist {
+	return m.openLogged(ctx, r, one)
+}
+
+// reserve enters the handle of an Open as one that is being opened.
+func (m *master) reserve(r openRequest) (*openHandle, error) {
+	principal := m.principal(r.mutation.Session)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.boxes[r.mutation.Session] != nil {
+		m.handles.hear(r.mutation)
+	}
+	if err := m.finished(r.mutation); err != nil {
+		return nil, err
+	}
+	h := r.handle
+	h.epoch = m.epoch
+	if m.answered(r.mutation) || m.handles.find(h.owner) != nil {
+		return m.handles.reserve(h, principal, nil)
+	}
+	if r.directory.owner.Session != 0 {
+		if _, err := m.handles.get(r.directory, m.epoch, principal); err != nil {
+			return nil, err
+		}
+		if _, err := m.state().Tree.Resolve(r.directory.node); err != nil {
+			return nil, err
+		}
+	}
+	allowed := m.state().Quota(principal).Handles
+	return m.handles.reserve(h, principal, &allowed)
+}
+
+// opening ends the reservation that an Open has made.
+func (m *master) opening(one *openHandle) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handles.done(one)
+}
+
+// openHere opens a node without the log, or refuses to. Once a copy of a request
+// was answered so, or has gone to the log, all are: here is false if the log has
+// to be asked. The handle is entered at the moment of the look, under the mutex
+// under which changes are observed: what was observed before is in the answer, and
+// what is observed from then on is an event.
+func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o opened, here bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state, id := m.state(), r.mutation.Session
+	if err := m.finished(r.mutation); err != nil {
+		return o, true, err
+	}
+	own := m.handles.own(id)
+	if err := own.refused[r.mutation.Number]; err != nil {
+		return o, true, err
+	}
+	node, there := state.Tree.Get(r.path.Name())
+	switch {
+	case one.logged || m.answered(r.mutation):
+	case own.byID[one.owner.Handle] != one:
+		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
+	case one.open: // another copy came first
+		if node, err = state.Tree.Resolve(one.node); err != nil {
+			return o, true, err
+		}
+		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
+	case there && !node.Ephemeral && r.create.Create != api.MustCreate:
+		if err := state.MayOpen(id, node, &r.create); err != nil {
+			return o, true, m.refuseHere(r.mutation, err)
+		}
+		for _, g := range r.create.Guards {
+			if err := state.Stands(g); err != nil {
+				return o, true, m.refuseHere(r.mutation, err)
+			}
+		}
+		one.directory = node.Kind == api.Directory
+		m.handles.bind(one, node.Ref())
+		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
+	case !there && r.create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
-		absent.Cacheable = cacheable
-		return opened{}, absent
+		_ = m.refuseHere(r.mutation, absent)
+		told := *absent
+		told.Cacheable = cacheable // as far as this copy has registered its reader
+		return o, true, &told
 	}
-	r.create.Mutation, r.create.Name = r.mutation, name
-	result, err := m.openLogged(ctx, r)
-	if err != nil {
-		return opened{}, err
-	}
-	described, err := result.Stat.In(r.path.Cell())
-	if err != nil {
-		return opened{}, err
-	}
-	return m.opened(r, described, result.Created)
+	one.logged = true
+	return o, false, nil
 }
 
 // openLogged opens a node through the log. Only a node that must exist is sure
 // not to be created: another may go between the look and the log.
-func (m *master) openLogged(ctx context.Context, r openRequest) (raftfsm.Result, error) {
+func (m *master) openLogged(ctx context.Context, r openRequest, one *openHandle) (opened, error) {
+	r.create.Mutation, r.create.Name = r.mutation, r.path.Name()
 	c := raftfsm.Command{Open: &r.create}
+	done := func() { m.opening(one) }
+	var result raftfsm.Result
+	var err error
 	if r.create.Create == api.MustExist {
-		return m.propose(ctx, c)
+		result, err = m.commit(ctx, c, done)
+		err = cmp.Or(err, m.explain(result.Answer.Err()))
+	} else {
+		result, err = m.change(ctx, r.mutation, c, done, touched(r.create.Name)...)
 	}
-	return m.mutate(ctx, r.mutation, c, touched(r.create.Name)...)
+	if err != nil {
+		return opened{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.boxes[r.mutation.Session] == nil {
+		return opened{}, m.ended(r.mutation.Session)
+	}
+	o := opened{handle: one.handle, created: result.Created}
+	if node, gone := m.state().Tree.Resolve(one.node); gone == nil {
+		o.stat = stat(node, r.path)
+		return o, nil
+	}
+	o.stat, err = result.Stat.In(r.path.Cell())
+	return o, err
+}
+
+// nodeOpened opens the handle of an Open that the log has done. If its node has
+// gone since, as when this is the answer to a retry, that is an event.
+func (m *master) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
+	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
+	one := m.handles.find(owner)
+	if one == nil || one.open {
+		return // it was closed meanwhile, or opened by another copy
+	}
+	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
+	one.ephemeral, one.directory = done.Ephemeral, done.Kind == api.Directory
+	m.handles.bind(one, node)
+	if _, gone := m.state().Tree.Resolve(node); gone != nil {
+		m.tellRemoved(owner, node)
+	}
 }
 
 // answered reports whether a request has been done before; its retry then goes
@@ -87,33 +194,31 @@ func (m *master) answered(mutation session.Mutation) bool {
 	if !ok {
 		return false
 	}
-	at, found := slices.BinarySearchFunc(s.Open, mutation.Number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
-		return cmp.Compare(r.Number, n)
-	})
+	at, found := requestAt(s, mutation.Number)
 	return found && s.Open[at].Done
 }
 
-// opened enters the handle into the table and answers with the node as it is at
-// that moment, which may be later than the look that found it: what was observed
-// before is in the answer, and what is observed from then on is an event. A node
-// that has gone meanwhile is an event, too.
-func (m *master) opened(r openRequest, s api.Stat, created bool) (opened, error) {
-	h := r.handle
-	h.node = namespace.Ref{Name: r.path.Name(), Instance: s.Instance}
-	h.epoch, h.ephemeral, h.directory = m.epoch, s.Ephemeral, s.Kind == api.Directory
-	principal := m.principal(h.owner.Session)
-	allowed := m.state().Quota(principal).Handles
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, err := m.handles.add(h, principal, allowed); err != nil {
-		return opened{}, err
+// finished is the error of a copy that comes when its client has given up the
+// answer, be it by a request that went through the log or by one that did not;
+// nil if it has not. m.mu is held.
+func (m *master) finished(by session.Mutation) error {
+	if m.boxes[by.Session] == nil {
+		return m.ended(by.Session)
 	}
-	if node, err := m.state().Tree.Resolve(h.node); err == nil {
-		s = stat(node, r.path)
-	} else {
-		m.tellRemoved(h.owner, h.node)
+	if s, ok := m.state().Sessions.Get(by.Session); ok {
+		_, open := requestAt(s, by.Number)
+		if (open || by.Number > s.Upto) && !m.handles.own(by.Session).heard.Finished(by.Number) {
+			return nil
+		}
 	}
-	return opened{handle: h, created: created, stat: s}, nil
+	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
+}
+
+// requestAt finds an open request of a session.
+func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
+	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
 }
 
 // stat describes a node by the path it was asked for.
@@ -123,50 +228,96 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 	return s
 }
 
-// close closes a handle and releases the lock it holds. It does not fail for a
-// handle that is closed already, or whose node is gone (Chubby §2.6).
+// close closes a handle and gives up what it holds. It does not fail for a handle
+// that is closed already, or whose node is gone (Chubby §2.6). What it holds is
+// what the replicated state says, whatever the table of handles knows; the handle
+// is out of the table when that has committed. If there is nothing to give up, it
+// closes the handle without the log.
 func (m *master) close(ctx context.Context, mutation session.Mutation, h handle) error {
-	m.mu.Lock()
-	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
-	if err != nil && !m.answered(mutation) {
-		m.mu.Unlock()
-		return nil
-	}
-	node, gone := m.state().Tree.Resolve(h.node)
-	logged := h.ephemeral || one == nil || one.locks || gone == nil && node.Holds(h.owner)
-	m.handles.close(h, m.epoch)
-	for _, w := range m.queues.of(h.owner.Session) {
-		if w.claim.Handle == h.owner.Handle {
-			m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"})
+	if !m.closesLogged(mutation, h) {
+		if _, err := m.fence.prove(ctx); err != nil {
+			return err
+		}
+		if m.closeHere(mutation, h) {
+			return nil
 		}
 	}
-	var successors []raftfsm.Claim
-	if logged {
-		successors = offer(m.queues.leading(h.node.Name, 0))
-	}
-	m.mu.Unlock()
-	if !logged {
-		return nil
-	}
-	_, err = m.propose(ctx, raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: successors}})
+	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		for _, w := range m.waitersOf(h.owner) {
+			w.closing = true
+		}
+		return raftfsm.Command{Close: &raftfsm.Close{
+			Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: offer(m.queues.leading(h.node.Name, 0)),
+		}}
+	})
 	return err
+}
+
+// closesLogged reports whether a Close needs an entry: because the handle holds
+// something, or may by the time an entry that is on its way is done. The handle is
+// entered if it is of an earlier epoch, so that it stays closed.
+func (m *master) closesLogged(mutation session.Mutation, h handle) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mayHold(mutation, h)
+}
+
+func (m *master) mayHold(mutation session.Mutation, h handle) bool {
+	if m.boxes[h.owner.Session] == nil {
+		return true // the log says what became of the session
+	}
+	m.handles.hear(mutation)
+	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
+	if err == nil && one.locks || m.answered(mutation) {
+		return true
+	}
+	node, gone := m.state().Tree.Resolve(h.node)
+	return gone == nil && (node.Holds(h.owner) || slices.Contains(node.Openers, h.owner))
+}
+
+// closeHere closes a handle that holds nothing.
+func (m *master) closeHere(mutation session.Mutation, h handle) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mayHold(mutation, h) {
+		return false
+	}
+	m.handles.close(h.owner)
+	return true
+}
+
+// handleClosed takes a handle out of the table whose Close has committed, and
+// tells those who waited through it. m.mu is held.
+func (m *master) handleClosed(owner namespace.Owner) {
+	m.handles.close(owner)
+	for _, w := range m.waitersOf(owner) {
+		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"})
+	}
+}
+
+// waitersOf returns those who wait through a handle.
+func (m *master) waitersOf(owner namespace.Owner) []*waiter {
+	return slices.DeleteFunc(m.queues.of(owner.Session), func(w *waiter) bool { return w.claim.Handle != owner.Handle })
 }
 
 // use checks that a handle is open, and was opened for what is to be done.
 func (m *master) use(h handle, right namespace.Rights, locking bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.boxes[h.owner.Session] == nil {
+		return m.ended(h.owner.Session)
+	}
 	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
 	if err != nil {
 		return err
 	}
-	one.locks = one.locks || locking
 	if h.rights&right != right {
 		need := map[namespace.Rights]string{
 			namespace.ToRead: "reading", namespace.ToWrite: "writing and locking", namespace.ToChange: "changing its ACL",
 		}[right]
 		return api.Errorf(api.PermissionDenied, "the handle was not opened for %s; open the node so", need)
 	}
+	one.locks = one.locks || locking
 	return nil
 }
 
@@ -179,12 +330,13 @@ func (m *master) principal(id api.SessionID) string {
 }
 
 // read returns the node of a handle as it is at some moment after the call
-// began: the proof of leadership comes first, the look second.
+// began: the proof of leadership comes first, the look second. So is a refusal
+// proved.
 func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*namespace.Node, error) {
-	if err := m.use(h, right, false); err != nil {
+	if _, err := m.fence.prove(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := m.fence.prove(ctx); err != nil {
+	if err := m.use(h, right, false); err != nil {
 		return nil, err
 	}
 	state := m.state()

@@ -1,125 +1,176 @@
 package cell
 
 import (
-	"math"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
 )
 
-// handles is the table of open handles of one epoch. It is volatile: a handle
-// that an earlier master made is recreated when it is first used (Chubby §2.9,
-// step 8), and stays closed once it was closed in this epoch. master.mu guards
-// it.
+// handles is the table of the handles of one epoch. It is volatile: a handle that
+// an earlier master made is recreated when it is first used (Chubby §2.9, step
+// 8), and stays closed once it was closed in this epoch. What a handle holds, a
+// lock or an ephemeral node, is in the replicated state; the table never decides
+// whether there is something to give up. master.mu guards it.
 type handles struct {
-	open   map[api.SessionID]map[api.HandleID]*openHandle
-	onNode map[namespace.Ref]map[namespace.Owner]*openHandle
-	used   map[string]int // open handles of each principal, for its quota
+	of     map[api.SessionID]*ownHandles
+	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
+	used   map[string]int                                    // of each principal, for its quota
 }
 
-// openHandle is a handle while it is open, or, if closed is set, the memory
-// that one of an earlier epoch was closed in this one.
+// ownHandles is what is known of the handles of one session.
+type ownHandles struct {
+	byID map[api.HandleID]*openHandle // open, or being opened
+	// earlier are the handles of earlier epochs that were used or closed in this
+	// one: those that are not in byID are closed. At most api.MaxHandles, which is
+	// as many as a client can have had open.
+	earlier map[api.HandleID]struct{}
+	heard   session.Declared
+	refused map[api.RequestNumber]error // Opens that were refused without an entry; at most api.MaxOutstanding
+}
+
+// openHandle is a handle that is open, or being opened.
 type openHandle struct {
 	handle
 	principal string
+	open      bool
 	locks     bool // a lock was asked for through it, so closing it goes through the log
-	closed    bool
+	copies    int  // of its Open that are being served
+	logged    bool // one of those went to the log, which therefore answers them all
 }
 
 func newHandles() *handles {
 	return &handles{
-		open:   map[api.SessionID]map[api.HandleID]*openHandle{},
+		of:     map[api.SessionID]*ownHandles{},
 		onNode: map[namespace.Ref]map[namespace.Owner]*openHandle{},
 		used:   map[string]int{},
 	}
 }
 
-// add opens a handle in the name of a principal, which may have allowed of them
-// open; opening it again is the same handle.
-func (t *handles) add(h handle, principal string, allowed int) (*openHandle, error) {
-	of := t.open[h.owner.Session]
-	if was, ok := of[h.owner.Handle]; ok && !was.closed {
-		return was, nil
+// own returns what is known of a session, which lives.
+func (t *handles) own(id api.SessionID) *ownHandles {
+	own := t.of[id]
+	if own == nil {
+		own = &ownHandles{byID: map[api.HandleID]*openHandle{}, earlier: map[api.HandleID]struct{}{}, refused: map[api.RequestNumber]error{}}
+		t.of[id] = own
 	}
-	if len(of) >= api.MaxHandles {
-		return nil, api.Errorf(api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", len(of), api.MaxHandles)
+	return own
+}
+
+// find returns a handle that is open or being opened, nil if there is none.
+func (t *handles) find(owner namespace.Owner) *openHandle {
+	if own := t.of[owner.Session]; own != nil {
+		return own.byID[owner.Handle]
 	}
-	if t.used[principal] >= allowed {
-		return nil, api.Errorf(api.QuotaExceeded, "handles of principal %q: %d used, %d allowed; close some, or have the quota raised", principal, t.used[principal], allowed)
+	return nil
+}
+
+// hear takes note of the declaration of a request, and forgets the refusals that
+// its client has heard.
+func (t *handles) hear(by session.Mutation) {
+	own := t.own(by.Session)
+	own.heard.Hear(by)
+	for number := range own.refused {
+		if own.heard.Finished(number) {
+			delete(own.refused, number)
+		}
 	}
-	if of == nil {
-		of = map[api.HandleID]*openHandle{}
-		t.open[h.owner.Session] = of
+}
+
+// reserve makes room for a handle that is being opened in the name of a
+// principal, which may have allowed of them (nil: of one that was opened already
+// the quota is not asked again); a copy of the same Open shares it. It is given up
+// with done, unless it was opened by then.
+func (t *handles) reserve(h handle, principal string, allowed *int) (*openHandle, error) {
+	own := t.own(h.owner.Session)
+	one := own.byID[h.owner.Handle]
+	if one == nil {
+		if allowed != nil && len(own.byID) >= api.MaxHandles {
+			return nil, api.Errorf(api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", len(own.byID), api.MaxHandles)
+		}
+		if allowed != nil && t.used[principal] >= *allowed {
+			return nil, api.Errorf(api.QuotaExceeded, "handles of principal %q: %d used, %d allowed; close some, or have the quota raised", principal, t.used[principal], *allowed)
+		}
+		one = t.enter(h, principal)
 	}
-	one := &openHandle{handle: h, principal: principal}
-	of[h.owner.Handle] = one
-	if t.onNode[h.node] == nil {
-		t.onNode[h.node] = map[namespace.Owner]*openHandle{}
-	}
-	t.onNode[h.node][h.owner] = one
-	t.used[principal]++
+	one.copies++
 	return one, nil
+}
+
+// done ends a reservation.
+func (t *handles) done(one *openHandle) {
+	if one.copies--; one.copies == 0 && !one.open && t.find(one.owner) == one {
+		t.remove(one)
+	}
+}
+
+// enter counts a handle.
+func (t *handles) enter(h handle, principal string) *openHandle {
+	one := &openHandle{handle: h, principal: principal}
+	t.own(h.owner.Session).byID[h.owner.Handle] = one
+	t.used[principal]++
+	return one
+}
+
+// bind opens a handle that was reserved.
+func (t *handles) bind(one *openHandle, node namespace.Ref) {
+	one.open, one.node = true, node
+	if t.onNode[node] == nil {
+		t.onNode[node] = map[namespace.Owner]*openHandle{}
+	}
+	t.onNode[node][one.owner] = one
 }
 
 // get returns an open handle, and recreates one of an earlier epoch, whatever
 // the quota: its principal was allowed to have it.
 func (t *handles) get(h handle, epoch api.Epoch, principal string) (*openHandle, error) {
-	one, ok := t.open[h.owner.Session][h.owner.Handle]
-	switch {
-	case ok && !one.closed:
+	own := t.own(h.owner.Session)
+	one := own.byID[h.owner.Handle]
+	if one != nil && one.open {
 		return one, nil
-	case ok, h.epoch >= epoch:
+	}
+	if _, closed := own.earlier[h.owner.Handle]; closed || h.epoch >= epoch {
 		return nil, api.Errorf(api.HandleClosed, "the handle was closed; open the node anew")
 	}
-	return t.add(h, principal, math.MaxInt)
+	if len(own.earlier) >= api.MaxHandles {
+		return nil, api.Errorf(api.QuotaExceeded, "handles of the session from before the master failed over: %d used or closed since, %d allowed; open the node anew", len(own.earlier), api.MaxHandles)
+	}
+	own.earlier[h.owner.Handle] = struct{}{}
+	if one == nil {
+		one = t.enter(h, principal)
+	}
+	t.bind(one, h.node)
+	return one, nil
 }
 
-// close closes a handle.
-func (t *handles) close(h handle, epoch api.Epoch) {
-	of := t.open[h.owner.Session]
-	if one := of[h.owner.Handle]; one != nil {
-		t.forget(one)
-	}
-	if h.epoch >= epoch {
-		delete(of, h.owner.Handle)
-		return
-	}
-	if of == nil {
-		of = map[api.HandleID]*openHandle{}
-		t.open[h.owner.Session] = of
-	}
-	of[h.owner.Handle] = &openHandle{handle: h, closed: true}
-}
-
-// discard forgets the handle of an Open that its client has withdrawn: one of a
-// node that was there already needed no entry, and so had been opened all the
-// same.
-func (t *handles) discard(id api.SessionID, handle api.HandleID) {
-	if one := t.open[id][handle]; one != nil {
-		t.forget(one)
-		delete(t.open[id], handle)
+// close closes a handle, or forgets one that is being opened.
+func (t *handles) close(owner namespace.Owner) {
+	if one := t.find(owner); one != nil {
+		t.remove(one)
 	}
 }
 
 // drop forgets every handle of a session.
 func (t *handles) drop(id api.SessionID) {
-	for _, h := range t.open[id] {
-		t.forget(h)
+	if own := t.of[id]; own != nil {
+		for _, one := range own.byID {
+			t.remove(one)
+		}
+		delete(t.of, id)
 	}
-	delete(t.open, id)
 }
 
-// forget takes an open handle out of the indexes.
-func (t *handles) forget(h *openHandle) {
-	if h.closed {
+// remove takes a handle out of the table.
+func (t *handles) remove(one *openHandle) {
+	delete(t.of[one.owner.Session].byID, one.owner.Handle)
+	if t.used[one.principal]--; t.used[one.principal] == 0 {
+		delete(t.used, one.principal)
+	}
+	if !one.open {
 		return
 	}
-	if t.used[h.principal]--; t.used[h.principal] == 0 {
-		delete(t.used, h.principal)
-	}
-	delete(t.onNode[h.node], h.owner)
-	if len(t.onNode[h.node]) == 0 {
-		delete(t.onNode, h.node)
+	delete(t.onNode[one.node], one.owner)
+	if len(t.onNode[one.node]) == 0 {
+		delete(t.onNode, one.node)
 	}
 }
 
@@ -145,9 +196,11 @@ func (t *handles) watching(node namespace.Ref, kind api.EventKind) []*openHandle
 
 // count returns how many handles a session has open.
 func (t *handles) count(id api.SessionID) (n int) {
-	for _, h := range t.open[id] {
-		if !h.closed {
-			n++
+	if own := t.of[id]; own != nil {
+		for _, one := range own.byID {
+			if one.open {
+				n++
+			}
 		}
 	}
 	return n

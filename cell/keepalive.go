@@ -72,7 +72,7 @@ func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]
 	if !ok || !m.leases.Alive(c.session) && m.losses.ends[c.session] == nil {
-		return nil, 0, sessionExpired(c.session)
+		return nil, 0, m.ended(c.session)
 	}
 	if c.epoch == m.epoch {
 		box.acknowledge(h.received, h.acknowledged)
@@ -154,16 +154,16 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.K
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]
 	if !ok {
-		return nil, sessionExpired(c.session)
+		return nil, m.ended(c.session)
 	}
 	box.unpark(p)
 	reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
 	if ending := m.losses.ends[c.session]; ending != nil && box.acked >= ending.sequence {
-		return nil, sessionExpired(c.session)
+		return nil, m.ended(c.session)
 	} else if ending == nil && box.heard() {
 		number, ok := m.leases.Grant(c.session, lease, t0)
 		if !ok {
-			return nil, sessionExpired(c.session)
+			return nil, m.ended(c.session)
 		}
 		box.grant = number
 		reply.Grant = &pb.Grant{LeaseNs: int64(lease), ParkedNs: int64(t0.Sub(receipt)), Number: number}
@@ -185,16 +185,8 @@ func (m *master) endSession(ctx context.Context, id api.SessionID) error {
 
 // endNow ends a session whose lease was stopped, at once.
 func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
-	m.mu.Lock()
-	command := m.endCommands([]raftfsm.End{end})[0]
-	m.mu.Unlock()
-	_, err := m.propose(ctx, command)
-	if err != nil {
-		m.mu.Lock()
-		m.unended = append(m.unended, end) // it is not extended any more, so it has to be ended
-		m.mu.Unlock()
-	}
-	return err
+	_, err := m.proposeMade(ctx, func() raftfsm.Command { return m.endCommands([]raftfsm.End{end})[0] })
+	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
 }
 
 // endCommands ends sessions, in as many commands as it takes, and names successors

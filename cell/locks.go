@@ -14,6 +14,16 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// lock asks for a lock, as ask does, through a handle that is open.
+func (m *master) lock(ctx context.Context, claim raftfsm.Claim, h handle, ask func() (raftfsm.Answer, error)) (answer raftfsm.Answer, err error) {
+	if err := m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		result, err := m.refuse(ctx, claim.Mutation, err)
+		return result.Answer, m.refused(h.node, err)
+	}
+	answer, err = ask()
+	return answer, m.refused(h.node, err)
+}
+
 // acquire waits in the queue of a lock until the request is answered. queued is
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
@@ -21,15 +31,16 @@ import (
 func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(*pb.Queued) error) (raftfsm.Answer, error) {
 	w, stream, err := m.enqueue(claim, lock, t)
 	if err != nil {
-		return raftfsm.Answer{}, err
+		result, err := m.refuse(ctx, claim.Mutation, err)
+		return result.Answer, err
 	}
 	var last *pb.Queued
 	progress := time.NewTimer(0)
 	defer progress.Stop()
 	for {
 		select {
-		case a := <-w.answer:
-			return a, m.explain(a.Err())
+		case <-w.done:
+			return w.answer, m.explain(w.answer.Err())
 		case <-m.ctx.Done():
 			return raftfsm.Answer{}, context.Cause(m.ctx)
 		case <-ctx.Done():
@@ -53,6 +64,9 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 	size := raftfsm.Size(claim)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.finished(claim.Mutation); err != nil {
+		return nil, 0, err // a late copy is not to stand in anybody's way
+	}
 	who := m.principal(claim.Mutation.Session)
 	w, err := m.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
 	if err != nil {
@@ -97,8 +111,9 @@ func (m *master) pump(name api.Name) {
 	}
 }
 
-// reoffer notes that a command's claims are not on their way any more; those
-// that are still waiting may be offered the lock again. m.mu is held.
+// reoffer notes that a command's claims are not on their way any more, whatever
+// became of it; those that are still waiting may be offered the lock again. It is
+// the one place where what was marked for a command is unmarked. m.mu is held.
 func (m *master) reoffer(c raftfsm.Command) {
 	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
 		for _, claim := range claims {
@@ -114,6 +129,10 @@ func (m *master) reoffer(c raftfsm.Command) {
 	case c.Release != nil:
 		again(c.Release.Lock, c.Release.Successors)
 	case c.Close != nil:
+		for _, w := range m.waitersOf(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}) {
+			w.closing = false
+			m.queues.retry(w.lock.Name)
+		}
 		again(c.Close.Node, c.Close.Successors)
 	case c.EndSessions != nil:
 		for _, next := range c.EndSessions.Successors {
@@ -155,7 +174,7 @@ func (m *master) detach(w *waiter, stream uint64) {
 func (m *master) progress(w *waiter) *pb.Queued {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if w.offered {
+	if w.offered || m.queues.get(w.key()) != w {
 		return nil
 	}
 	state := m.state()
@@ -210,22 +229,19 @@ func same(a, b *pb.Queued) bool {
 
 // tryAcquire takes a lock or says at once why not. Those who wait come first.
 func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
-	m.mu.Lock()
-	if lead := m.queues.leading(lock.Name, 0); len(lead) > 0 {
-		if node, ok := m.state().Tree.Get(lock.Name); ok && len(node.Holders) == 0 {
-			first := lead[0].claim
-			m.mu.Unlock()
-			return raftfsm.Answer{}, &api.Error{
-				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
-				Holders: []api.Holder{m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: first.Mutation.Session}, Reason: first.Reason})},
-			}
-		}
-	}
-	m.mu.Unlock()
 	claim.Try = true
-	result, err := m.propose(ctx, raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: []raftfsm.Claim{claim}}})
-	if err != nil {
-		return raftfsm.Answer{}, err
+	result, err := m.proposeMade(ctx, func() raftfsm.Command {
+		if first := m.overtaken(claim, lock); first != nil {
+			refusal := raftfsm.Refusal(&api.Error{
+				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
+				Holders: []api.Holder{{Session: first.claim.Mutation.Session}},
+			})
+			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: &refusal}}
+		}
+		return raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: []raftfsm.Claim{claim}}}
+	})
+	if err != nil || len(result.Claims) == 0 {
+		return result.Answer, m.refused(lock, err)
 	}
 	a := result.Claims[0].Answer
 	if a.Code == api.LockHeld {
@@ -234,6 +250,18 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock names
 		m.mu.Unlock()
 	}
 	return a, m.refused(lock, a.Err())
+}
+
+// overtaken returns somebody who waits for a lock that a newcomer could have now,
+// and who came first. Nobody overtakes an earlier writer, with TryAcquire neither
+// (decision 8). If the lock is not to be had at all, the log says who holds it.
+// m.mu is held.
+func (m *master) overtaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
+	node, err := m.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
+		return nil
+	}
+	return m.queues.ahead(lock.Name, claim.Mode)
 }
 
 // refused completes the refusal of a lock: who holds it since when and why, or
@@ -264,12 +292,11 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 
 // release gives a lock back; those who wait next have it in the same entry.
 func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
-	m.mu.Lock()
-	successors := offer(m.queues.leading(h.node.Name, 0))
-	m.mu.Unlock()
-	_, err := m.propose(ctx, raftfsm.Command{Release: &raftfsm.Release{
-		Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: successors,
-	}})
+	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		return raftfsm.Command{Release: &raftfsm.Release{
+			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: offer(m.queues.leading(h.node.Name, 0)),
+		}}
+	})
 	return err
 }
 
@@ -292,12 +319,7 @@ func (m *master) endDelay(over delayOver) {
 // cancel withdraws a request of a session. If it had been done its answer is
 // returned.
 func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
-	result, err := m.proposer.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
-	if err == nil && result.Answer.Code == api.Cancelled {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.handles.discard(mutation.Session, api.HandleID(mutation.Number))
-	}
+	result, err := m.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 

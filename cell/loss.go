@@ -73,12 +73,12 @@ func (l *losses) due(now session.Instant) []raftfsm.End {
 
 // breakLock takes a lock away from its holders, at somebody's wish.
 func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
-	if c.Now {
-		m.mu.Lock()
-		c.Successors = offer(m.queues.leading(c.Lock.Name, 0))
-		m.mu.Unlock()
-	}
-	_, err := m.propose(ctx, raftfsm.Command{Revoke: &c})
+	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		if c.Now {
+			c.Successors = offer(m.queues.leading(c.Lock.Name, 0))
+		}
+		return raftfsm.Command{Revoke: &c}
+	})
 	return err
 }
 
@@ -124,7 +124,7 @@ func (m *master) stopLease(id api.SessionID, why string) {
 	})
 	m.losses.ends[id] = &ending{sequence: sequence, over: over}
 	for _, w := range m.queues.of(id) {
-		m.queues.finish(w.key(), raftfsm.Answer{Code: api.SessionExpired, Message: "the session is being ended: " + why})
+		m.queues.finish(w.key(), raftfsm.Refusal(m.ended(id)))
 		m.queues.retry(w.lock.Name)
 	}
 	m.log.Info("session is being ended", "session", id, "why", why)

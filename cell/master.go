@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -124,6 +125,12 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	if c.RaiseLease != nil {
 		delete(m.raising, c.RaiseLease.Session)
 	}
+	if c.Open != nil && r.Code == api.OK && r.Stat != nil {
+		m.nodeOpened(c.Open, r.Stat)
+	}
+	if c.Close != nil && r.Code == api.OK {
+		m.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
+	}
 	for _, claim := range r.Claims {
 		if !claim.Pending {
 			m.granted(claim)
@@ -132,9 +139,11 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	}
 	if c.Cancel != nil {
 		key := waiterKey{session: c.Cancel.Mutation.Session, number: c.Cancel.Mutation.Number}
-		if w := m.queues.leave(key); w != nil {
-			w.answer <- r.Answer
+		if w := m.queues.finish(key, r.Answer); w != nil {
 			m.pump(w.lock.Name)
+		}
+		if r.Code == api.Cancelled { // it may be an Open that needed no entry
+			m.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
 		}
 	}
 	for _, name := range r.Delayed {
@@ -217,21 +226,56 @@ func (m *master) unproposed(c raftfsm.Command) {
 	}
 }
 
-// submit proposes a command of the master's own. m.mu is held.
-func (m *master) submit(c raftfsm.Command) {
-	if !m.proposer.submit(c) {
-		m.unproposed(c)
+// enter hands a command to the proposer, and is the only way there. Every command
+// is then observed once, or unproposed once: so what was marked for it, a waiter as
+// offered, is unmarked in one place, and a command that was refused leaves nothing
+// behind. m.mu is held.
+func (m *master) enter(one *proposal) error {
+	err := m.proposer.enqueue(one)
+	if err != nil {
+		m.unproposed(one.command)
 	}
+	return err
+}
+
+// submit proposes a command of the master's own. m.mu is held.
+func (m *master) submit(c raftfsm.Command) { _ = m.enter(newProposal(c, true, nil)) }
+
+// commit proposes a command and waits for its result. after is called when the
+// command has been observed, or never will be, and before commit returns, unless
+// ctx ends first; it may be nil.
+func (m *master) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	one := newProposal(c, c.EndSessions != nil || c.Remove != nil, after)
+	m.mu.Lock()
+	err := m.enter(one)
+	m.mu.Unlock()
+	if err != nil {
+		one.finish(raftfsm.Result{}, err)
+	}
+	return one.await(ctx)
 }
 
 // propose commits a command for a caller and returns its answer's error, if it
 // has one, as the error.
 func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
-	result, err := m.proposer.propose(ctx, c, nil)
+	result, err := m.commit(ctx, c, nil)
+	return result, cmp.Or(err, m.explain(result.Answer.Err()))
+}
+
+// proposeMade is propose of a command that make makes with m.mu held, under which
+// it is handed over as well: what it names, as successors, is on its way before
+// anybody else looks.
+func (m *master) proposeMade(ctx context.Context, make func() raftfsm.Command) (raftfsm.Result, error) {
+	m.mu.Lock()
+	c := make()
+	one := newProposal(c, c.EndSessions != nil, nil)
+	err := m.enter(one)
+	m.mu.Unlock()
 	if err != nil {
-		return result, err
+		return raftfsm.Result{}, err
 	}
-	return result, m.explain(result.Answer.Err())
+	result, err := one.await(ctx)
+	return result, cmp.Or(err, m.explain(result.Answer.Err()))
 }
 
 // path returns the path of a name in this cell, for people and clients.

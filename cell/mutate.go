@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,10 +21,18 @@ import (
 // observed; then the names may be cached again, and the caller is answered. A
 // change that was done before, and is only to be answered again, waits for nobody.
 func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
+	return m.change(ctx, by, c, func() {}, names...)
+}
+
+// change is mutate. It calls after when the change has been observed, or never will
+// be.
+func (m *master) change(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if m.answered(by) {
-		return m.propose(ctx, c)
+		result, err := m.commit(ctx, c, after)
+		return result, cmp.Or(err, m.explain(result.Answer.Err()))
 	}
 	if result, refused, err := m.refusedAnyway(ctx, by, c, names); refused || err != nil {
+		after()
 		return result, err
 	}
 	m.mu.Lock()
@@ -32,14 +41,15 @@ func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Comm
 	for _, waits := range []*change{flush, ch} {
 		if err := m.await(ctx, waits, names); err != nil {
 			m.end(ch)
+			after()
 			return raftfsm.Result{}, err
 		}
 	}
-	result, err := m.proposer.propose(ctx, c, func() { m.end(ch) })
-	if err != nil {
-		return result, err
-	}
-	return result, m.explain(result.Answer.Err())
+	result, err := m.commit(ctx, c, func() {
+		m.end(ch)
+		after()
+	})
+	return result, cmp.Or(err, m.explain(result.Answer.Err()))
 }
 
 // refusedAnyway refuses a change that cannot be made as things are, so that nobody
@@ -58,8 +68,7 @@ func (m *master) refusedAnyway(ctx context.Context, by session.Mutation, c raftf
 	if answer.Code == api.OK {
 		return result, false, nil
 	}
-	by.Hash = 0
-	result, err = m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+	result, err = m.refuseAs(ctx, by, answer)
 	return result, true, err
 }
 
@@ -144,10 +153,13 @@ func (m *master) heldUp(name api.Name) string {
 
 // changeNode makes a change through a handle on a node, which was opened for it.
 func (m *master) changeNode(ctx context.Context, h handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
-	if err := m.use(h, right, false); err != nil {
-		return raftfsm.Result{}, err
+	var result raftfsm.Result
+	err := m.use(h, right, false)
+	if err != nil {
+		result, err = m.refuse(ctx, by, err)
+	} else {
+		result, err = m.mutate(ctx, by, c, touched(h.node.Name)...)
 	}
-	result, err := m.mutate(ctx, by, c, touched(h.node.Name)...)
 	return result, m.refused(h.node, err)
 }
 

@@ -43,10 +43,19 @@ type applier interface {
 type proposal struct {
 	command raftfsm.Command
 	encoded raftfsm.Encoded
+	refused error         // why it cannot be encoded
 	own     bool          // the master's own: a quarter of the room is for these alone
 	by      api.SessionID // whose request it is, if it is a session's
-	done    chan outcome  // nil if nobody waits
+	done    chan outcome  // receives one
 	after   func()        // called once it is observed, or never will be; may be nil
+}
+
+// newProposal encodes a command. after is called once it is observed, or never will
+// be; it may be nil.
+func newProposal(c raftfsm.Command, own bool, after func()) *proposal {
+	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
+	one.encoded, one.refused = raftfsm.EncodeCommand(c)
+	return one
 }
 
 type outcome struct {
@@ -61,38 +70,28 @@ func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]r
 	}
 }
 
-// propose commits a command and returns what it did. An error of code
-// Uncertain means that it may have been done, or may yet be; any other that it
-// was not. If ctx ends first the command goes its way all the same; after, if it
-// is not nil, is called when the command has been observed, or never will be, and
-// before propose returns an answer.
-func (p *proposer) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
-	done := make(chan outcome, 1)
-	if err := p.enqueue(&proposal{command: c, own: c.EndSessions != nil || c.Remove != nil, done: done, after: after}); err != nil {
-		if after != nil {
-			after()
-		}
-		return raftfsm.Result{}, err
+// await returns what a command did. An error of code Uncertain means that it may
+// have been done, or may yet be; any other that it was not. If ctx ends first the
+// command goes its way all the same.
+func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
+	select {
+	case o := <-one.done:
+		return o.result, o.err
+	default:
 	}
 	select {
-	case o := <-done:
+	case o := <-one.done:
 		return o.result, o.err
 	case <-ctx.Done():
 		return raftfsm.Result{}, &api.Error{Code: api.Uncertain, Message: "the call ended before its change was committed; a retry with the same request number finds out", Err: context.Cause(ctx)}
 	}
 }
 
-// submit hands over a command of the master's own and reports whether it was
-// taken. What it does reaches the master through observe.
-func (p *proposer) submit(c raftfsm.Command) bool {
-	return p.enqueue(&proposal{command: c, own: true}) == nil
-}
-
-// enqueue encodes a proposal and puts it behind those that wait, if there is room.
-func (p *proposer) enqueue(one *proposal) (err error) {
-	one.by = one.command.By()
-	if one.encoded, err = raftfsm.EncodeCommand(one.command); err != nil {
-		return err
+// enqueue puts a proposal behind those that wait, or says why not. What it takes is
+// observed, whatever becomes of it.
+func (p *proposer) enqueue(one *proposal) error {
+	if one.refused != nil {
+		return one.refused
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,9 +186,20 @@ func (p *proposer) close(ctx context.Context) {
 	left := p.pending
 	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
+	if len(left) > 0 {
+		p.observe(commandsOf(left), nil, p.closed)
+	}
 	for _, one := range left {
 		one.finish(raftfsm.Result{}, p.closed)
 	}
+}
+
+func commandsOf(batch []*proposal) []raftfsm.Command {
+	commands := make([]raftfsm.Command, len(batch))
+	for i, one := range batch {
+		commands[i] = one.command
+	}
+	return commands
 }
 
 // take removes the next batch from the queue.
@@ -217,9 +227,9 @@ func (p *proposer) take() []*proposal {
 // observe it, and only then releases the callers: when a caller goes on, the
 // master knows what its call has done.
 func (p *proposer) commit(batch []*proposal) {
-	commands, encoded := make([]raftfsm.Command, len(batch)), make([]raftfsm.Encoded, len(batch))
+	commands, encoded := commandsOf(batch), make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
-		commands[i], encoded[i] = one.command, one.encoded
+		encoded[i] = one.encoded
 	}
 	results, err := p.apply(p.wall(), encoded)
 	p.observe(commands, results, err)
@@ -256,9 +266,7 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 	if one.after != nil {
 		one.after()
 	}
-	if one.done != nil {
-		one.done <- outcome{result: r, err: err}
-	}
+	one.done <- outcome{result: r, err: err}
 }
 
 // proposalError says what can be concluded from an error of raft.Apply: those

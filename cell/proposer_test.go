@@ -50,12 +50,10 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 // written, with an error that says so and that it was not done.
 func TestCommandTooLargeIsRefused(t *testing.T) {
 	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldApplier) {
-		called := false
-		_, err := p.propose(t.Context(), sized(1, api.MaxCommand), func() { called = true })
-		if !errors.Is(err, api.TooLarge) || !called {
-			t.Errorf("a command above the limit: %v (observed: %v); want TooLarge", err, called)
+		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), false, nil)); !errors.Is(err, api.TooLarge) {
+			t.Errorf("a command above the limit: %v; want TooLarge", err)
 		}
-		if p.submit(sized(0, api.MaxCommand)) {
+		if hand(p, sized(0, api.MaxCommand)) {
 			t.Error("a command of the master's own above the limit was taken")
 		}
 		synctest.Wait()
@@ -70,9 +68,9 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 	l := defaultLimits()
 	inProposer(t, l, func(t *testing.T, p *proposer, h *heldApplier) {
 		for range 40 {
-			p.submit(sized(0, 30_000))
+			hand(p, sized(0, 30_000))
 		}
-		p.submit(sized(0, api.MaxContents))
+		hand(p, sized(0, api.MaxContents))
 		for range 100 {
 			h.release <- struct{}{}
 		}
@@ -100,7 +98,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	l := limits{command: 10_000, batch: 1, claims: 1, pending: 80_000, share: 20_000}
 	inProposer(t, l, func(t *testing.T, p *proposer, h *heldApplier) {
 		ask := func(by api.SessionID, size int) error {
-			return p.enqueue(&proposal{command: sized(by, size)})
+			return p.enqueue(newProposal(sized(by, size), false, nil))
 		}
 		if err := ask(9, 1); err != nil { // it is on its way, and waits no more
 			t.Fatal(err)
@@ -119,7 +117,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		if one, all := took[1], took[1]+took[2]+took[3]+took[4]; one != 4 || all != 14 {
 			t.Errorf("of one session %d changes of 4,000 bytes wait, of all %d; want 4 (20,000 bytes each) and 14 (60,000 for all)", one, all)
 		}
-		if !p.submit(sized(0, 9_000)) {
+		if !hand(p, sized(0, 9_000)) {
 			t.Error("there is no room for the master's own commands")
 		}
 		for range 100 {
@@ -134,3 +132,6 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// hand gives a command of the master's own to a proposer.
+func hand(p *proposer, c raftfsm.Command) bool { return p.enqueue(newProposal(c, true, nil)) == nil }

@@ -23,9 +23,11 @@ type waiter struct {
 	heaped  int             // its place in queues.absent, while it is absent
 	offered bool            // a command that may grant it is on its way
 	size    int             // bytes of its claim in the log
+	closing bool            // a command that closes its handle is on its way: it is offered nothing
 	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
 
-	answer chan raftfsm.Answer // receives one answer, and the waiter is out of the queue
+	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
+	answer raftfsm.Answer // once done is closed
 }
 
 // waiterKey names a waiter: one request.
@@ -89,7 +91,7 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		w.ticket = ticket{epoch: epoch, number: q.issued}
 	}
 	w.stream = q.streams
-	w.answer = make(chan raftfsm.Answer, 1)
+	w.done = make(chan struct{})
 	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
 	q.byName[w.lock.Name] = slices.Insert(line, at, w)
 	key := w.key()
@@ -133,11 +135,15 @@ func (q *queues) leave(key waiterKey) *waiter {
 	return w
 }
 
-// finish takes a waiter out of its queue and tells it why.
-func (q *queues) finish(key waiterKey, a raftfsm.Answer) {
-	if w := q.leave(key); w != nil {
-		w.answer <- a
+// finish takes a waiter out of its queue and answers every stream that stands for
+// it; it returns the waiter, nil if there is none.
+func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
+	w := q.leave(key)
+	if w != nil {
+		w.answer = a
+		close(w.done)
 	}
+	return w
 }
 
 // detach notes that a waiter's stream is broken: its place is kept until keep.
@@ -218,7 +224,7 @@ func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
 	for _, w := range q.byName[name] {
-		if w.absent {
+		if w.away() {
 			continue
 		}
 		if held != 0 && w.claim.Mode.Conflicts(held) {
@@ -234,6 +240,20 @@ func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
 		lead = append(lead, w)
 	}
 	return lead
+}
+
+// away reports whether a waiter is passed over for now.
+func (w *waiter) away() bool { return w.absent || w.closing }
+
+// ahead returns the first in the queue who would be overtaken by a newcomer that
+// got the lock in that mode; nil if there is none.
+func (q *queues) ahead(name api.Name, mode api.LockMode) *waiter {
+	for _, w := range q.byName[name] {
+		if !w.away() && w.claim.Mode.Conflicts(mode) {
+			return w
+		}
+	}
+	return nil
 }
 
 // offer marks waiters as being on their way to a grant and returns their

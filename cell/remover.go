@@ -138,7 +138,7 @@ func (m *master) remove(batch []*removal) {
 		nodes[i] = one.node
 		m.metrics.changeWaits.Observe(m.clock().Sub(one.began).Seconds())
 	}
-	_, err := m.proposer.propose(m.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
+	_, err := m.commit(m.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
 		for _, one := range batch {
 			m.end(one.ch)
 		}

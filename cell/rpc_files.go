@@ -37,7 +37,7 @@ func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error)
 	if err != nil {
 		return openRequest{}, err
 	}
-	path, directory, err := s.resolve(m, who, q)
+	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
 		return openRequest{}, err
 	}
@@ -47,7 +47,7 @@ func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error)
 	if err != nil {
 		return openRequest{}, err
 	}
-	r := openRequest{mutation: mutation, path: path, create: raftfsm.Open{
+	r := openRequest{mutation: mutation, path: path, directory: directory, create: raftfsm.Open{
 		Create: api.Create(q.GetCreate()), Kind: api.Kind(q.GetKind()), Ephemeral: q.GetEphemeral(), Contents: q.GetContents(),
 		ACL: aclOf(q.GetAcl()),
 	}}
@@ -75,15 +75,18 @@ func flag(b bool) byte {
 	return 0
 }
 
-// resolve returns the path that an Open names, absolute or relative to a
+// openPath returns the path that an Open names, absolute or relative to a
 // directory's handle (Chubby §2.6), and that handle.
-func (s *service) resolve(m *master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
+func (s *service) openPath(m *master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
 	text := q.GetPath()
 	var directory handle
 	if len(q.GetDirectory()) > 0 {
 		var err error
-		if directory, err = m.directory(who, q.GetDirectory()); err != nil {
+		if directory, err = m.handleOf(who, q.GetDirectory()); err != nil {
 			return api.Path{}, directory, err
+		}
+		if !directory.directory {
+			return api.Path{}, directory, api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
 		}
 		text = m.path(directory.node.Name) + "/" + text
 	}
@@ -92,21 +95,6 @@ func (s *service) resolve(m *master, who caller, q *pb.OpenRequest) (api.Path, h
 		return path, directory, err
 	}
 	return path, directory, s.wrongCell(path.Cell())
-}
-
-// directory reads the handle of a directory that is still there.
-func (m *master) directory(who caller, token []byte) (handle, error) {
-	h, err := m.handleOf(who, token)
-	if err == nil {
-		err = m.use(h, 0, false)
-	}
-	if err == nil {
-		_, err = m.state().Tree.Resolve(h.node)
-	}
-	if err == nil && !h.directory {
-		err = api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
-	}
-	return h, err
 }
 
 func validOpen(r openRequest) error {

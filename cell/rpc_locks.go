@@ -37,44 +37,43 @@ func (s *service) claim(q lockRequest) (*master, raftfsm.Claim, handle, error) {
 		err = api.Errorf(api.InvalidArgument, "lock mode %d; want exclusive or shared", mode)
 	case len(q.GetReason()) > api.MaxReason || !utf8.ValidString(q.GetReason()):
 		err = api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of at most %d bytes", api.MaxReason)
-	default:
-		err = m.use(h, namespace.ToWrite, true) // Chubby §2.4: write permission in either mode
 	}
 	return m, raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason(), Guards: h.guards()}, h, err
 }
 
-func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	const op = "acquire"
+// lock answers a request for a lock; ask asks for it.
+func (s *service) lock(ctx context.Context, op string, q lockRequest, ask func(*master, raftfsm.Claim, handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
 	m, claim, h, err := s.claim(q)
 	if err != nil {
-		return s.fail(op, s.pathOf(h), err)
+		return nil, s.fail(op, s.pathOf(h), err)
 	}
-	t := m.sign.parseTicket(q.GetTicket(), claim.Mutation.Session, claim.Mutation.Number)
-	answer, err := m.acquire(stream.Context(), claim, h.node, t, func(q *pb.Queued) error {
-		return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: q}})
-	})
+	answer, err := m.lock(ctx, claim, h, func() (raftfsm.Answer, error) { return ask(m, claim, h) })
 	if err != nil {
-		return s.fail(op, s.pathOf(h), m.refused(h.node, err))
+		return nil, s.fail(op, s.pathOf(h), err)
 	}
 	granted, err := m.grantOf(answer)
+	return granted, s.fail(op, s.pathOf(h), err)
+}
+
+func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
+	const op = "acquire"
+	granted, err := s.lock(stream.Context(), op, q, func(m *master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+		t := m.sign.parseTicket(q.GetTicket(), claim.Mutation.Session, claim.Mutation.Number)
+		return m.acquire(stream.Context(), claim, h.node, t, func(q *pb.Queued) error {
+			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: q}})
+		})
+	})
 	if err != nil {
-		return s.fail(op, s.pathOf(h), err)
+		return err
 	}
 	return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Granted{Granted: granted}})
 }
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	const op = "try to acquire"
-	m, claim, h, err := s.claim(q)
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	answer, err := m.tryAcquire(ctx, claim, h.node)
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	granted, err := m.grantOf(answer)
-	return &pb.TryAcquireReply{Granted: granted}, s.fail(op, s.pathOf(h), err)
+	granted, err := s.lock(ctx, "try to acquire", q, func(m *master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+		return m.tryAcquire(ctx, claim, h.node)
+	})
+	return &pb.TryAcquireReply{Granted: granted}, err
 }
 
 func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
@@ -126,10 +125,10 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 	}
 	parsed, err := sequencer.Parse(q.GetSequencer())
 	if err == nil {
-		err = m.use(h, 0, false)
+		err = m.checkSequencer(ctx, parsed)
 	}
 	if err == nil {
-		err = m.checkSequencer(ctx, parsed)
+		err = m.use(h, 0, false)
 	}
 	if err == nil {
 		h.guard, err = m.guard(parsed)

@@ -144,7 +144,7 @@ func (m *master) admit(c *pb.Caller) (caller, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.leases.Alive(who.session) {
-		return who, sessionExpired(who.session)
+		return who, m.ended(who.session)
 	}
 	return who, nil
 }

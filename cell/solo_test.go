@@ -477,15 +477,23 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
+		propose := func() error {
+			one := newProposal(c, false, nil)
+			if err := p.enqueue(one); err != nil {
+				return err
+			}
+			_, err := one.await(t.Context())
+			return err
+		}
 		late := make(chan error, 1)
 		m.applying = func() {
 			m.applying = nil
-			go func() { _, err := p.propose(t.Context(), c, nil); late <- err }()
+			go func() { late <- propose() }()
 			synctest.Wait()
 			cancel(api.Errorf(api.NotMaster, "deposed"))
 		}
 		go p.run(ctx)
-		if _, err := p.propose(t.Context(), c, nil); err != nil {
+		if err := propose(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -6,14 +6,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
-
-	"github.com/chubbylock/chubby/api"
 )
 
 // startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
@@ -26,34 +23,21 @@ func startCell(t *testing.T, n int) map[string]*Replica {
 		members = append(members, Member{ID: id, Client: id + ":client", Raft: id + ":raft"})
 	}
 	dir := t.TempDir()
-	var starting sync.WaitGroup
-	var mu sync.Mutex // guards replicas
 	for _, m := range members {
-		starting.Go(func() {
-			r, err := Start(t.Context(), Config{
-				Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), Bootstrap: true, InsecurePrincipals: true,
-				ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
-			})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			replicas[m.ID] = r
+		r, err := Start(Config{
+			Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), InsecurePrincipals: true,
+			ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
 		})
-	}
-	starting.Wait()
-	for _, r := range replicas {
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas[m.ID] = r
 		t.Cleanup(func() {
 			gone, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = r.Stop(gone) // nothing is to be drained at the end of a test
 			<-r.Done()
 		})
-	}
-	if t.Failed() {
-		t.FailNow()
 	}
 	await(t, "a master", func() bool { return masterOf(replicas) != "" })
 	return replicas
@@ -139,21 +123,4 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 			t.Error(r.Err())
 		}
 	})
-}
-
-// A replica is not started with an election timeout that lets a master which is
-// cut off outlive a lease.
-func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
-	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}}
-	for timeout, ok := range map[time.Duration]bool{
-		0: true, MinElectionTimeout: true, MinElectionTimeout - 1: false, MaxElectionTimeout: true, MaxElectionTimeout + 1: false, api.MinLease: false,
-	} {
-		cfg.ElectionTimeout = timeout
-		if err := cfg.Check(); (err == nil) != ok {
-			t.Errorf("an election timeout of %v: %v", timeout, err)
-		}
-	}
-	if MaxElectionTimeout >= api.MinLease {
-		t.Errorf("%v is not below the shortest lease, %v", MaxElectionTimeout, api.MinLease)
-	}
 }

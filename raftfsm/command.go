@@ -203,8 +203,9 @@ type EndDelay struct {
 }
 
 // Cancel withdraws a request that is not done yet; of one that is, it learns
-// the answer (Chubby §4.4). The mutation is that request's own, its hash zero.
-// With a refusal it is the master who does not want it done: that is its answer.
+// the answer (Chubby §4.4). The mutation is that request's own, whatever its hash.
+// With a refusal it is the master who does not want it done, and a retry of that
+// very request, the hash included, is answered so.
 type Cancel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Refusal  *Answer          `cbor:"2,keyasint,omitempty"`

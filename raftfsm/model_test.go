@@ -85,7 +85,9 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.endSessions(c.EndSessions, wall)
 	case c.Cancel != nil:
 		withdrawn := c.Cancel.Mutation
-		withdrawn.Hash = 0
+		if c.Cancel.Refusal == nil {
+			withdrawn.Hash = 0
+		}
 		return m.once(withdrawn, nil, func() raftfsm.Result {
 			if c.Cancel.Refusal != nil {
 				return raftfsm.Result{Answer: *c.Cancel.Refusal}

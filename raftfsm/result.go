@@ -102,6 +102,9 @@ func (a Answer) Err() error {
 	return e
 }
 
+// Refusal is the answer that carries err.
+func Refusal(err error) Answer { return refusal(err) }
+
 // refusal is the answer that carries err.
 func refusal(err error) Answer {
 	a := Answer{Code: api.CodeOf(err), Message: err.Error()}

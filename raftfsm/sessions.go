@@ -57,7 +57,9 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 // cancel withdraws a request. If it is done, its answer stands, even a grant.
 func (s *State) cancel(c *Cancel) Result {
 	m := c.Mutation
-	m.Hash = 0 // whatever was asked
+	if c.Refusal == nil {
+		m.Hash = 0 // whatever was asked
+	}
 	return s.once(m, nil, func() Result {
 		if c.Refusal != nil {
 			return Result{Answer: *c.Refusal}

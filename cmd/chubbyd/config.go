@@ -73,7 +73,7 @@ const exampleConfig = `# One replica of a Chubby cell. Every key is also a flag 
 # Letters, digits, '-', '_' and '.'.
 cell: main
 
-# This replica's name, never used again in this cell. It must be one of the
+# This replica's name, unique in the cell for ever. It must be one of the
 # members. This and data are all that differs between the replicas of a cell.
 id: r1
 
@@ -96,21 +96,16 @@ members:
     raft: chubby3.example.org:7431
     http: chubby3.example.org:7441
 
-# The directory that belongs to this replica alone; created with --bootstrap.
+# The directory that belongs to this replica alone; created if absent.
 data: /var/lib/chubby
-
-# Begin the cell if the data directory holds nothing. Set it on every member of a
-# new cell; the cell begins when all of them were reached. It may stay: it means
-# nothing to a replica that has data, and one that lost its data is refused.
-bootstrap: false
 
 # Where the Raft log is kept: wal (segments, one sync a write) or boltdb (one
 # file, two syncs a write). A replica keeps the one it began with.
 log-store: wal
 
 # How long a replica that hears nothing from the master waits before it stands
-# for election: between this and twice this. 50ms to 900ms: less than the
-# shortest lease. Raise it where the replicas are far apart.
+# for election: between this and twice this. 50ms to 1m. Raise it where the
+# replicas are far apart.
 election-timeout: 300ms
 
 # A change of a file waits until clients that have it in their caches have

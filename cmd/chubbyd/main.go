@@ -3,8 +3,8 @@
 //
 // It only reads settings, starts package cell and reports; what a replica does
 // is decided there. A replica that stops by itself ends the process with a
-// message and exit code 1, never with a panic, so that a supervisor of the process
-// can start it again; with exit code 78, if that does not help.
+// message and exit code 1, never with a panic, so that whoever supervises the
+// process can start it again.
 package main
 
 import (
@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/chubbylock/chubby/cell"
 )
 
 func main() { os.Exit(run()) }
@@ -55,19 +53,12 @@ func complain(out io.Writer, err error) {
 	}
 }
 
-// exitRefused is EX_CONFIG of sysexits.h: a replica must not run on the data or
-// with the members that it has. systemd is to be told RestartPreventExitStatus=78.
-const exitRefused = 78
-
-// exitCode is 2 for a command line that was not understood, 78 for a replica that
-// must not run as it is, and 1 for everything else that failed.
+// exitCode is 2 for a command line that was not understood and 1 for
+// everything else that failed.
 func exitCode(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {
 		return 2
-	}
-	if errors.Is(err, cell.ErrRefused) {
-		return exitRefused
 	}
 	return 1
 }

@@ -26,7 +26,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a node is uncacheable until the change is applied", file: "cell/mutate.go",
-			old: "	result, err := m.proposer.propose(ctx, c, func() { m.end(ch) })\n", new: "	m.end(ch)\n	result, err := m.proposer.propose(ctx, c, nil)\n",
+			old: "	result, err := m.commit(ctx, c, func() {\n		m.end(ch)\n",
+			new: "	m.end(ch)\n	result, err := m.commit(ctx, c, func() {\n",
 			pkg: "./cell", test: "TestUncacheableUntilApplied",
 		},
 		{
@@ -42,7 +43,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what was refused stays refused", file: "cell/mutate.go",
-			old: "	result, err = m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})\n	return result, true, err\n",
+			old: "	result, err = m.refuseAs(ctx, by, answer)\n	return result, true, err\n",
 			new: "	_, err = m.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
 			pkg: "./cell", test: "TestRefusalIsForGood",
 		},

@@ -1,0 +1,326 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
+)
+
+// chance is a source of random numbers for several goroutines.
+type chance struct {
+	mu     sync.Mutex // guards random
+	random *rand.Rand
+}
+
+func (c *chance) below(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *chance) percent(n int) bool { return c.below(100) < n }
+
+// upTo sleeps for less than that.
+func (c *chance) upTo(d time.Duration) { time.Sleep(time.Duration(c.below(int(d)))) }
+
+// troubledLog refuses some entries before they are written.
+type troubledLog struct {
+	*soloMaster
+	*chance
+	refused int
+}
+
+type failedFuture struct {
+	raft.ApplyFuture
+	err error
+}
+
+func (f failedFuture) Error() error { return f.err }
+
+func (l *troubledLog) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
+	l.upTo(2 * time.Millisecond)
+	if l.percent(10) {
+		l.refused++
+		return failedFuture{err: raft.ErrLeadershipTransferInProgress}
+	}
+	return l.soloMaster.Apply(data, timeout)
+}
+
+// congest has the proposer take nothing now and then, until ctx ends.
+func (s *soloMaster) congest(ctx context.Context, random *chance) {
+	set := func(why error) {
+		s.proposer.mu.Lock()
+		defer s.proposer.mu.Unlock()
+		s.proposer.closed = why
+	}
+	for ctx.Err() == nil {
+		random.upTo(30 * time.Millisecond)
+		set(api.Errorf(api.Unavailable, "too many changes wait"))
+		random.upTo(3 * time.Millisecond)
+		set(nil)
+	}
+}
+
+// copier is a client whose requests arrive in several copies: it gives up
+// attempts, or their answers are lost, and sends the request again; and copies
+// that the network has kept come at any time. It goes by the answers to its own
+// attempts.
+type copier struct {
+	*soloClient
+	*chance
+	t     *testing.T
+	ctx   context.Context
+	stray sync.WaitGroup
+	lost  int // answers
+	held  map[namespace.Owner]bool
+}
+
+// ask sends a request until it has an answer that is one.
+func (c *copier) ask(do func(ctx context.Context) error) error {
+	for {
+		for c.percent(20) {
+			c.stray.Go(func() {
+				c.upTo(3 * time.Second)
+				ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+				defer cancel()
+				_ = do(ctx)
+			})
+		}
+		ctx, cancel := context.WithCancel(c.ctx)
+		if c.percent(30) {
+			ctx, cancel = context.WithTimeout(c.ctx, time.Duration(c.below(int(5*time.Millisecond))))
+		}
+		err := do(ctx)
+		cancel()
+		switch api.CodeOf(err) {
+		case api.NotMaster, api.Unavailable, api.Uncertain:
+		default:
+			if c.percent(85) {
+				return err
+			}
+			c.lost++
+		}
+		c.upTo(10 * time.Millisecond)
+	}
+}
+
+// openAt opens a node; ok is false if the cell refused.
+func (c *copier) openAt(name api.Name, ephemeral bool) (h handle, ok bool) {
+	mutation := c.mutation()
+	path, _ := name.In("local")
+	rights := namespace.ToRead | namespace.ToWrite
+	owner := namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}
+	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
+	err := c.ask(func(ctx context.Context) error {
+		o, err := c.m.open(ctx, openRequest{
+			mutation: mutation, path: path, handle: handle{owner: owner, rights: rights},
+			create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
+		})
+		if err == nil {
+			h = o.handle
+		}
+		return err
+	})
+	if err != nil {
+		c.leavesNothing(name, owner, fmt.Sprintf("an Open that was refused (%v)", err))
+	}
+	return h, err == nil
+}
+
+// leavesNothing checks that a handle holds nothing.
+func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string) {
+	if node, there := c.m.state().Tree.Get(name); there && (node.Holds(owner) || slices.Contains(node.Openers, owner)) {
+		c.t.Errorf("%s has left something: %+v", who, node)
+	}
+}
+
+// lockOnce acquires the lock in some way and gives it up in some way, the last of
+// which is not to do so before the handle is closed.
+func (c *copier) lockOnce(h handle) {
+	mutation := c.mutation()
+	claim := raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
+	try, patience := c.percent(30), time.Hour
+	if c.percent(40) {
+		patience = time.Duration(c.below(int(20 * time.Millisecond)))
+	}
+	until := time.Now().Add(patience)
+	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
+	var got raftfsm.Answer
+	err := c.ask(func(ctx context.Context) error {
+		a, err := c.m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
+			if try {
+				return c.m.tryAcquire(ctx, claim, h.node)
+			}
+			within, cancel := context.WithDeadline(ctx, until)
+			defer cancel()
+			return c.m.acquire(within, claim, h.node, ticket{}, func(*pb.Queued) error { return nil })
+		})
+		if err == nil {
+			got = a
+		}
+		if !try && errors.Is(err, api.Uncertain) && time.Now().After(until) {
+			return gaveUp
+		}
+		return err
+	})
+	if errors.Is(err, api.DeadlineExceeded) {
+		err = c.ask(func(ctx context.Context) error {
+			a, err := c.m.cancel(ctx, mutation)
+			if err == nil && a.Code == api.OK {
+				got = a
+			}
+			return cmpErr(err, a.Err())
+		})
+	}
+	node, gone := c.m.state().Tree.Resolve(h.node)
+	if err != nil {
+		if gone == nil && node.Holds(h.owner) != c.held[h.owner] {
+			c.t.Errorf("a request for a lock was refused (%v), and held (%v before): %+v", err, c.held[h.owner], node)
+		}
+		return
+	}
+	c.held[h.owner] = true
+	if gone == nil && !node.Holds(h.owner) {
+		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.owner, node)
+	}
+	c.upTo(5 * time.Millisecond)
+	if c.percent(70) {
+		release := c.mutation()
+		if err := c.ask(func(ctx context.Context) error { return c.m.release(ctx, release, h, got.Generation) }); err != nil {
+			c.t.Errorf("release: %v", err)
+		}
+		delete(c.held, h.owner)
+		if node, gone := c.m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
+			c.t.Errorf("a lock that was released is held: %+v", node)
+		}
+	}
+}
+
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *copier) closeIt(h handle) {
+	mutation := c.mutation()
+	if err := c.ask(func(ctx context.Context) error { return c.m.close(ctx, mutation, h) }); err != nil {
+		c.t.Errorf("close: %v", err)
+	}
+	c.leavesNothing(h.node.Name, h.owner, "a handle that was closed")
+}
+
+// Whatever the log refuses, and however many copies of a request arrive, and when:
+// what a client was told is what the log says, and when all have closed what they
+// opened, nothing is left of it, and nobody waits in vain.
+func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { copiesAndRefusals(t, seed) })
+	}
+}
+
+func copiesAndRefusals(t *testing.T, seed uint64) {
+	inSolo(t, quota(t, api.Quota{Handles: 7, Waiters: 3}), func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		random := &chance{random: rand.New(rand.NewPCG(seed, 7))}
+		log := &troubledLog{soloMaster: m, chance: random}
+		m.proving = func() { random.upTo(time.Millisecond) }
+		var working, others sync.WaitGroup
+		var clients []*copier
+		for i := range byte(5) {
+			c := &copier{soloClient: m.client(t, i+1), chance: random, t: t, ctx: ctx, held: map[namespace.Owner]bool{}}
+			clients = append(clients, c)
+			others.Go(func() { c.keep(ctx) })
+		}
+		m.proposer.raft = log
+		others.Go(func() { m.congest(ctx, random) })
+		for _, c := range clients {
+			working.Go(func() {
+				for range 25 {
+					h, ok := c.openAt(api.Name(fmt.Sprintf("/f%d", c.below(2))), c.percent(30))
+					if !ok {
+						continue
+					}
+					for range c.below(3) {
+						c.lockOnce(h)
+					}
+					c.closeIt(h)
+				}
+				c.stray.Wait()
+			})
+		}
+		working.Wait()
+		time.Sleep(time.Second) // what is tried again with the clock
+		cancel()
+		others.Wait()
+		synctest.Wait()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.leftovers(t)
+		lost := 0
+		for _, c := range clients {
+			lost += c.lost
+		}
+		if log.refused < 20 || lost < 20 {
+			t.Errorf("%d entries were refused and %d answers lost: that is too little trouble to have shown anything", log.refused, lost)
+		}
+	})
+}
+
+// leftovers reports what is left when every client has closed what it opened.
+func (s *soloMaster) leftovers(t *testing.T) {
+	t.Helper()
+	for node := range s.state().Tree.All() {
+		if len(node.Holders) > 0 || node.Ephemeral {
+			t.Errorf("left: %+v", node)
+		}
+	}
+	for id, own := range s.handles.of {
+		for _, one := range own.byID {
+			t.Errorf("left: handle %d of session %v: %+v", one.owner.Handle, id, one)
+		}
+	}
+	for name, line := range s.queues.byName {
+		for _, w := range line {
+			t.Errorf("left: a waiter for %s: %+v", name, w)
+		}
+	}
+	if len(s.handles.used) > 0 || len(s.handles.onNode) > 0 || len(s.queues.used) > 0 {
+		t.Errorf("left: used %v, on nodes %v, waiters %v", s.handles.used, s.handles.onNode, s.queues.used)
+	}
+}
+
+// keep keeps a session alive, and drops what it is told to, until ctx ends.
+func (c *soloClient) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		reply, err := c.m.keepAlive(ctx, c.who, c.heard())
+		if err != nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if g := reply.GetGrant(); g != nil {
+			c.grant = g.GetNumber()
+		}
+		if e := reply.GetEvents(); len(e) > 0 {
+			c.acked = e[len(e)-1].GetSequence()
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// asked is a request to open a node for reading and writing.
+func (c *soloClient) asked(path string, create raftfsm.Open) openRequest {
+	mutation := c.mutation()
+	rights := namespace.ToRead | namespace.ToWrite
+	create.Kind, create.Rights = api.File, rights
+	return openRequest{
+		mutation: mutation, path: api.MustParsePath(path), create: create,
+		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: rights},
+	}
+}
+
+func (s *soloMaster) handlesOf(id api.SessionID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handles.count(id)
+}
+
+// quota sets what the clients of a test may use.
+func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
+	return func(s *raftfsm.State) {
+		session := cachingSession(99)
+		session.CreateSession.MayCache = false
+		operator := &soloClient{who: caller{session: with(t, s, session)[0].Session}}
+		with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: operator.mutation(), Principal: "p", Quota: allowed}})
+	}
+}
+
+// What the quota of handles refuses is refused before anything is done.
+func TestRefusedOpenMakesNothing(t *testing.T) {
+	inSolo(t, quota(t, api.Quota{Handles: 1}), func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		c.open(t, "/ls/local/one", api.MayCreate)
+		for _, ephemeral := range []bool{false, true} {
+			if _, err := m.open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
+				t.Errorf("%v", err)
+			}
+			if _, there := m.state().Tree.Get("/two"); there {
+				t.Error("it was refused, and has made its node")
+			}
+		}
+		if n := m.handlesOf(c.who.session); n != 1 {
+			t.Errorf("%d handles are open", n)
+		}
+	})
+}
+
+// A copy of an Open that arrives when its handle was closed opens nothing, and one
+// that arrives when it was refused is refused, though it could be done by now.
+func TestLateCopyOfOpen(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, c := m.client(t, 1), m.client(t, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.keep(ctx)
+		author.open(t, "/ls/local/f", api.MayCreate)
+		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
+		o, err := m.open(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := m.open(t.Context(), q); err != nil || m.handlesOf(c.who.session) != 1 || again.handle != o.handle {
+			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.session))
+		}
+		if err := m.close(t.Context(), c.mutation(), o.handle); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.session) != 0 {
+			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.session))
+		}
+		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
+		if _, err := m.open(t.Context(), absent); !errors.Is(err, api.NotFound) {
+			t.Fatal(err)
+		}
+		author.open(t, "/ls/local/later", api.MayCreate)
+		if _, err := m.open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.session) != 0 {
+			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.session))
+		}
+	})
+}
+
+// No handle is entered in the name of a session that has ended meanwhile.
+func TestOpenOfAnEndedSession(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.client(t, 1).open(t, "/ls/local/f", api.MayCreate)
+		c := m.client(t, 2)
+		m.proving = func() {
+			m.proving = nil
+			if err := m.endSession(t.Context(), c.who.session); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := m.open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
+			t.Error(err)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if _, known := m.handles.of[c.who.session]; known || m.handles.used[""] > 0 || m.handles.used["p"] != 1 {
+			t.Errorf("known %v, used %v", known, m.handles.used)
+		}
+	})
+}
+
+// A retry, at a new master, of an Open that was done makes the handle again, and
+// its client hears that the node has gone since.
+func TestRetriedOpenOfWhatIsGone(t *testing.T) {
+	var c soloClient
+	var q openRequest
+	prepare := func(s *raftfsm.State) {
+		c.who = caller{session: with(t, s, cachingSession(9))[0].Session, epoch: 1}
+		q = c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Name: "/f"})
+		q.create.Mutation = q.mutation
+		done := with(t, s, raftfsm.Command{Open: &q.create})[0]
+		other := soloClient{who: caller{session: with(t, s, cachingSession(10))[0].Session}}
+		with(t, s, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: other.mutation(), Node: namespace.Ref{Name: "/f", Instance: done.Stat.Instance}}})
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		c.m = m
+		if _, err := m.open(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c.hear(t) {
+			if e.GetKind() == pb.EventKind_EVENT_KIND_HANDLE_INVALID && e.GetHandle() == uint64(q.mutation.Number) {
+				return
+			}
+		}
+		t.Error("nothing says that the node is gone")
+	})
+}
+
+// A master remembers which handles of before it were closed, as many as a client
+// can have had. They do not count as open; and if there are more, no others are
+// made again, but closing them gives up what they hold all the same.
+func TestHandlesOfEarlierEpochs(t *testing.T) {
+	var c soloClient
+	var ephemeral, file handle
+	prepare := func(s *raftfsm.State) {
+		c.who = caller{session: with(t, s, cachingSession(9))[0].Session, epoch: 1}
+		for name, h := range map[string]*handle{"/e": &ephemeral, "/f": &file} {
+			q := c.asked("/ls/local"+name, raftfsm.Open{Create: api.MayCreate, Name: api.Name(name), Ephemeral: name == "/e"})
+			q.create.Mutation = q.mutation
+			done := with(t, s, raftfsm.Command{Open: &q.create})[0]
+			*h = q.handle
+			h.node, h.ephemeral = namespace.Ref{Name: api.Name(name), Instance: done.Stat.Instance}, name == "/e"
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		c.m = m
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.keep(ctx)
+		c.number = 2 * api.MaxHandles
+		old := file
+		for i := range api.MaxHandles {
+			old.owner.Handle = api.HandleID(i + 3)
+			if err := m.close(t.Context(), c.mutation(), old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := m.read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("one that was closed: %v", err)
+		}
+		if n := m.handlesOf(c.who.session); n != 0 {
+			t.Errorf("%d handles are open", n)
+		}
+		c.open(t, "/ls/local/f", api.MustExist)
+		if _, err := m.read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("one more than there can be: %v", err)
+		}
+		if err := m.close(t.Context(), c.mutation(), ephemeral); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if node, there := m.state().Tree.Get("/e"); there {
+			t.Errorf("its handle was closed: %+v", node)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if n := len(m.handles.of[c.who.session].earlier); n > api.MaxHandles {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+// The table of handles never decides whether there is something to give up.
+func TestCloseGoesByTheLog(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				c := m.client(t, 1)
+				h := c.open(t, "/ls/local/f", api.MayCreate).handle
+				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: api.Exclusive}
+				if _, err := m.tryAcquire(t.Context(), claim, h.node); err != nil {
+					t.Fatal(err)
+				}
+				if !known {
+					m.mu.Lock()
+					m.handles.close(h.owner)
+					m.mu.Unlock()
+				}
+				if err := m.close(t.Context(), c.mutation(), h); err != nil {
+					t.Fatal(err)
+				}
+				if node, _ := m.state().Tree.Get("/f"); len(node.Holders) > 0 {
+					t.Errorf("closed, and held: %+v", node)
+				}
+			})
+		})
+	}
+}
