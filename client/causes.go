@@ -20,6 +20,8 @@ const (
 	LockReleased Cause = 5 // of a lock: it was released, or its handle closed
 	LockTaken    Cause = 6 // of a lock: the master says that it is not held any more
 	Poisoned     Cause = 7 // of an operation on a handle: Poison was called
+
+	NothingListens Cause = 8 // of a call: every server of the cell refuses the connection (Config.RefusedFor)
 )
 
 // Error describes the cause in a few words.
@@ -39,6 +41,8 @@ func (c Cause) Error() string {
 		return "taken away by the cell"
 	case Poisoned:
 		return "poisoned by its owner"
+	case NothingListens:
+		return "every server refuses the connection"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }

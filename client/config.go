@@ -46,6 +46,12 @@ type Config struct {
 	// one second the others are asked whether there is another master.)
 	CallTimeout time.Duration
 
+	// RefusedFor is how long to look for a cell of which every server that is known
+	// refuses the connection, if none was reached before: nothing listens there, and
+	// waiting seldom helps. Calls fail with Unavailable and the cause NothingListens
+	// then. 0 is for as long as the context of the call lasts.
+	RefusedFor time.Duration
+
 	// Clock measures leases; nil is a clock that counts on in suspend, where the
 	// system has one.
 	Clock session.Clock
@@ -165,6 +171,9 @@ func (c Config) validate() error {
 	}
 	if c.DialTimeout < 0 || c.CallTimeout < 0 {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout))
+	}
+	if c.RefusedFor < 0 {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "RefusedFor is %v; it cannot be negative", c.RefusedFor))
 	}
 	if len(c.As) > api.MaxPrincipal {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "As is %d bytes long; at most %d are allowed", len(c.As), api.MaxPrincipal))

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +42,13 @@ func Servers(ctx context.Context, cell string) ([]string, error) {
 	return sources{
 		getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV,
 	}.servers(ctx, cell)
+}
+
+// ConfiguredCells returns the names of the cells that CHUBBY_CELLS and the file
+// of cells configure, sorted. A source that cannot be read has none; Servers says
+// what is wrong with it.
+func ConfiguredCells() []string {
+	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir}.configured()
 }
 
 // devReplicas is how many ports of this host a cell without configuration is
@@ -81,6 +90,39 @@ func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
 	return list, nil
 }
 
+// configured lists the cells of the variable and of the file.
+func (s sources) configured() []string {
+	var names []string
+	for entry := range strings.SplitSeq(s.getenv("CHUBBY_CELLS"), ";") {
+		if name, _, ok := strings.Cut(entry, "="); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	if path, _ := s.file(); path != "" {
+		if text, err := s.readFile(path); err == nil && len(text) <= maxConfig {
+			var cells map[string]any
+			if yaml.Unmarshal(text, &cells) == nil {
+				names = slices.AppendSeq(names, maps.Keys(cells))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// file is the path of the file of cells, "" if there can be none; named says that
+// CHUBBY_CONFIG has named it.
+func (s sources) file() (path string, named bool) {
+	if path = s.getenv("CHUBBY_CONFIG"); path != "" {
+		return path, true
+	}
+	dir, err := s.configDir()
+	if err != nil {
+		return "", false // this user has no home directory: there is no such file
+	}
+	return filepath.Join(dir, "chubby", "cells.yaml"), false
+}
+
 // parseCells reads the value of CHUBBY_CELLS and returns what it says of one
 // cell. A fault anywhere is reported: a typing error must not send a client to
 // a cell of the same name on this host.
@@ -112,14 +154,9 @@ type cellEntry struct {
 }
 
 func (s sources) fromFile(cell string) ([]string, error) {
-	path, named := s.getenv("CHUBBY_CONFIG"), true
+	path, named := s.file()
 	if path == "" {
-		named = false
-		dir, err := s.configDir()
-		if err != nil {
-			return nil, nil //nolint:nilerr // nobody's home: there is no such file
-		}
-		path = filepath.Join(dir, "chubby", "cells.yaml")
+		return nil, nil
 	}
 	text, err := s.readFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {

@@ -461,7 +461,7 @@ func (f fakeCell) Status(context.Context, *chubbypb.StatusRequest) (*chubbypb.St
 	if f.address == f.master {
 		role, applied = "master", 100
 	}
-	return &chubbypb.StatusReply{Cell: "foo", CellId: testCellID, Master: f.master, Epoch: f.epoch, Sessions: uint64(len(f.sessions)),
+	return &chubbypb.StatusReply{Cell: "foo", CellId: testCellID, Master: f.master[:1], Epoch: f.epoch, Sessions: uint64(len(f.sessions)),
 		Replica: &chubbypb.ReplicaStatus{Id: f.address[:1], Role: role, Client: f.address, Applied: applied, Healthy: true}}, nil
 }
 

@@ -192,9 +192,13 @@ func (f *finder) leave(s *search) {
 // look makes round after round.
 func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
+	var refused refusals
 	for {
 		believed := f.believed()
 		found, err := f.round(ctx)
+		if err == nil && found == nil {
+			err = refused.count(f)
+		}
 		if err != nil {
 			return nil, err
 		}

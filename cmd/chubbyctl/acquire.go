@@ -107,16 +107,22 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	if o.shared {
 		mode = api.Shared
 	}
-	if o.try {
+	if o.try || o.waits && o.wait <= o.begun() {
 		bound, cancel := o.bound(ctx)
 		defer cancel()
 		lock, err := h.TryAcquire(bound, mode, client.Reason(o.reason))
-		if code := api.CodeOf(err); code == api.LockHeld || code == api.LockDelayed {
-			return nil, &exitError{exitHeld, o.explainHeld(err)}
+		var refused *api.Error
+		if errors.As(err, &refused) && (refused.Code == api.LockHeld || refused.Code == api.LockDelayed) {
+			told := o.explainHeld(refused)
+			if o.waits {
+				return nil, &exitError{exitWaited, o.ranOut(told.Message)}
+			}
+			told.Message += "; try again later, or wait without --try"
+			return nil, &exitError{exitHeld, told}
 		}
 		return held(lock), err
 	}
-	waiting, cancel, explain := o.wanting(ctx)
+	waiting, cancel, explain := o.wanting(ctx, 0)
 	defer cancel()
 	p := newProgress(&o.workOptions)
 	defer p.stop()
@@ -133,18 +139,14 @@ func held(lock *client.Lock) *tenure {
 }
 
 // explainHeld says who holds the lock, since when and why, in one line.
-func (o *acquireOptions) explainHeld(err error) error {
-	var e *api.Error
-	if !errors.As(err, &e) {
-		return err
-	}
+func (o *acquireOptions) explainHeld(e *api.Error) *api.Error {
 	told := *e
 	told.Op, told.Path, told.Err = "acquire", o.path.String(), nil
 	switch {
 	case e.Code == api.LockDelayed:
-		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s; try again then, or wait without --try", roughly(e.Remaining))
+		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(e.Remaining))
 	case len(e.Holders) > 0:
-		told.Message = heldBy(e.Holders) + "; try again later, or wait without --try"
+		told.Message = heldBy(e.Holders)
 	}
 	return &told
 }

@@ -179,14 +179,32 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 		return err
 	}
 	if s.Master == "" {
-		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))}
+		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", noMaster(s))}
 	}
 	return nil
 }
 
+// noMaster says why there is no answer of a master: the cell has none, or it
+// cannot be reached from here.
+func noMaster(s client.Status) string {
+	if s.Named == "" {
+		return fmt.Sprintf("there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))
+	}
+	where := "at an address that nobody knows"
+	for _, r := range s.Replicas {
+		if r.ID == s.Named {
+			where = "at " + r.Client
+		}
+	}
+	return fmt.Sprintf("%s %s is the master of cell %s, as other replicas say, and does not answer from here: look at the network between, or at its machine", s.Named, where, s.Cell)
+}
+
 func writeStatus(out io.Writer, s client.Status, fault string) error {
 	master := "master " + s.Master
-	if s.Master == "" {
+	switch {
+	case s.Master == "" && s.Named != "":
+		master = styleOf(out).on(trouble, "master "+s.Named+" does not answer")
+	case s.Master == "":
 		master = styleOf(out).on(trouble, "no master")
 	}
 	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d: %s, %s, %s\n\n",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -111,10 +112,14 @@ func (o *electOptions) check(given func(flag string) bool) error {
 	return o.validate()
 }
 
+// leastToCampaign is what --wait is at least: a free election takes several
+// operations.
+const leastToCampaign = time.Second
+
 // campaign waits until this is the primary, saying now and then why that takes
 // so long.
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenure, error) {
-	waiting, cancel, explain := o.wanting(ctx)
+	waiting, cancel, explain := o.wanting(ctx, leastToCampaign)
 	defer cancel()
 	p := newProgress(&o.workOptions)
 	defer p.stop()

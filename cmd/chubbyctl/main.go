@@ -21,7 +21,7 @@ func run() int {
 	ctx, stop := withInterrupts(context.Background())
 	defer stop()
 	root, g := newRootCommand()
-	err := causeOf(ctx, root.ExecuteContext(ctx))
+	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
 	if err != nil {
 		g.printError(root.ErrOrStderr(), err)
 	}

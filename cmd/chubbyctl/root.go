@@ -34,6 +34,10 @@ const (
 	farewellBound = 200 * time.Millisecond
 )
 
+// refusedFor is how long a command goes on when nothing listens where its cell
+// should be: a cell that is being restarted on one machine takes about a second.
+const refusedFor = 1500 * time.Millisecond
+
 func newRootCommand() (*cobra.Command, *globals) {
 	g := &globals{}
 	root := &cobra.Command{
@@ -139,7 +143,10 @@ func parsePath(text string) (api.Path, error) {
 
 // config is that of a client of a cell.
 func (g *globals) config(cell string) client.Config {
-	cfg := client.Config{Cell: cell, Servers: g.servers, As: g.as, NoCache: true} // it reads little, and should hold up nobody
+	cfg := client.Config{
+		Cell: cell, Servers: g.servers, As: g.as, RefusedFor: refusedFor,
+		NoCache: true, // it reads little, and should hold up nobody
+	}
 	if g.adapt != nil {
 		g.adapt(&cfg)
 	}
@@ -182,11 +189,15 @@ func (g *globals) bound(ctx context.Context) (context.Context, context.CancelFun
 // leave ends a session. If that fails, the session ends by its lease, and
 // nothing that was done is undone.
 func (g *globals) leave(ctx context.Context, c *client.Client) {
-	bound := min(closeBound, g.timeout)
+	g.leaveWithin(ctx, c, closeBound)
+}
+
+// leaveWithin is leave in less time.
+func (g *globals) leaveWithin(ctx context.Context, c *client.Client, bound time.Duration) {
 	if c.Left() <= 0 {
 		bound = farewellBound
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))
 	defer cancel()
 	_ = c.Close(ctx)
 }

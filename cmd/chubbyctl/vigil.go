@@ -94,7 +94,10 @@ func (v *vigil) look(ctx context.Context) (found, until string) {
 	if err != nil {
 		return fmt.Sprintf("cell %s, none of whose replicas answers", v.cell), ""
 	}
-	if status.Master == "" {
+	switch {
+	case status.Master == "" && status.Named != "":
+		return fmt.Sprintf("the master of cell %s, %s, which does not answer from here", v.cell, status.Named), ""
+	case status.Master == "":
 		status.Cell = v.cell // nobody may have said it
 		return "a master of " + replicasOf(status), ""
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +34,10 @@ type workOptions struct {
 	atLeast        time.Duration
 
 	path           api.Path
-	argv           []string      // the command; empty to hold only
-	program        string        // where the command was found
-	scan           time.Duration // how long it takes to list this machine's processes
+	argv           []string             // the command; empty to hold only
+	program        string               // where the command was found
+	scan           time.Duration        // how long it takes to list this machine's processes
+	begun          func() time.Duration // since the session was asked for
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
@@ -164,18 +166,25 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	bound, cancel := o.bound(ctx)
 	defer cancel()
-	if o.waits && o.wait < o.timeout {
-		bound, cancel = context.WithTimeoutCause(bound, o.wait, outOfTime{o.wait})
-		defer cancel()
-	}
-	v := o.keepVigil(bound, o.path.Cell(), api.Path{})
+	opening, cancel := o.toOpen(bound)
+	defer cancel()
+	o.begun = stopwatch()
+	v := o.keepVigil(opening, o.path.Cell(), api.Path{})
 	defer v.stop()
-	c, err := client.New(bound, cfg)
+	c, err := client.New(opening, cfg)
 	if err != nil {
 		return v.explain(causeOf(ctx, err))
 	}
 	v.stop()
-	defer o.leave(ctx, c)
+	farewell, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() { stop() }()
+	defer func() {
+		bound := closeBound
+		if farewell.Err() != nil {
+			bound = farewellBound // somebody pressed Ctrl-C
+		}
+		o.leaveWithin(ctx, c, bound)
+	}()
 	if len(o.argv) > 0 {
 		if err := o.budget(c.Lease()).check(o.verb); err != nil {
 			return err
@@ -185,7 +194,7 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	if err != nil {
 		return causeOf(ctx, err)
 	}
-	defer o.giveUp(ctx, t)
+	defer func() { o.giveUp(farewell, c, t) }()
 	held := stopwatch()
 	forget, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
 	if err != nil {
@@ -203,6 +212,9 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	if notRun := (*guard.NotRunError)(nil); !errors.As(err, &notRun) {
 		o.linger(ctx, t.lock, o.atLeast-held())
 	}
+	// CMD has ended. Signals are for chubbyctl again, and one is enough to end what
+	// it does last.
+	farewell, stop = signal.NotifyContext(farewell, guard.Interrupts()...)
 	return err
 }
 
@@ -225,22 +237,39 @@ func (o *workOptions) linger(ctx context.Context, lock *client.Lock, left time.D
 	}
 }
 
+// leastToOpen is what opening a session may take at least, however short --wait
+// is: that is for the lock.
+const leastToOpen = 2 * time.Second
+
+// toOpen bounds the opening of the session: --wait counts from the beginning, but
+// does not keep a cell that answers from being asked.
+func (o *workOptions) toOpen(bound context.Context) (context.Context, context.CancelFunc) {
+	limit := max(o.wait, leastToOpen)
+	if !o.waits || limit >= o.timeout {
+		return context.WithCancel(bound)
+	}
+	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.ranOut("the cell has not answered")})
+}
+
+func (o *workOptions) ranOut(last string) error {
+	return &api.Error{
+		Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
+	}
+}
+
 // wanting returns a context that --wait ends, and what becomes of an error when
 // it has: last is asked how things stood.
-func (o *workOptions) wanting(ctx context.Context) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
+func (o *workOptions) wanting(ctx context.Context, least time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
 	if !o.waits {
 		return ctx, func() {}, func(err error, _ string) error { return err }
 	}
 	ranOut := api.Errorf(api.DeadlineExceeded, "--wait %v ran out", o.wait)
-	waiting, cancel = context.WithTimeoutCause(ctx, o.wait, ranOut)
+	waiting, cancel = context.WithTimeoutCause(ctx, max(o.wait-o.begun(), least), ranOut)
 	return waiting, cancel, func(err error, last string) error {
 		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
 			return err
 		}
-		return &exitError{exitWaited, &api.Error{
-			Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(),
-			Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
-		}}
+		return &exitError{exitWaited, o.ranOut(last)}
 	}
 }
 
@@ -298,13 +327,19 @@ func (o *workOptions) tellOfAnother(yield bool) bool {
 	return yield
 }
 
-// giveUp gives the lock up in time that does not depend on what ended the work.
-func (o *workOptions) giveUp(ctx context.Context, t *tenure) {
+// giveUp gives the lock up while the cell answers, and for as long after as the
+// lease lasts: a release spares the next holder the lock-delay. When the lease is
+// over there is little to gain, and who waits for the exit code waits no longer.
+func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
 	if t.lock.Err() != nil {
 		return // there is nothing to give up
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, max(c.Left(), farewellBound)))
 	defer cancel()
+	silent := time.AfterFunc(patience, func() {
+		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", roughly(c.Left())))
+	})
+	defer silent.Stop()
 	if err := t.giveUp(ctx); err != nil && t.lock.Err() == nil {
 		remark(o.err, "%v was not released (%v); it becomes free when the session has ended", o.path, err)
 	}

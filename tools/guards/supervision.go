@@ -40,5 +40,30 @@ func supervisionGuards() []guard {
 			old: "	case r.Suspended == int(unix.SIGSTOP):\n", new: "	case r.Suspended == -1:\n",
 			pkg: "./cmd/chubbyctl/internal/guard", test: "TestForeignStopDoesNotSuspend",
 		},
+		{
+			name: "nothing listens is no outage", file: "client/refusals.go",
+			old: "limit == 0 || reached ||", new: "limit == 0 ||",
+			pkg: "./client", test: "TestNothingListens",
+		},
+		{
+			name: "a silent server is not one that refuses", file: "client/refusals.go",
+			old: "slices.ContainsFunc(said, answered)", new: "false",
+			pkg: "./client", test: "TestNothingListens",
+		},
+		{
+			name: "another cell's replicas do not answer for this one", file: "client/survey.go",
+			old: "	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {\n", new: "	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); false {\n",
+			pkg: "./client", test: "TestStatusOfAnotherCell",
+		},
+		{
+			name: "one frozen replica does not hide the others", file: "client/survey.go",
+			old: "	case v := <-arrived:\n		return v\n	case <-ctx.Done():\n	}\n", new: "	case <-ctx.Done():\n	}\n",
+			pkg: "./client", test: "TestStatusWithAFrozenReplica",
+		},
+		{
+			name: "--wait 0 is one try", file: "cmd/chubbyctl/acquire.go",
+			old: "o.try || o.waits && o.wait <= o.begun()", new: "o.try",
+			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
+		},
 	}
 }

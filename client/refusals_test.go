@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// refuse is what the system says where nothing listens.
+func refuse(context.Context, string) (net.Conn, error) {
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+}
+
+// Where nothing listens, waiting seldom helps; Config.RefusedFor bounds it. A
+// server that is silent is another matter, and so is a cell that was reached.
+func TestNothingListens(t *testing.T) {
+	const limit = 1500 * time.Millisecond
+	t.Run("nowhere", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, f *fake) {
+			cfg := f.config()
+			cfg.RefusedFor, cfg.Dialer = limit, refuse
+			_, err := New(t.Context(), cfg)
+			if !errors.Is(err, NothingListens) || !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "a:1, b:1, c:1") {
+				t.Errorf("New: %v", err)
+			}
+			if took := time.Since(f.began); took < limit || took > limit+time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	})
+	t.Run("one is silent", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, f *fake) {
+			cfg := f.config()
+			cfg.RefusedFor = limit
+			cfg.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+				if address == "b:1" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return refuse(ctx, address)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err := New(ctx, cfg)
+			if took := time.Since(f.began); errors.Is(err, NothingListens) || took < 10*time.Second {
+				t.Errorf("New: %v after %v", err, took)
+			}
+		})
+	})
+	t.Run("a restart", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, f *fake) {
+			cfg := f.config()
+			cfg.RefusedFor = limit
+			down := func() bool { return time.Since(f.began) < time.Second }
+			cfg.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+				if down() {
+					return refuse(ctx, address)
+				}
+				return f.dial(ctx, address)
+			}
+			c := f.client(cfg)
+			began := time.Now()
+			down = func() bool { return time.Since(began) < 5*time.Second }
+			f.cut(addresses()...)
+			f.heal()
+			if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{}); err != nil {
+				t.Errorf("Open in a cell that was reached before: %v", err)
+			}
+			closeClient(t, c)
+		})
+	})
+}
+
+// What asks the replicas themselves says at once that nothing listens.
+func TestStatusWhereNothingListens(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Dialer = refuse
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cell.Status(t.Context()); !errors.Is(err, NothingListens) || time.Since(f.began) > 100*time.Millisecond {
+			t.Errorf("Status: %v after %v", err, time.Since(f.began))
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

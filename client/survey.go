@@ -1,0 +1,256 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Status is a cell as its replicas describe themselves.
+type Status struct {
+	Cell     string
+	CellID   api.CellID
+	Master   string // its id; empty if none of those that answer is it
+	Named    string // the master that replicas name, which need not answer; empty if they know none
+	Epoch    api.Epoch
+	Replicas []ReplicaStatus // by id
+	Sessions uint64
+	Nodes    uint64
+	Locks    uint64
+}
+
+// ReplicaStatus is one replica of a cell.
+type ReplicaStatus struct {
+	ID        string // empty if it does not answer, and no other replica knows its address
+	Role      string // master, replica or candidate; empty if it does not answer
+	Client    string // its address
+	Term      uint64
+	Last      uint64 // index of the last entry in its log
+	Applied   uint64 // index of the last entry applied
+	Lag       uint64 // entries applied less than by the replica that is furthest
+	Healthy   bool
+	Version   string
+	DiskFree  int64 // bytes
+	StateHash string
+	LogStore  string
+	Err       error // why nothing more is known of it
+}
+
+// Member is one replica of a cell's configuration.
+type Member struct {
+	ID, Client, Raft, HTTP string
+	Voter                  bool
+}
+
+// view is what one replica says of itself and of its cell.
+type view struct {
+	address string
+	status  *chubbypb.StatusReply
+	members []Member
+	err     error
+	refused bool // nothing listens there
+}
+
+// view asks one replica, for at most DialTimeout. Locate comes first, because a
+// server of another cell refuses it.
+func (c *Cell) view(ctx context.Context, address string) view {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
+	defer cancel()
+	v := view{address: address}
+	t, err := c.pool.get(address)
+	if err == nil {
+		err = t.explain(v.ask(ctx, t, c.cfg.Cell))
+	}
+	v.refused = errors.Is(err, syscall.ECONNREFUSED)
+	v.err = brieflyUnavailable(err)
+	return v
+}
+
+func (v *view) ask(ctx context.Context, t *target, cell string) error {
+	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
+		return err
+	}
+	members, err := t.cell.Members(ctx, &chubbypb.MembersRequest{})
+	if err != nil {
+		return err
+	}
+	for _, m := range members.GetMembers() {
+		v.members = append(v.members, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter()})
+	}
+	v.status, err = t.cell.Status(ctx, &chubbypb.StatusRequest{})
+	return err
+}
+
+// survey asks the servers of the cell, and the replicas that they name, all at
+// once, until enough says that a view is all it takes. It fails if no replica of
+// the cell answers, with what each said. Its goroutines have ended when it returns.
+func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([]view, error) {
+	servers, err := c.finder.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	arrived := make(chan view)
+	asked := map[string]bool{}
+	ask := func(address string) {
+		if asked[address] {
+			return
+		}
+		asked[address] = true
+		running.Go(func() {
+			v := c.view(ctx, address)
+			select {
+			case arrived <- v:
+			case <-ctx.Done():
+			}
+		})
+	}
+	for _, address := range servers {
+		ask(address)
+	}
+	var views []view
+	answered := false
+	for len(views) < len(asked) {
+		v := c.next(ctx, arrived, asked, views)
+		views = append(views, v)
+		answered = answered || v.err == nil
+		if v.err == nil && enough(v) {
+			return views, nil
+		}
+		for _, m := range v.members {
+			ask(m.Client)
+		}
+	}
+	if !answered {
+		return nil, c.nobody(ctx, op, views)
+	}
+	return views, nil
+}
+
+// next waits for a view; once ctx has ended, it is that somebody has not answered.
+func (c *Cell) next(ctx context.Context, arrived <-chan view, asked map[string]bool, views []view) view {
+	select {
+	case v := <-arrived:
+		return v
+	case <-ctx.Done():
+	}
+	for address := range asked {
+		if !slices.ContainsFunc(views, func(v view) bool { return v.address == address }) {
+			return view{address: address, err: &api.Error{Code: api.Unavailable, Message: "no answer", Err: contextError(ctx)}}
+		}
+	}
+	return view{}
+}
+
+// nobody is the error of a survey without an answer from the cell.
+func (c *Cell) nobody(ctx context.Context, op string, views []view) error {
+	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.address, b.address) })
+	var said, addresses []string
+	refused := true
+	for _, v := range views {
+		var e *api.Error
+		if errors.As(v.err, &e) && e.Code == api.WrongCell {
+			return about(e, op, c.root())
+		}
+		refused = refused && v.refused
+		said, addresses = append(said, v.address+": "+brief(v.err)), append(addresses, v.address)
+	}
+	e := &api.Error{Code: api.Unavailable, Message: "no server answers: " + strings.Join(said, "; ")}
+	if ctx.Err() != nil {
+		e.Err = contextError(ctx)
+	}
+	if refused && len(views) > 0 {
+		e = refusedByAll(c.cfg.Cell, addresses, 0)
+	}
+	return about(e, op, c.root())
+}
+
+// Members lists the replicas of the cell's configuration, by id. Any replica can
+// answer; there need not be a master.
+func (c *Cell) Members(ctx context.Context) ([]Member, error) {
+	views, err := c.survey(ctx, "list members", func(view) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	list := views[len(views)-1].members
+	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// Status asks every replica of the cell about itself, those configured here and
+// those they name. Replicas that do not answer within Config.DialTimeout are
+// listed with the reason; it fails only if none answers.
+func (c *Cell) Status(ctx context.Context) (Status, error) {
+	views, err := c.survey(ctx, "ask for status", func(view) bool { return false })
+	if err != nil {
+		return Status{}, err
+	}
+	names := map[string]string{} // id by address
+	for _, v := range views {
+		for _, m := range v.members {
+			names[m.Client] = m.ID
+		}
+	}
+	var s Status
+	var named api.Epoch
+	for _, v := range views {
+		s.add(v, names)
+		if epoch := api.Epoch(v.status.GetEpoch()); v.status.GetMaster() != "" && epoch >= named {
+			s.Named, named = v.status.GetMaster(), epoch
+		}
+	}
+	s.finish()
+	return s, nil
+}
+
+// add takes one replica's view.
+func (s *Status) add(v view, names map[string]string) {
+	if v.err != nil {
+		s.Replicas = append(s.Replicas, ReplicaStatus{ID: names[v.address], Client: v.address, Err: v.err})
+		return
+	}
+	r := v.status.GetReplica()
+	if slices.ContainsFunc(s.Replicas, func(o ReplicaStatus) bool { return o.Err == nil && o.ID == r.GetId() }) {
+		return // it has two addresses
+	}
+	s.Replicas = append(s.Replicas, ReplicaStatus{
+		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
+		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
+	})
+	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
+	// The cell is what its master says of it; of two that claim to be, the later.
+	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
+		s.Master, s.Epoch = r.GetId(), epoch
+		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
+	}
+}
+
+// finish works out what takes all the answers.
+func (s *Status) finish() {
+	var furthest uint64
+	for _, r := range s.Replicas {
+		furthest = max(furthest, r.Applied)
+	}
+	for i := range s.Replicas {
+		if r := &s.Replicas[i]; r.Err == nil {
+			r.Lag = furthest - r.Applied
+		}
+	}
+	// Those of which nothing is known but an address come last.
+	slices.SortFunc(s.Replicas, func(a, b ReplicaStatus) int {
+		if (a.ID == "") != (b.ID == "") {
+			return cmp.Compare(b.ID, a.ID)
+		}
+		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Client, b.Client))
+	})
+}

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// dialled is a Cell of the fake, closed at the end of the test.
+func (f *fake) dialled(cfg Config) *Cell {
+	f.t.Helper()
+	cell, err := Dial(f.t.Context(), cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return cell
+}
+
+// A replica that is frozen costs no more than its own answer, even if the caller
+// has no more time than one replica may take.
+func TestStatusWithAFrozenReplica(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.script(func(s seen) verb {
+			if s.address == "c:1" {
+				return mute
+			}
+			return nil
+		})
+		cell := f.dialled(f.config())
+		ctx, cancel := context.WithTimeout(t.Context(), cell.cfg.DialTimeout)
+		defer cancel()
+		s, err := cell.Status(ctx)
+		if err != nil || s.Master != "a" || len(s.Replicas) != 3 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		for i, id := range []string{"a", "b", "c"} {
+			if r := s.Replicas[i]; r.ID != id || (r.Err != nil) != (id == "c") {
+				t.Errorf("row %d: %+v", i, r)
+			}
+		}
+		began := time.Now()
+		if _, err := cell.Members(t.Context()); err != nil || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("Members: %v after %v", err, time.Since(began))
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A master that cannot be reached from here is still known by name.
+func TestStatusWithoutTheMaster(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cut("a:1")
+		cell := f.dialled(f.config())
+		s, err := cell.Status(t.Context())
+		if err != nil || s.Master != "" || s.Named != "a" || s.Replicas[0].ID != "a" || s.Replicas[0].Err == nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Another cell's replicas do not answer for this one.
+func TestStatusOfAnotherCell(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.script(func(s seen) verb {
+			if s.method == "Locate" {
+				return fail(&api.Error{Code: api.WrongCell, Cell: "qux", Message: "this is a server of cell qux"})
+			}
+			return nil
+		})
+		cell := f.dialled(f.config())
+		var e *api.Error
+		if _, err := cell.Status(t.Context()); !errors.As(err, &e) || e.Code != api.WrongCell || e.Cell != "qux" {
+			t.Errorf("Status: %v", err)
+		}
+		if _, err := cell.Members(t.Context()); !errors.As(err, &e) || e.Code != api.WrongCell {
+			t.Errorf("Members: %v", err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// whereToLook adds to an error that says that nothing listens where a cell should
+// be what to do about it: to start one, or to say where it is.
+func (g *globals) whereToLook(err error) error {
+	var e *api.Error
+	if !errors.Is(err, client.NothingListens) || !errors.As(err, &e) {
+		return err
+	}
+	path, _ := api.ParsePath(e.Path) // its root stands for the cell
+	told := *e
+	told.Message, told.Err = e.Message+"; "+g.advice(path.Cell(), client.ConfiguredCells()), nil
+	return &told
+}
+
+// advice is for a cell whose servers refuse connections. configured are the cells
+// that the user's configuration names.
+func (g *globals) advice(cell string, configured []string) string {
+	switch {
+	case len(g.servers) > 0:
+		return "check --servers, or start the cell"
+	case len(configured) == 0:
+		return "start a cell on this machine with 'chubbyd dev', or say where it is with CHUBBY_CELLS or --servers"
+	case slices.Contains(configured, cell):
+		return "check CHUBBY_CELLS and the file of cells, or start the cell"
+	}
+	return fmt.Sprintf("%s is not configured; CHUBBY_CELLS and the file of cells name %s. A cell that is named nowhere is looked for on this machine, where 'chubbyd dev' starts one",
+		cell, strings.Join(configured, ", "))
+}
