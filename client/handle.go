@@ -221,8 +221,22 @@ func (h *Handle) shown(s *chubbypb.Stat) (api.Stat, error) {
 	return stat, err
 }
 
+// listed reads metadata of a listing as this session shows it. What a cached
+// listing shows is what changes with the children themselves. How many children
+// they have in turn changes without a word to those who have listed their parent,
+// so a session that caches does not show it.
+func (h *Handle) listed(s *chubbypb.Stat) (api.Stat, error) {
+	stat, err := h.shown(s)
+	if h.client.cache.on() {
+		stat.Children = 0
+	}
+	return stat, err
+}
+
 // ReadDir returns the metadata of a directory's children (see Stat), by name.
-// Large directories take several calls, between which children may come and go.
+// In a session that caches, the number of the children's own children is not shown,
+// and Children is 0: Stat of the child tells it. Large directories take several
+// calls, between which children may come and go.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	if h.reads && h.fromCache(ctx) {
 		if list, ok := h.client.cache.childrenOf(h.name, h.instance); ok {
@@ -248,7 +262,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 			}
 			page, more, cacheable, epoch = nil, reply.GetMore(), reply.GetCacheable(), caller.GetEpoch()
 			for _, child := range reply.GetChildren() {
-				stat, err := h.shown(child)
+				stat, err := h.listed(child)
 				if err != nil {
 					return err
 				}

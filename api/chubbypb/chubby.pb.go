@@ -501,10 +501,11 @@ func (x *ACL) GetChange() string {
 }
 
 // Stat is a node's metadata. Where a reply says that what it carries is
-// cacheable, the session may keep it, all but the lock generation, until its
-// lease runs out, its master changes, or an event CACHE_INVALIDATION names the
-// path; it acknowledges that event when it has dropped everything of that path
-// (Chubby §2.7).
+// cacheable, the session may keep it, all but the lock generation and, of the
+// children in a listing, how many children they have, until its lease runs out,
+// its master changes, or an event CACHE_INVALIDATION names the path; it tells
+// that it has received that event when it has dropped everything of that path (Chubby
+// §2.7).
 type Stat struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Path              string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`

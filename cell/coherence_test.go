@@ -1,0 +1,190 @@
+package cell_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// TestCachedIsUncached: whatever clients that cache do to a small tree, to its
+// access control lists, and to each other's sessions, and while masters change, a
+// client that caches reads everything as one that does not: contents, metadata,
+// absence, listings and refusals (Chubby §2.7). Operations follow one another, so
+// that there is one right answer.
+func TestCachedIsUncached(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				w := newMirror(t, ctx, c, seed)
+				for step := range 600 {
+					who, what := w.disturb(ctx)
+					<-time.After(time.Duration(w.rng.IntN(3)) * time.Millisecond) // what is removed in the background is removed
+					w.compare(ctx, fmt.Sprintf("step %d, after %s by %s", step, what, w.hosts[who]))
+					if t.Failed() {
+						return
+					}
+				}
+				var hits uint64
+				for _, cl := range w.cached {
+					hits += cl.CacheStats().Hits
+				}
+				if hits == 0 {
+					t.Error("no cache answered anything, so nothing was tested")
+				}
+			})
+		})
+	}
+}
+
+// mirror is three principals, each with a client that caches and one that does not.
+type mirror struct {
+	t             *testing.T
+	c             *celltest.Cell
+	rng           *rand.Rand
+	hosts         []string
+	admin         *client.Client
+	cached, plain []*client.Client
+	open          [][]*client.Handle // handles that the caching clients keep
+	paths         []string
+}
+
+func newMirror(t *testing.T, ctx context.Context, c *celltest.Cell, seed uint64) *mirror {
+	w := &mirror{t: t, c: c, rng: rand.New(rand.NewPCG(seed, 1)), hosts: []string{"a", "b", "c"}, open: make([][]*client.Handle, 3)}
+	w.admin = dial(t, ctx, c, "admin", client.Config{As: "admin"})
+	for _, list := range []string{"la", "lb"} {
+		w.setList(ctx, list, "*\n")
+	}
+	for _, host := range w.hosts {
+		w.cached = append(w.cached, dial(t, ctx, c, host, client.Config{As: host}))
+		w.plain = append(w.plain, dial(t, ctx, c, "plain", client.Config{As: host, NoCache: true}))
+	}
+	for _, dir := range []string{"/d1", "/d1/e1", "/d2"} {
+		w.paths = append(w.paths, "/ls/local"+dir)
+		for i := range 3 {
+			w.paths = append(w.paths, fmt.Sprintf("/ls/local%s/f%d", dir, i))
+		}
+	}
+	return w
+}
+
+func (w *mirror) setList(ctx context.Context, name, text string) {
+	h, err := w.admin.Open(ctx, "/ls/local/acl/"+name, client.OpenOptions{Write: true, Create: client.File})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := h.SetContents(ctx, []byte(text)); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = h.Close(ctx) // nothing depends on it
+}
+
+func (w *mirror) any(of ...string) string { return of[w.rng.IntN(len(of))] }
+
+// disturb does one thing at random; that it may be refused is part of it.
+func (w *mirror) disturb(ctx context.Context) (who int, what string) {
+	who = w.rng.IntN(len(w.cached))
+	cl, path := w.cached[who], w.any(w.paths...)
+	file := path[len(path)-2] == 'f'
+	with := func(o client.OpenOptions, do func(h *client.Handle)) {
+		if h, err := cl.Open(ctx, path, o); err == nil {
+			do(h)
+			_ = h.Close(ctx) // the node may be gone
+		}
+	}
+	switch n := w.rng.IntN(120); {
+	case n < 30:
+		o := client.OpenOptions{Read: true, Write: true, ChangeACL: true, Create: client.Directory}
+		if file {
+			o.Create, o.Ephemeral = client.File, w.rng.IntN(3) == 0
+		}
+		h, err := cl.Open(ctx, path, o)
+		if err == nil {
+			w.open[who] = append(w.open[who], h)
+		}
+		what = "an Open of " + path
+	case n < 60:
+		with(client.OpenOptions{Write: true}, func(h *client.Handle) { _, _ = h.SetContents(ctx, []byte(w.any("x", "y", "z"))) })
+		what = "a write of " + path
+	case n < 75:
+		with(client.OpenOptions{Write: true}, func(h *client.Handle) { _ = h.Delete(ctx) })
+		what = "a deletion of " + path
+	case n < 85:
+		with(client.OpenOptions{ChangeACL: true}, func(h *client.Handle) {
+			_, _ = h.SetACL(ctx, api.ACL{Read: w.any("la", "lb", "everyone"), Write: w.any("la", "lb", "everyone")})
+		})
+		what = "a change of the ACL of " + path
+	case n < 95:
+		w.setList(ctx, w.any("la", "lb"), w.any("*\n", "a\nadmin\n", "b\nadmin\n", "c\nadmin\n"))
+		what = "a change of a list"
+	case n < 116:
+		if k := len(w.open[who]); k > 0 {
+			_ = w.open[who][k-1].Close(ctx) // the node may be gone
+			w.open[who] = w.open[who][:k-1]
+		}
+		what = "a Close"
+	case n == 116:
+		w.c.Restart(w.c.FailOver())
+		what = "a fail-over"
+	case n == 117:
+		w.c.Cut(w.hosts[who])
+		<-time.After(time.Duration(w.rng.IntN(14)) * time.Second)
+		w.c.Heal(w.hosts[who])
+		<-time.After(time.Second)
+		what = "a cut"
+	case n == 118:
+		w.c.Expire(cl.Session())
+		<-time.After(2 * time.Second)
+		what = "an expiry"
+	}
+	if cl.Err() != nil {
+		w.open[who] = nil
+		w.cached[who] = dial(w.t, ctx, w.c, w.hosts[who], client.Config{As: w.hosts[who]})
+	}
+	return who, what
+}
+
+// compare reads one path through a cache and past it.
+func (w *mirror) compare(ctx context.Context, when string) {
+	who, path := w.rng.IntN(len(w.cached)), w.any(w.paths...)
+	got, want := shown(ctx, w.cached[who], path), shown(ctx, w.plain[who], path)
+	if got != want { // an ephemeral node may have been removed between the two
+		<-time.After(100 * time.Millisecond)
+		got, want = shown(ctx, w.cached[who], path), shown(ctx, w.plain[who], path)
+	}
+	if got != want {
+		w.t.Errorf("%s, %s reads %s as\n%s\nand it is\n%s", when, w.hosts[who], path, got, want)
+	}
+}
+
+// shown is everything that a client reads of a path, but for what a client that
+// caches does not show.
+func shown(ctx context.Context, cl *client.Client, path string) string {
+	h, err := cl.Open(ctx, path, client.OpenOptions{Read: true})
+	if err != nil {
+		return api.CodeOf(err).String()
+	}
+	defer h.Close(ctx)
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return api.CodeOf(err).String()
+	}
+	stat.Lock = 0
+	if stat.Kind == api.File {
+		text, _, err := h.Contents(ctx)
+		return fmt.Sprintf("%+v %q %v", stat, text, api.CodeOf(err))
+	}
+	list, err := h.ReadDir(ctx)
+	for i := range list {
+		list[i].Lock = 0
+		if cl.CacheStats().Misses == 0 { // it does not cache
+			list[i].Children = 0
+		}
+	}
+	return fmt.Sprintf("%+v %+v %v", stat, list, api.CodeOf(err))
+}
