@@ -20,6 +20,12 @@ type Config struct {
 	Members []Member // every replica of the cell, this one among them; the same list everywhere
 	Data    string   // the directory that belongs to this replica alone; created if absent
 
+	// Bootstrap lets the replica begin the cell if its data directory holds nothing.
+	// Every member has to be started with it, and with the same members. It means
+	// nothing once the directory holds data; where another member knows the cell
+	// already, Start fails with ErrRefused.
+	Bootstrap bool
+
 	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
 
 	// How long a replica that hears nothing from the master waits before it

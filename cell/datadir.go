@@ -18,6 +18,7 @@ import (
 const (
 	lockName      = "lock"         // locked while a replica runs; holds its pid, for people
 	markerName    = "replica.json" // whose directory this is
+	rosterName    = "cell.json"    // of which cell, with which replicas; see identity
 	votesName     = "votes.db"
 	boltLogName   = "log.db"  // with BoltStore
 	walLogName    = "log"     // a directory, with WALStore
@@ -26,21 +27,40 @@ const (
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
-	markerFormat  = 1
+	markerFormat  = 2
 )
 
-// marker says whose data directory it is in. It is written once, last of all
-// that founds a directory, so that whoever finds it may expect the rest.
+// marker says whose data directory it is in. It is written once, after every
+// other file of a new directory, so that where it is the rest must be, too.
 type marker struct {
-	Format   int      `json:"format"`
-	Cell     string   `json:"cell"`
-	ID       string   `json:"id"`
-	LogStore LogStore `json:"log_store"`
+	Format      int      `json:"format"`
+	Cell        string   `json:"cell"`
+	ID          string   `json:"id"`
+	LogStore    LogStore `json:"log_store"`
+	Incarnation string   `json:"incarnation"` // random; see identity
 }
 
 // dataError is an error of openStores about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
 	return &api.Error{Code: api.Unavailable, Op: "open data of replica", Path: path, Message: fmt.Sprintf(format, args...), Err: err}
+}
+
+// isEmpty reports that nothing was ever stored in the directory, or that it does
+// not exist.
+func isEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, dataError(dir, err, "the directory cannot be read")
+	}
+	for _, e := range entries {
+		if e.Name() != lockName && e.Name() != "lost+found" {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // openDataDir makes the directory if it is absent, closes it to others if it is
@@ -127,7 +147,7 @@ func readMarker(dir string) (*marker, error) {
 	}
 	m := &marker{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: path, Message: "it is damaged: " + rejoinAdvice, Err: err}
+		return nil, &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: path, Message: "it is damaged: " + lossAdvice, Err: err}
 	}
 	return m, nil
 }
@@ -135,6 +155,9 @@ func readMarker(dir string) (*marker, error) {
 // check reports a marker that is not want's, or whose files are not all there.
 func (m marker) check(dir string, want marker) error {
 	switch {
+	case m.Format == 1:
+		return refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
+			"This version cannot use it: read the files with the version that wrote them, and bootstrap a new cell in empty directories", dir)
 	case m.Format != want.Format:
 		return dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format)
 	case m.Cell != want.Cell:
@@ -143,18 +166,18 @@ func (m marker) check(dir string, want marker) error {
 	case m.ID != want.ID:
 		return dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID)
 	case m.LogStore != want.LogStore:
-		return dataError(dir, nil, "its log is kept in %q, not %q: set the log store back, or "+rejoinAdvice, m.LogStore, want.LogStore)
+		return dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore)
 	}
 	for _, name := range storeFiles(m.LogStore) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: filepath.Join(dir, name), Err: err,
-				Message: "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back, or " + rejoinAdvice}
+				Message: "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. Otherwise " + lossAdvice}
 		}
 	}
 	return nil
 }
 
-// storeFiles names what a founded directory holds.
+// storeFiles names what the directory of a marker holds.
 func storeFiles(kind LogStore) []string {
 	if kind == WALStore {
 		return []string{votesName, filepath.Join(walLogName, walMetaName), snapshotsName}
@@ -162,18 +185,23 @@ func storeFiles(kind LogStore) []string {
 	return []string{votesName, boltLogName, snapshotsName}
 }
 
-// writeMarker founds the directory.
+// writeMarker makes the directory that replica's.
 func writeMarker(dir string, m marker) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, markerName)
+	return writeDurably(filepath.Join(dir, markerName), append(text, '\n'))
+}
+
+// writeDurably gives a file new contents. After a crash it has the old ones or
+// the new ones.
+func writeDurably(path string, text []byte) error {
 	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return dataError(path, err, "it cannot be made")
 	}
-	_, err = f.Write(append(text, '\n'))
+	_, err = f.Write(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return dataError(path, err, "it cannot be written")

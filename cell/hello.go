@@ -14,7 +14,8 @@ import (
 // was asked for begin. It keeps a replica of one cell from feeding Raft
 // messages to another cell, or to a replica that took over an address, and it
 // keeps a stray connection (a port scan, an HTTP client) away from Raft's
-// decoder, which trusts the lengths it reads.
+// decoder, which trusts the lengths it reads. And it keeps a replica that lost its
+// data from voting; see passport.
 //
 // A hello does not authenticate anybody: it says who the caller claims to be.
 // Where the network is not trusted, the connection under it has to be TLS.
@@ -26,8 +27,10 @@ import (
 //	version 1 byte
 //	kind    1 byte
 //	verdict 1 byte, zero in the caller's
-//	4 texts, each 2 bytes of length (big-endian) and so many bytes:
-//	        cell, sender's replica ID, wanted replica ID, sender's client address
+//	6 texts, each 2 bytes of length (big-endian) and so many bytes:
+//	        cell, sender's replica ID, wanted replica ID, sender's client address,
+//	        cell's id, sender's incarnation
+//	2 numbers of 8 bytes (big-endian): last, held
 //	zeros   up to the checksum
 //	check   4 bytes, CRC32C of everything before
 type hello struct {
@@ -37,12 +40,17 @@ type hello struct {
 	from    string // the sender's replica ID
 	to      string // the replica ID the caller wants to reach; in the answer, the caller's own
 	client  string // where clients reach the sender
+
+	cellID      string // of the sender's cell; empty while it has none
+	incarnation string // of the sender's data directory
+	last        uint64 // the last index in the sender's log or snapshot
+	held        uint64 // the index up to which the sender knows the receiver to have held every entry
 }
 
 const (
-	helloSize    = 1024 // bytes; one segment of any network
+	helloSize    = 2048 // bytes; two segments of any network
 	helloMagic   = "chby"
-	helloVersion = 1
+	helloVersion = 2
 	maxHelloText = 255 // bytes of each text: a host name with its port, a component of a path
 )
 
@@ -50,8 +58,9 @@ const (
 type helloKind byte
 
 const (
-	raftStream  helloKind = 1 // carries hashicorp/raft's own protocol
-	probeStream helloKind = 2 // carries questions for the Raft term
+	raftStream      helloKind = 1 // carries hashicorp/raft's own protocol
+	probeStream     helloKind = 2 // carries questions for the Raft term
+	bootstrapStream helloKind = 3 // is answered with a bootstrapReport, and closed
 )
 
 // helloVerdict is the answering replica's decision.
@@ -62,6 +71,10 @@ const (
 	helloWrongCell    helloVerdict = 2
 	helloWrongReplica helloVerdict = 3
 	helloSameID       helloVerdict = 4 // the caller has the answering replica's own ID
+	helloNoCell       helloVerdict = 5 // the answering replica's cell has not begun
+	helloOtherCell    helloVerdict = 6 // the caller's cell has the same name and another id
+	helloAmnesia      helloVerdict = 7 // the caller's data directory is not the one of that replica ID
+	helloBehind       helloVerdict = 8 // the caller holds less than it is known to have held
 )
 
 // errHello is the cause of every refusal of bytes that are not a hello.
@@ -72,13 +85,15 @@ func (h hello) encode() ([]byte, error) {
 	buf := make([]byte, 0, helloSize)
 	buf = append(buf, helloMagic...)
 	buf = append(buf, helloVersion, byte(h.kind), byte(h.verdict))
-	for _, text := range []string{h.cell, h.from, h.to, h.client} {
+	for _, text := range []string{h.cell, h.from, h.to, h.client, h.cellID, h.incarnation} {
 		if len(text) > maxHelloText {
 			return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, maxHelloText)
 		}
 		buf = binary.BigEndian.AppendUint16(buf, uint16(len(text)))
 		buf = append(buf, text...)
 	}
+	buf = binary.BigEndian.AppendUint64(buf, h.last)
+	buf = binary.BigEndian.AppendUint64(buf, h.held)
 	check := helloSize - crc32.Size
 	buf = buf[:check]
 	return binary.BigEndian.AppendUint32(buf, crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli))), nil
@@ -99,7 +114,7 @@ func decodeHello(buf []byte) (hello, error) {
 	}
 	h := hello{kind: helloKind(buf[5]), verdict: helloVerdict(buf[6])}
 	rest := buf[7:check]
-	for _, text := range []*string{&h.cell, &h.from, &h.to, &h.client} {
+	for _, text := range []*string{&h.cell, &h.from, &h.to, &h.client, &h.cellID, &h.incarnation} {
 		if len(rest) < 2 {
 			return hello{}, fmt.Errorf("%w: it is cut short", errHello)
 		}
@@ -109,13 +124,24 @@ func decodeHello(buf []byte) (hello, error) {
 		}
 		*text, rest = string(rest[2:2+n]), rest[2+n:]
 	}
+	if len(rest) < 16 {
+		return hello{}, fmt.Errorf("%w: it is cut short", errHello)
+	}
+	h.last, h.held = binary.BigEndian.Uint64(rest), binary.BigEndian.Uint64(rest[8:])
 	return h, nil
 }
 
 // readHello reads one hello. The caller bounds the time.
 func readHello(r io.Reader) (hello, error) {
 	var buf [helloSize]byte
-	if _, err := io.ReadFull(r, buf[:]); err != nil {
+	const first = len(helloMagic)
+	if _, err := io.ReadFull(r, buf[:first]); err != nil {
+		return hello{}, fmt.Errorf("read a hello: %w", err)
+	}
+	if string(buf[:first]) != helloMagic { // a stranger need not be waited for
+		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf[:first])
+	}
+	if _, err := io.ReadFull(r, buf[first:]); err != nil {
 		return hello{}, fmt.Errorf("read a hello: %w", err)
 	}
 	return decodeHello(buf[:])

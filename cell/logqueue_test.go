@@ -39,8 +39,9 @@ func TestLogIntoAFullPipe(t *testing.T) {
 	}
 	defer func() { _ = unread.Close() }() // this lets go of the writer
 	network := newMemNet()
-	r, err := Start(Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: t.TempDir(),
+	r, err := Start(t.Context(), Config{
+		Bootstrap: true,
+		Cell:      "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: t.TempDir(),
 		ClientListener: network.listen("c:1"), RaftListener: network.listen("r:1"), Dial: network.dialer("r:1"),
 		Logger: slog.New(slog.NewTextHandler(pipe, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

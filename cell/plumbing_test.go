@@ -39,12 +39,23 @@ type nodeConfig struct {
 	kind    LogStore
 }
 
-// startNode starts a replica, in a cell that is not founded yet.
+// testPassport is that of a member of a cell that has begun: r1 to r9.
+func testPassport(cell, id string) *passport {
+	r := &roster{CellID: cell + "-id"}
+	for i := range 9 {
+		other := fmt.Sprintf("r%d", i+1)
+		r.Members = append(r.Members, rosterMember{ID: other, Incarnation: other + "-first"})
+	}
+	me := identity{id: id, incarnation: id + "-first", roster: r, begun: true}
+	return newPassport(func() identity { return me }, 0, func(err error) { panic(err) }, testClock(), slog.New(slog.DiscardHandler))
+}
+
+// startNode starts a replica, in a cell that is not bootstrapped yet.
 func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	t.Helper()
 	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &wordMachine{}}
 	n.port = openPort(portConfig{
-		cell: "test", id: cfg.id, client: cfg.id + ".client", address: n.address, listen: cfg.listen, connect: cfg.dial,
+		passport: testPassport("test", cfg.id), cell: "test", id: cfg.id, client: cfg.id + ".client", address: n.address, listen: cfg.listen, connect: cfg.dial,
 		peer: func(address string) (string, bool) {
 			for id, a := range cfg.members {
 				if a == address {
@@ -76,7 +87,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		n.raft = r
 	} else {
 		s, err := openStores(cfg.dir, cfg.kind, storeOptions{
-			cell: "test", id: cfg.id, logger: slog.New(slog.DiscardHandler), silence: n.trans.silence,
+			cell: "test", id: cfg.id, logger: slog.New(slog.DiscardHandler), silence: n.trans.silence, bootstrap: true,
 			fatal: func(err error) { panic(err) },
 		})
 		if err != nil {

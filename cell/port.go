@@ -34,6 +34,10 @@ type portConfig struct {
 	address string       // this replica's Raft address, as the Raft configuration has it
 	listen  net.Listener // the port's from here on
 
+	// passport is what this replica shows of itself, and knows of the others.
+	passport *passport
+	// bootstrap is what one that bootstraps is answered.
+	bootstrap func() bootstrapReport
 	// peer names the replica that has this Raft address, false if none has.
 	peer func(address string) (id string, ok bool)
 	// connect opens a connection; it returns within timeout.
@@ -214,8 +218,12 @@ func (p *raftPort) greet(c *portConn) {
 		p.refuse(c, err)
 		return
 	}
-	if h.kind == probeStream {
+	switch h.kind {
+	case probeStream:
 		p.serveProbe(c)
+		return
+	case bootstrapStream:
+		p.serveBootstrap(c)
 		return
 	}
 	select {
@@ -235,9 +243,12 @@ func (p *raftPort) answerHello(c *portConn) (hello, error) {
 		return hello{}, err
 	}
 	verdict, err := p.judge(h)
-	answer := hello{kind: h.kind, verdict: verdict, cell: p.cell, from: p.id, to: h.from, client: p.client}
+	answer := p.passport.sign(hello{kind: h.kind, verdict: verdict, cell: p.cell, from: p.id, to: h.from, client: p.client})
 	if werr := writeHello(c, answer); err == nil {
 		err = werr
+	}
+	if xerr := p.passport.examine(h); err == nil {
+		err = xerr
 	}
 	if err == nil && !late.Stop() {
 		err = fmt.Errorf("no hello within %v", helloTimeout)
@@ -251,7 +262,7 @@ func (p *raftPort) answerHello(c *portConn) (hello, error) {
 // judge decides on a caller's hello.
 func (p *raftPort) judge(h hello) (helloVerdict, error) {
 	switch {
-	case h.kind != raftStream && h.kind != probeStream:
+	case h.kind < raftStream || h.kind > bootstrapStream:
 		return helloWrongReplica, fmt.Errorf("%w: connection of kind %d", errHello, h.kind)
 	case h.cell != p.cell:
 		return helloWrongCell, api.Errorf(api.WrongCell, "replica %.64q of cell %.64q called cell %q: check the raft addresses in its configuration", h.from, h.cell, p.cell)
@@ -260,7 +271,10 @@ func (p *raftPort) judge(h hello) (helloVerdict, error) {
 	case h.from == p.id || h.from == "":
 		return helloSameID, api.Errorf(api.InvalidArgument, "another replica goes by this one's ID %q: give each its own", p.id)
 	}
-	return helloAccepted, nil
+	if h.kind == bootstrapStream {
+		return helloAccepted, nil
+	}
+	return p.passport.admit(h)
 }
 
 // remember keeps what a hello says of a peer's client address.
@@ -322,7 +336,8 @@ func (p *raftPort) dial(kind helloKind, id, address string, timeout time.Duratio
 
 // sendHello introduces this replica and checks who answers.
 func (p *raftPort) sendHello(c *portConn, kind helloKind, id string) error {
-	if err := writeHello(c, hello{kind: kind, cell: p.cell, from: p.id, to: id, client: p.client}); err != nil {
+	asked := p.passport.sign(hello{kind: kind, cell: p.cell, from: p.id, to: id, client: p.client})
+	if err := writeHello(c, asked); err != nil {
 		return err
 	}
 	h, err := readHello(c)
@@ -333,7 +348,12 @@ func (p *raftPort) sendHello(c *portConn, kind helloKind, id string) error {
 		return &api.Error{Code: api.WrongCell, Cell: h.cell, Message: fmt.Sprintf("a replica of cell %.64q answers, not of %q: check the raft addresses", h.cell, p.cell)}
 	case h.from != id:
 		return api.Errorf(api.Unavailable, "replica %.64q answers, not %q: check the raft addresses", h.from, id)
-	case h.verdict != helloAccepted:
+	case kind != bootstrapStream:
+		if err := p.passport.check(asked, h); err != nil {
+			return err
+		}
+	}
+	if h.verdict != helloAccepted {
 		return api.Errorf(api.Unavailable, "it refused this replica (verdict %d): its log says why", h.verdict)
 	}
 	p.remember(h)

@@ -86,7 +86,7 @@ func (c *lineCount) take() []string {
 func newTestPort(wire *memNet, cell, id string) (*raftPort, *lineCount) {
 	log := &lineCount{}
 	return openPort(portConfig{
-		cell: cell, id: id, client: id + ".client", address: id, listen: wire.listen(id), connect: wire.dialer(id),
+		passport: testPassport(cell, id), cell: cell, id: id, client: id + ".client", address: id, listen: wire.listen(id), connect: wire.dialer(id),
 		peer:   func(address string) (string, bool) { return address, address != "nobody" },
 		logger: slog.New(slog.NewTextHandler(log, nil)),
 	}), log
@@ -106,7 +106,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 		}{
 			"garbage":           {send: func() []byte { return bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 100) }, logged: "not a hello"},
 			"silence":           {send: func() []byte { return []byte("chby") }, logged: "read a hello"},
-			"later version":     {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r2", to: "r1"}, 4, 2) }, logged: "version 2"},
+			"later version":     {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r2", to: "r1"}, 4, 3) }, logged: "version 3"},
 			"another cell":      {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "bar", from: "r2", to: "r1"}, 0, 'c') }, verdict: helloWrongCell, logged: "cell bar"},
 			"for another":       {send: func() []byte { return encoded(t, hello{kind: probeStream, cell: "foo", from: "r2", to: "r3"}, 0, 'c') }, verdict: helloWrongReplica, logged: "called for"},
 			"under our own ID":  {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r1", to: "r1"}, 0, 'c') }, verdict: helloSameID, logged: "this one's ID"},

@@ -1,53 +1,52 @@
 package cell
 
 import (
-	"context"
+	"errors"
+	"fmt"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/chubbylock/chubby/session"
 )
 
-// A request may have been done although its client does not know it: the answer
-// was lost, or another copy of it is still on its way to the log. So what only
-// this master knows, a full queue, a quota, a closed handle, never refuses a
-// numbered request by itself. Such a refusal is proposed, and the log decides: if
-// the request was done the client hears so, and if not, no copy of it ever will
-// be. That entry is a proof of leadership besides.
+// ErrRefused is in the chain of every error of a replica that must not run on
+// the data directory it has: it is empty, it has lost data, or it belongs to
+// another cell. Starting the replica again does not help; an operator has to
+// look.
+var ErrRefused = errors.New("the replica must not run")
 
-// refuse makes a refusal the answer of a request. It returns what the log has
-// answered: the result if the request had been done, or else a refusal, this one
-// or an earlier one.
-func (m *master) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
-	switch api.CodeOf(because) {
-	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded:
-		return raftfsm.Result{}, because // it says nothing of the request itself
-	}
-	return m.refuseAs(ctx, by, raftfsm.Refusal(because))
+// refusal is an error that wraps ErrRefused and prints only its own text.
+type refusal struct{ err *api.Error }
+
+// Error returns the text.
+func (r refusal) Error() string { return r.err.Error() }
+
+// Is reports whether target is ErrRefused.
+func (r refusal) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns the *api.Error.
+func (r refusal) Unwrap() error { return r.err }
+
+// refused returns a refusal.
+func refused(format string, args ...any) error {
+	return refusal{&api.Error{Code: api.Unavailable, Message: fmt.Sprintf(format, args...)}}
 }
 
-// refuseAs is refuse with an answer of the state machine.
-func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
-	return m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+// lossAdvice is what to do about a replica that has lost data, or whose data is
+// damaged. With an empty directory it could vote again and break promises that it
+// gave: votes, and entries that it acknowledged.
+const lossAdvice = "the other replicas go on serving while they are a majority; keep this directory for analysis, and do not start the replica with an empty one: " +
+	"it would be refused. This version cannot replace a replica"
+
+// lostData is the refusal of a replica whose data directory is not the one that
+// the others know under its ID.
+func lostData(id, by, cellID string) error {
+	return refused("replica %s lost its data: replica %s knows another data directory under this ID, in the cell with the id %.12s. "+
+		"That directory has voted and acknowledged entries that this one does not have, so this one must not vote. "+
+		"If it still exists, start the replica with it. Otherwise %s", id, by, cellID, lossAdvice)
 }
 
-// refuseHere remembers the refusal of an Open that needed no entry, until its
-// client has heard it: other copies are answered the same. m.mu is held.
-func (m *master) refuseHere(by session.Mutation, because error) error {
-	m.handles.own(by.Session).refused[by.Number] = because
-	return because
-}
-
-// ended is the error of a call in the name of a session that is not served any
-// more. It is SessionExpired only if the log says that the session has ended, or
-// has to: until then a later master may know it alive, and this one does not tell
-// its client to let go of everything.
-func (m *master) ended(id api.SessionID) error {
-	switch s, ok := m.state().Sessions.Get(id); {
-	case ok && s.Doomed != "":
-		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Doomed)
-	case ok:
-		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
-	}
-	return sessionExpired(id)
+// lostEntries is the refusal of a replica whose data directory holds less than
+// another replica has seen in it.
+func lostEntries(id string, last uint64, by string, held uint64) error {
+	return refused("replica %s lost entries: replica %s knows that it held all entries up to %d, and its data directory ends at %d. "+
+		"It was restored from an old copy, or the disk lost what it had reported as written. It must not vote: %s", id, by, held, last, lossAdvice)
 }

@@ -3,7 +3,6 @@ package cell
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -136,14 +135,13 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	id, secret := make([]byte, 16), make([]byte, 32)
-	for _, random := range [][]byte{id, secret} {
-		if _, err := rand.Read(random); err != nil {
-			return nil, fmt.Errorf("draw random bytes: %w", err)
-		}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("draw random bytes: %w", err)
 	}
+	id := api.CellID(r.stores.who.get().roster.CellID)
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
-		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: api.CellID(hex.EncodeToString(id)), Secret: secret},
+		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret},
 	})
 	if err != nil {
 		return nil, err
@@ -157,8 +155,8 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 		return nil, err
 	}
 	state := r.fsm.State()
-	if state.Cell != r.cfg.Cell {
-		return nil, api.Errorf(api.WrongCell, "the data is of cell %s, and this replica is configured for cell %s", state.Cell, r.cfg.Cell)
+	if state.Cell != r.cfg.Cell || state.CellID != id {
+		return nil, api.Errorf(api.WrongCell, "the log is of cell %s with the id %s, and this replica of cell %s with the id %s", state.Cell, state.CellID, r.cfg.Cell, id)
 	}
 	return r.newMaster(ctx, api.Epoch(term), state), nil
 }

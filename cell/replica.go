@@ -27,6 +27,7 @@ type Replica struct {
 	logs  *logQueue
 
 	stores    *stores
+	passport  *passport
 	port      *raftPort
 	transport *raftTransport
 	prober    *prober
@@ -56,9 +57,11 @@ type Replica struct {
 
 // Start opens the replica's data, joins the cell and serves. It returns once
 // the replica listens; it may take a while longer for the cell to have a
-// master. On a data directory that holds no cell yet, the replica founds one
-// with cfg.Members, as every other member does.
-func Start(cfg Config) (*Replica, error) {
+// master. On a data directory that holds nothing it fails with ErrRefused, unless
+// cfg.Bootstrap is set: then it begins the cell, together with every other one of
+// cfg.Members, and waits for all of them, until ctx ends. It fails with ErrRefused,
+// too, when one of them knows the cell already. After Start, ctx means nothing.
+func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func Start(cfg Config) (*Replica, error) {
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	defer close(r.started)
-	if err := r.start(); err != nil {
+	if err := r.start(ctx); err != nil {
 		r.release()
 		return nil, err
 	}
@@ -76,7 +79,7 @@ func Start(cfg Config) (*Replica, error) {
 
 // start builds the replica from the disk up. What it has built when it fails,
 // release takes down.
-func (r *Replica) start() error {
+func (r *Replica) start(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	for listener, address := range map[*net.Listener]string{
 		&r.cfg.ClientListener: self.Client, &r.cfg.RaftListener: self.Raft, &r.cfg.HTTPListener: self.HTTP,
@@ -91,11 +94,14 @@ func (r *Replica) start() error {
 	}
 	var err error
 	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
-		cell: r.cfg.Cell, id: r.cfg.ID, fatal: r.fail, silence: r.silence, logger: r.log,
+		cell: r.cfg.Cell, id: r.cfg.ID, fatal: r.fail, silence: r.silence, logger: r.log, bootstrap: r.cfg.Bootstrap,
 	}); err != nil {
 		return err
 	}
-	if err := r.startRaft(self); err != nil {
+	if err := r.checkConfiguration(); err != nil {
+		return err
+	}
+	if err := r.startRaft(ctx, self); err != nil {
 		return err
 	}
 	r.serve()
@@ -103,8 +109,10 @@ func (r *Replica) start() error {
 }
 
 // startRaft opens the port and starts Raft on it.
-func (r *Replica) startRaft(self Member) error {
+func (r *Replica) startRaft(ctx context.Context, self Member) error {
+	r.passport = newPassport(r.stores.who.get, r.stores.last, r.fail, r.clock, r.log)
 	r.port = openPort(portConfig{
+		passport: r.passport, bootstrap: r.bootstrapReport,
 		cell: r.cfg.Cell, id: r.cfg.ID, client: self.Client, address: self.Raft, listen: r.cfg.RaftListener,
 		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
 	})
@@ -116,13 +124,14 @@ func (r *Replica) startRaft(self Member) error {
 	r.fsm = raftfsm.NewFSM(r.fail)
 	r.elected = make(chan bool, 64)
 	conf := r.raftConfig(r.elected)
-	if err := r.found(conf); err != nil {
+	if err := r.bootstrap(ctx, conf); err != nil {
 		return err
 	}
 	var err error
 	if r.raft, err = r.stores.startRaft(conf, r.fsm, r.transport); err != nil {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
+	r.passport.holdsUpTo(r.raft.LastIndex)
 	r.metrics = newMetrics(r)
 	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), last: r.raft.LastIndex()} })
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -150,19 +159,42 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	return conf
 }
 
-// found founds the cell if the data directory holds none. Every member does so
-// with the same configuration, which is Raft's way of agreeing on it.
-func (r *Replica) found(conf *raft.Config) error {
-	exists, err := r.stores.holdsCell()
-	if err != nil || exists {
-		return err
+// bootstrap begins the cell in a data directory that holds nothing, or goes on
+// with a bootstrap that was interrupted.
+func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
+	if r.stores.who.get().begun {
+		return nil
 	}
-	var members raft.Configuration
-	for _, m := range r.cfg.Members {
-		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
+	b := &bootstrapper{
+		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.who, ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
+		begin: func() error { return r.stores.bootstrap(conf, r.transport) },
 	}
-	if err := r.stores.bootstrap(conf, r.transport, members); err != nil {
-		return fmt.Errorf("found cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
+	if err := b.run(ctx); err != nil {
+		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
+	}
+	return nil
+}
+
+// bootstrapReport is what this replica answers to one that bootstraps.
+func (r *Replica) bootstrapReport() bootstrapReport {
+	me := r.stores.who.get()
+	return bootstrapReport{ID: me.id, Incarnation: me.incarnation, Members: rosterOf(r.cfg.Members), Roster: me.roster, Begun: me.begun}
+}
+
+// checkConfiguration refuses to start a replica that is configured with other
+// members than its cell has: it would be somebody else to some of the others.
+func (r *Replica) checkConfiguration() error {
+	var has []rosterMember
+	for _, s := range r.stores.configuration.Servers {
+		has = append(has, rosterMember{ID: string(s.ID), Raft: string(s.Address)})
+	}
+	if me := r.stores.who.get(); len(has) == 0 && me.roster != nil {
+		has = me.roster.Members
+	}
+	if diff := difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
+		return refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
+			"This version cannot change the members of a cell: set members back. A member with a DNS name as its raft address can move to another host with its data directory",
+			r.cfg.ID, r.cfg.Cell, r.cfg.Data, diff)
 	}
 	return nil
 }

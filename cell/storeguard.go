@@ -163,14 +163,14 @@ func storeError(op storeOp, err error) *api.Error {
 	switch {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
-		e.Message = "the data of this replica is damaged: " + rejoinAdvice
+		e.Message = "the data of this replica is damaged: " + lossAdvice
 	case errors.Is(err, api.TooLarge):
 		e.Code = api.TooLarge
 		e.Message = "nothing was written: this is a bug of the master that made the entry, please report it; start this replica again"
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		e.Message = "the disk is full: free some space, then start this replica again"
 	case errors.Is(err, syscall.EIO):
-		e.Message = "the disk reports an I/O error: do not trust it. Replace it; " + rejoinAdvice
+		e.Message = "the disk reports an I/O error: do not trust it any more. Copy what can be read of the data; " + lossAdvice
 	case errors.Is(err, syscall.EROFS):
 		e.Message = "the file system has become read-only, as Linux does on errors: see the kernel's log, repair it, then start this replica again"
 	case errors.Is(err, fs.ErrPermission):
@@ -180,10 +180,6 @@ func storeError(op storeOp, err error) *api.Error {
 	}
 	return e
 }
-
-// rejoinAdvice is what to do about a replica that has lost data. Under its old
-// ID it could break promises it gave: votes and acknowledged entries.
-const rejoinAdvice = "remove this replica from the cell and let it join again with an empty directory and a new ID"
 
 // guardedLogs is the Raft log: guarded, and with a checksum in each entry.
 //

@@ -201,7 +201,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 			syscall.EROFS:                      "read-only",
 			syscall.EACCES:                     "permission",
 			errors.New("something else"):       "see the cause",
-			api.Errorf(api.Corrupt, "bit rot"): "new ID",
+			api.Errorf(api.Corrupt, "bit rot"): "majority",
 		} {
 			inner := newFaultyStore()
 			l, v, s, told := guardedTrio(inner)
@@ -454,8 +454,8 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				conf.LocalID = "r1"
 				conf.Logger = hclog.NewNullLogger()
 				_, wire := raft.NewInmemTransport("a")
-				st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner}
-				if err := st.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); err != nil {
+				st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+				if err := st.bootstrap(conf, wire); err != nil {
 					t.Fatal(err)
 				}
 				words := &wordMachine{}
@@ -513,11 +513,11 @@ func TestStartReportsStoreError(t *testing.T) {
 	conf.LocalID = "r1"
 	conf.Logger = hclog.NewNullLogger()
 	_, wire := raft.NewInmemTransport("a")
-	st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner}
+	st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
 	if r, err := st.startRaft(conf, &wordMachine{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("startRaft: %v, %v", r, err)
 	}
-	if err := st.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); !errors.Is(err, syscall.ENOSPC) {
+	if err := st.bootstrap(conf, wire); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("bootstrap: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -32,6 +33,8 @@ type storeOptions struct {
 	stall    time.Duration // default storeStall
 	logger   *slog.Logger
 
+	bootstrap bool // a directory that holds nothing may become a replica's
+
 	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests make it small
 }
 
@@ -42,6 +45,10 @@ type stores struct {
 	logs      raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
+
+	who           *identityFile      // whose directory it is
+	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
+	last          uint64             // the last index when it was opened
 
 	guard     *storeGuard
 	rawLogs   raft.LogStore // the same three, unguarded: for opening, whose errors are returned
@@ -62,6 +69,9 @@ func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
 	}
 	if opts.stall == 0 {
 		opts.stall = storeStall
+	}
+	if empty, err := isEmpty(dir); err != nil || empty && !opts.bootstrap {
+		return nil, cmp.Or(err, noData(dir, opts))
 	}
 	lock, err := openDataDir(dir)
 	if err != nil {
@@ -93,9 +103,15 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 		return err
 	}
 	if found == nil {
-		if err := s.found(whose); err != nil {
+		if found, err = s.adopt(whose, opts); err != nil {
 			return err
 		}
+	}
+	if s.who, err = readIdentity(s.dir, *found); err != nil {
+		return err
+	}
+	if err := s.checkIdentity(opts); err != nil {
+		return err
 	}
 	if err := sheltered(s.verify); err != nil {
 		return err
@@ -225,41 +241,78 @@ func makeFile(path string, create func(path string) (io.Closer, error)) error {
 	return moveIntoPlace(path)
 }
 
-// found makes the directory this replica's. What is there without a marker are
-// the empty stores of a start that was interrupted, or it is not ours.
-func (s *stores) found(whose marker) error {
-	founded, err := s.holdsCell()
+// noData is the refusal of a directory that holds nothing.
+func noData(dir string, opts storeOptions) error {
+	return refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
+		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If the data is lost, %s", dir, opts.id, opts.cell, lossAdvice)
+}
+
+// adopt makes the directory this replica's. Without a marker it holds the empty
+// stores of a start that was interrupted, or it is not ours.
+func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
+	used, err := s.holdsCell()
+	if err != nil {
+		return nil, err
+	}
+	if used {
+		return nil, dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)
+	}
+	if !opts.bootstrap {
+		return nil, noData(s.dir, opts)
+	}
+	if whose.Incarnation, err = randomID(); err != nil {
+		return nil, err
+	}
+	return &whose, writeMarker(s.dir, whose)
+}
+
+// checkIdentity compares what the directory says of its cell with what the
+// stores hold.
+func (s *stores) checkIdentity(opts storeOptions) error {
+	used, err := s.holdsCell()
 	if err != nil {
 		return err
 	}
-	if founded {
-		return dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)
+	now := s.who.get()
+	missing := func(name string) error {
+		return &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: filepath.Join(s.dir, name),
+			Message: "it is missing or empty, though this replica has run here. Without it the replica would break promises it gave: bring it back. Otherwise " + lossAdvice}
 	}
-	return writeMarker(s.dir, whose)
+	switch {
+	case used && now.roster == nil:
+		return missing(rosterName)
+	case !used && now.begun:
+		return missing(votesName)
+	case used && !now.begun: // a crash came between the first entry and this
+		return s.who.store(now.roster, true)
+	case now.roster == nil && !opts.bootstrap:
+		return noData(s.dir, opts)
+	}
+	return nil
 }
 
 // holdsCell reports whether the directory holds a cell's data already: a vote,
-// an entry or a snapshot. If not, the cell may be founded in it, once.
-func (s *stores) holdsCell() (founded bool, err error) {
+// an entry or a snapshot. If not, the cell may be bootstrapped in it, once.
+func (s *stores) holdsCell() (used bool, err error) {
 	err = sheltered(func() error {
-		founded, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
-		if err != nil || !founded {
+		used, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
+		if err != nil || !used {
 			return err
 		}
-		interrupted, err := s.interruptedFounding()
-		founded = !interrupted
+		interrupted, err := s.interruptedBootstrap()
+		used = !interrupted
 		return err
 	})
 	if err != nil {
 		return false, dataError(s.dir, err, "its data cannot be read")
 	}
-	return founded, nil
+	return used, nil
 }
 
-// interruptedFounding reports that raft.BootstrapCluster came as far as the
+// interruptedBootstrap reports that raft.BootstrapCluster came as far as the
 // first term and not to the first entry. A replica in that state has voted for
 // nobody (a vote is of a later term) and acknowledged nothing.
-func (s *stores) interruptedFounding() (bool, error) {
+func (s *stores) interruptedBootstrap() (bool, error) {
 	term, err := s.rawVotes.GetUint64([]byte(currentTermKey))
 	if err != nil || term != 1 {
 		return false, err
@@ -287,6 +340,7 @@ func (s *stores) verify() error {
 	if err != nil {
 		return dataError(s.dir, err, "the log cannot be read")
 	}
+	s.last = max(base, last)
 	var term uint64
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
@@ -297,6 +351,9 @@ func (s *stores) verify() error {
 			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
 		}
 		term = entry.Term
+		if entry.Type == raft.LogConfiguration {
+			s.configuration = raft.DecodeConfiguration(entry.Data)
+		}
 	}
 	return nil
 }
@@ -317,6 +374,7 @@ func (s *stores) readableSnapshot() (uint64, error) {
 		if err := r.Close(); err != nil {
 			return 0, dataError(s.dir, err, "snapshot %s cannot be read", meta.ID)
 		}
+		s.configuration = meta.Configuration
 		return meta.Index, nil
 	}
 	if err != nil {
@@ -329,27 +387,35 @@ func (s *stores) readableSnapshot() (uint64, error) {
 func damaged(path string, err error, format string, args ...any) *api.Error {
 	e := dataError(path, err, format, args...)
 	e.Code = api.Corrupt
-	e.Message += ": " + rejoinAdvice
+	e.Message += ": " + lossAdvice
 	return e
 }
 
-// bootstrap founds the cell in an empty directory, with that configuration,
-// which has to be the same on every member.
-func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport, configuration raft.Configuration) error {
-	founded, err := s.holdsCell()
+// bootstrap writes the first entry of the cell's log, which is its configuration
+// and the same on every member, and then that the cell has begun here.
+func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
+	used, err := s.holdsCell()
 	if err != nil {
 		return err
 	}
-	if founded {
+	if used {
 		return dataError(s.dir, raft.ErrCantBootstrap, "it holds a cell already")
 	}
-	return s.guard.call(func() error {
-		// As if an interrupted founding had not begun: Raft insists.
+	r := s.who.get().roster
+	for _, m := range r.Members {
+		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
+	}
+	err = s.guard.call(func() error {
+		// As if an interrupted bootstrap had not begun: Raft insists.
 		if err := s.stable.SetUint64([]byte(currentTermKey), 0); err != nil {
 			return err
 		}
-		return raft.BootstrapCluster(conf, s.logs, s.stable, s.snapshots, trans, configuration)
+		return raft.BootstrapCluster(conf, s.logs, s.stable, s.snapshots, trans, s.configuration)
 	})
+	if err != nil {
+		return err
+	}
+	return s.who.store(r, true)
 }
 
 // startRaft starts Raft on the stores.

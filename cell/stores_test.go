@@ -22,7 +22,7 @@ func testStores(dir string, kind LogStore) (*stores, error) {
 
 func testStoreOptions() storeOptions {
 	return storeOptions{
-		cell: "foo", id: "r1", logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment,
+		cell: "foo", id: "r1", logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment, bootstrap: true,
 		silence: func() {}, fatal: func(err error) { panic(err) },
 	}
 }
@@ -50,6 +50,9 @@ func mustClose(t *testing.T, s *stores) {
 func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
 	t.Helper()
 	s := mustOpen(t, dir, kind)
+	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +63,23 @@ func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
 		takeSnapshot(t, s, snapshot)
 	}
 	mustClose(t, s)
+}
+
+// rosterAlone is the roster of a cell of one.
+func rosterAlone(who identity) *roster {
+	return &roster{CellID: "c", Members: []rosterMember{{ID: who.id, Raft: "a", Incarnation: who.incarnation}}}
+}
+
+// preparedAlone is the identity of the only member of a cell, which has not begun.
+func preparedAlone(t *testing.T) *identityFile {
+	t.Helper()
+	f := &identityFile{path: filepath.Join(t.TempDir(), rosterName)}
+	who := identity{id: "r1", incarnation: "i1"}
+	f.now.Store(&who)
+	if err := f.store(rosterAlone(who), false); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func takeSnapshot(t *testing.T, s *stores, index uint64) {
@@ -75,7 +95,7 @@ func takeSnapshot(t *testing.T, s *stores, index uint64) {
 	}
 }
 
-// TestDataDirIsOneReplicas: a directory serves the replica it was founded for,
+// TestDataDirIsOneReplicas: a directory serves the replica it was made for,
 // one process at a time, and nobody else on the machine.
 func TestDataDirIsOneReplicas(t *testing.T) {
 	for _, kind := range []LogStore{BoltStore, WALStore} {
@@ -88,8 +108,8 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
 			}
-			if founded, err := s.holdsCell(); founded || err != nil {
-				t.Errorf("a new directory holds a cell: %v, %v", founded, err)
+			if used, err := s.holdsCell(); used || err != nil {
+				t.Errorf("a new directory holds a cell: %v, %v", used, err)
 			}
 			_, err := testStores(dir, kind)
 			if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
@@ -119,8 +139,8 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 				}
 			}
 			s = mustOpen(t, dir, kind)
-			if founded, err := s.holdsCell(); !founded || err != nil {
-				t.Errorf("it holds a cell: %v, %v", founded, err)
+			if used, err := s.holdsCell(); !used || err != nil {
+				t.Errorf("it holds a cell: %v, %v", used, err)
 			}
 			if last, err := s.logs.LastIndex(); last != 3 || err != nil {
 				t.Errorf("the last entry is %d, %v", last, err)
@@ -129,7 +149,7 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 	}
 }
 
-// TestDataDirRefusesLoss: whatever of a founded directory is missing or
+// TestDataDirRefusesLoss: whatever of a replica's directory is missing or
 // damaged, the replica does not start as if it were new.
 func TestDataDirRefusesLoss(t *testing.T) {
 	remove := func(name string) func(*testing.T, string) {
@@ -151,10 +171,15 @@ func TestDataDirRefusesLoss(t *testing.T) {
 		"WAL's metadata":  {WALStore, remove(filepath.Join(walLogName, walMetaName)), "is missing"},
 		"marker":          {BoltStore, remove(markerName), "but not " + markerName},
 		"marker's text":   {BoltStore, overwrite(markerName, "{"), "is damaged"},
-		"marker's format": {BoltStore, overwrite(markerName, `{"format":2}`), "format 2"},
-		"votes' text":     {BoltStore, overwrite(votesName, "not bbolt"), "votes cannot be opened"},
-		"log's text":      {BoltStore, overwrite(boltLogName, strings.Repeat("not bbolt", 10000)), "log cannot be opened"},
-		"only snapshot":   {BoltStore, damageSnapshots, "none of 1 snapshots"},
+		"marker's format": {BoltStore, overwrite(markerName, `{"format":3}`), "format 3"},
+		"an old format":   {BoltStore, overwrite(markerName, `{"format":1}`), "early version"},
+		"roster":          {BoltStore, remove(rosterName), rosterName + ": it is missing"},
+		"roster's text":   {BoltStore, overwrite(rosterName, "{"), "is damaged"},
+		"another's roster": {BoltStore, overwrite(rosterName, `{"cell_id":"c","members":[{"id":"r1","raft":"a","incarnation":"other"}],"begun":true}`),
+			"files are not of one replica"},
+		"votes' text":   {BoltStore, overwrite(votesName, "not bbolt"), "votes cannot be opened"},
+		"log's text":    {BoltStore, overwrite(boltLogName, strings.Repeat("not bbolt", 10000)), "log cannot be opened"},
+		"only snapshot": {BoltStore, damageSnapshots, "none of 1 snapshots"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -273,7 +298,7 @@ func TestStartVerifiesLog(t *testing.T) {
 				mustClose(t, s)
 				return
 			}
-			if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), rejoinAdvice) {
+			if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), lossAdvice) {
 				t.Errorf("%v, want Corrupt with %q and what to do", err, c.want)
 			}
 		})
@@ -299,8 +324,8 @@ func TestInterruptedStart(t *testing.T) {
 		}
 		overwrite("state.bin", "half a snapshot")(t, unfinished)
 		s = mustOpen(t, dir, kind)
-		if founded, err := s.holdsCell(); founded || err != nil {
-			t.Errorf("%s: it holds a cell: %v, %v", kind, founded, err)
+		if used, err := s.holdsCell(); used || err != nil {
+			t.Errorf("%s: it holds a cell: %v, %v", kind, used, err)
 		}
 		for _, left := range []string{unfinished, filepath.Join(dir, votesName+newSuffix)} {
 			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
@@ -310,9 +335,9 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// TestInterruptedFounding: Raft writes the first term and then the first entry.
-// A crash between the two must not keep the replica from founding its cell.
-func TestInterruptedFounding(t *testing.T) {
+// TestInterruptedBootstrap: Raft writes the first term and then the first entry.
+// A crash between the two must not keep the replica from bootstrapping its cell.
+func TestInterruptedBootstrap(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, BoltStore)
 	if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil {
@@ -320,17 +345,20 @@ func TestInterruptedFounding(t *testing.T) {
 	}
 	mustClose(t, s)
 	s = mustOpen(t, dir, BoltStore)
+	if err := s.who.store(rosterAlone(s.who.get()), false); err != nil {
+		t.Fatal(err)
+	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = "r1"
 	_, wire := raft.NewInmemTransport("a")
-	if err := s.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); err != nil {
+	if err := s.bootstrap(conf, wire); err != nil {
 		t.Fatal(err)
 	}
-	if founded, err := s.holdsCell(); !founded || err != nil {
-		t.Errorf("founded: %v, %v", founded, err)
+	if used, err := s.holdsCell(); !used || err != nil {
+		t.Errorf("bootstrapped: %v, %v", used, err)
 	}
-	if err := s.bootstrap(conf, wire, votersOf(map[string]string{"r1": "a"})); !errors.Is(err, raft.ErrCantBootstrap) {
-		t.Errorf("founded twice: %v", err)
+	if err := s.bootstrap(conf, wire); !errors.Is(err, raft.ErrCantBootstrap) {
+		t.Errorf("bootstrapped twice: %v", err)
 	}
 	for _, state := range []func(*stores) error{
 		func(s *stores) error { return s.stable.SetUint64([]byte(currentTermKey), 2) },
@@ -342,8 +370,8 @@ func TestInterruptedFounding(t *testing.T) {
 		if err := state(s); err != nil {
 			t.Fatal(err)
 		}
-		if founded, err := s.holdsCell(); !founded || err != nil {
-			t.Errorf("a replica that has taken part: %v, %v", founded, err)
+		if used, err := s.holdsCell(); !used || err != nil {
+			t.Errorf("a replica that has taken part: %v, %v", used, err)
 		}
 	}
 }
@@ -355,6 +383,9 @@ func TestVoteIsOneWrite(t *testing.T) {
 	dir := t.TempDir()
 	term, candidate := []byte(voteTermKey), []byte(voteCandidateKey)
 	s := mustOpen(t, dir, BoltStore)
+	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+		t.Fatal(err)
+	}
 	vote := func(n uint64, who string) {
 		if err := errors.Join(s.stable.SetUint64(term, n), s.stable.Set(candidate, []byte(who))); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,21 +24,34 @@ func startCell(t *testing.T, n int) map[string]*Replica {
 		members = append(members, Member{ID: id, Client: id + ":client", Raft: id + ":raft"})
 	}
 	dir := t.TempDir()
+	var starting sync.WaitGroup
+	var mu sync.Mutex // guards replicas
 	for _, m := range members {
-		r, err := Start(Config{
-			Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), InsecurePrincipals: true,
-			ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
+		starting.Go(func() {
+			r, err := Start(t.Context(), Config{
+				Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), Bootstrap: true, InsecurePrincipals: true,
+				ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			replicas[m.ID] = r
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas[m.ID] = r
+	}
+	starting.Wait()
+	for _, r := range replicas {
 		t.Cleanup(func() {
 			gone, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = r.Stop(gone) // nothing is to be drained at the end of a test
 			<-r.Done()
 		})
+	}
+	if t.Failed() {
+		t.FailNow()
 	}
 	await(t, "a master", func() bool { return masterOf(replicas) != "" })
 	return replicas

@@ -2,6 +2,7 @@ package celltest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,7 +25,7 @@ type Cell struct {
 	members []cell.Member
 	edit    func(*cell.Config)
 
-	mu       sync.Mutex // guards replicas
+	mu       sync.Mutex // guards replicas, and serialises edit
 	replicas map[string]*cell.Replica
 }
 
@@ -43,8 +44,14 @@ func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
 		c.members = append(c.members, cell.Member{ID: id, Client: id + ":7421", Raft: id + ":" + raftPort})
 	}
 	t.Cleanup(c.stop)
-	for _, m := range c.members {
-		c.Restart(m.ID)
+	var starting sync.WaitGroup
+	failed := make([]error, n)
+	for i, m := range c.members {
+		starting.Go(func() { failed[i] = c.run(t.Context(), m.ID, true) })
+	}
+	starting.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
 	}
 	c.Master()
 	return c
@@ -54,24 +61,38 @@ func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
 // paused.
 func (c *Cell) Restart(id string) {
 	c.t.Helper()
+	if err := c.run(c.t.Context(), id, false); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TryRestart is Restart for a replica that may be refused: it returns the error
+// of cell.Start, which is given ctx.
+func (c *Cell) TryRestart(ctx context.Context, id string) error { return c.run(ctx, id, false) }
+
+// run starts a replica.
+func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
+	c.Heal(id)
+	c.Resume(id)
 	cfg := cell.Config{
-		Cell: api.LocalCell, ID: id, Members: c.members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
+		Cell: api.LocalCell, ID: id, Members: c.members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true, Bootstrap: bootstrap,
 		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
 		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
 	}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	c.edit(&cfg)
-	r, err := cell.Start(cfg)
+	c.mu.Lock()
+	c.edit(&cfg) // the caller's, who need not expect two calls at once
+	c.mu.Unlock()
+	r, err := cell.Start(ctx, cfg)
 	if err != nil {
-		c.t.Fatalf("start replica %s: %v", id, err)
+		return fmt.Errorf("start replica %s: %w", id, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.replicas[id] = r
-	c.Heal(id)
-	c.Resume(id)
+	return nil
 }
 
 // Servers returns the client addresses of all replicas, for client.Config.

@@ -73,7 +73,7 @@ const exampleConfig = `# One replica of a Chubby cell. Every key is also a flag 
 # Letters, digits, '-', '_' and '.'.
 cell: main
 
-# This replica's name, unique in the cell for ever. It must be one of the
+# This replica's name, never used again in this cell. It must be one of the
 # members. This and data are all that differs between the replicas of a cell.
 id: r1
 
@@ -96,8 +96,13 @@ members:
     raft: chubby3.example.org:7431
     http: chubby3.example.org:7441
 
-# The directory that belongs to this replica alone; created if absent.
+# The directory that belongs to this replica alone; created with --bootstrap.
 data: /var/lib/chubby
+
+# Begin the cell if the data directory holds nothing. Set it on every member of a
+# new cell; the cell begins when all of them were reached. It may stay: it means
+# nothing to a replica that has data, and one that lost its data is refused.
+bootstrap: false
 
 # Where the Raft log is kept: wal (segments, one sync a write) or boltdb (one
 # file, two syncs a write). A replica keeps the one it began with.

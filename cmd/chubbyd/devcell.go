@@ -77,17 +77,16 @@ func (c *devCell) claim() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the directory %s is in use by another 'chubbyd dev' (%w); stop that one, or choose another with --data", c.dir, err)
 	}
-	if err := errors.Join(c.checkFounding(), c.checkPorts()); err != nil {
+	if err := errors.Join(c.checkMembers(), c.checkPorts()); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
 }
 
-// checkFounding refuses to run a cell with other replicas or addresses than
-// it was founded with: they are in its Raft log, and would never find each
-// other.
-func (c *devCell) checkFounding() error {
+// checkMembers refuses to run a cell with other replicas or addresses than it
+// began with: they are in its Raft log, and would never find each other.
+func (c *devCell) checkMembers() error {
 	const advice = "give the same --cell, --replicas and --base-port again, choose another --data, or remove the directory to begin anew"
 	for _, r := range c.Replicas {
 		was, err := readDevConfig(r.configFile())
@@ -135,6 +134,7 @@ type devConfig struct {
 	ID                 string      `yaml:"id"`
 	Members            []devMember `yaml:"members"`
 	Data               string      `yaml:"data"`
+	Bootstrap          bool        `yaml:"bootstrap"`
 	InsecurePrincipals bool        `yaml:"insecure-principals"`
 }
 
@@ -146,7 +146,7 @@ type devMember struct {
 }
 
 func (c *devCell) config(r *devReplica) devConfig {
-	f := devConfig{Cell: c.Cell, ID: r.ID, Data: r.dataDir(), InsecurePrincipals: true}
+	f := devConfig{Cell: c.Cell, ID: r.ID, Data: r.dataDir(), Bootstrap: true, InsecurePrincipals: true}
 	for _, m := range c.Replicas {
 		f.Members = append(f.Members, devMember(cell.Member{ID: m.ID, Client: m.Client, Raft: m.Raft, HTTP: m.HTTP}))
 	}

@@ -23,6 +23,10 @@ func (d *dev) keep(ctx context.Context, program string, r *devReplica, once bool
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errReplicaRefused) {
+			d.out.printf("%-3s %v; %s says why", r.ID, err, r.logFile())
+			return
+		}
 		if once {
 			d.out.printf("%-3s %v; left dead (--no-restart)", r.ID, err)
 			return
@@ -35,6 +39,9 @@ func (d *dev) keep(ctx context.Context, program string, r *devReplica, once bool
 		}
 	}
 }
+
+// errReplicaRefused is how a replica ended that must not run on the data it has.
+var errReplicaRefused = errors.New("refused to run, and is left dead: it must not run on the data that it has")
 
 // runReplica runs a replica's process to its end and says how it ended. The
 // end of ctx asks it to stop, and kills it after stopBound.
@@ -72,6 +79,8 @@ func (d *dev) runReplica(ctx context.Context, program string, r *devReplica) err
 	switch {
 	case err == nil:
 		return errors.New("stopped without being asked")
+	case errors.As(err, &exit) && exit.ExitCode() == exitRefused:
+		return errReplicaRefused
 	case errors.As(err, &exit):
 		return fmt.Errorf("died (%s)", exit.ProcessState)
 	default:

@@ -3,8 +3,8 @@
 //
 // It only reads settings, starts package cell and reports; what a replica does
 // is decided there. A replica that stops by itself ends the process with a
-// message and exit code 1, never with a panic, so that whoever supervises the
-// process can start it again.
+// message and exit code 1, never with a panic, so that a supervisor of the process
+// can start it again; with exit code 78, if that does not help.
 package main
 
 import (
@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/cell"
 )
 
 func main() { os.Exit(run()) }
@@ -53,12 +55,19 @@ func complain(out io.Writer, err error) {
 	}
 }
 
-// exitCode is 2 for a command line that was not understood and 1 for
-// everything else that failed.
+// exitRefused is EX_CONFIG of sysexits.h: a replica must not run on the data or
+// with the members that it has. systemd is to be told RestartPreventExitStatus=78.
+const exitRefused = 78
+
+// exitCode is 2 for a command line that was not understood, 78 for a replica that
+// must not run as it is, and 1 for everything else that failed.
 func exitCode(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {
 		return 2
+	}
+	if errors.Is(err, cell.ErrRefused) {
+		return exitRefused
 	}
 	return 1
 }

@@ -33,11 +33,17 @@ Every key of the configuration file is also a flag and a variable: log-level is
 --log-level and CHUBBYD_LOG_LEVEL. A flag counts more than a variable, and a
 variable more than the file. The file may be left out if the rest says enough.
 
+A new cell begins when each of its members has been started with --bootstrap, and
+with the same members. From then on the flag means nothing and may stay. Without
+it, an empty data directory is refused; with it, too, where another member knows
+the cell already: that replica has lost its data, and must not vote.
+
 If the replica stops by itself (its disk failed or stalled), serve says why and
-exits with 1; let the supervisor of the process start it again.`,
+exits with 1; let the supervisor of the process start it again. It exits with 78
+when it must not run on the data that it has: starting it again does not help.`,
 		Example: `  chubbyd serve --config /etc/chubby/chubbyd.yaml
   CHUBBYD_ID=r2 chubbyd serve --config chubbyd.yaml --data /srv/chubby/r2
-  chubbyd serve --cell main --id r1 --data ./r1 \
+  chubbyd serve --bootstrap --cell main --id r1 --data ./r1 \
       --members 'r1=127.0.0.1:7421,127.0.0.1:7431,127.0.0.1:7441'`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,7 +63,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	}
 	for _, k := range keys() {
 		flags.String(k.name, "", k.usage)
-		if k.name == "insecure-principals" {
+		if isSwitch(k.name) {
 			flags.Lookup(k.name).NoOptDefVal = "true"
 		}
 	}
@@ -107,7 +113,7 @@ func (o *serveOptions) run(ctx context.Context, in io.Reader, out io.Writer) err
 		}()
 	}
 	s.replica.Logger = newLogger(out, s)
-	replica, err := cell.Start(s.replica)
+	replica, err := cell.Start(ctx, s.replica)
 	if err != nil {
 		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)
 	}
@@ -139,6 +145,9 @@ type serving interface {
 func serveUntil(ctx context.Context, replica serving, s settings) error {
 	select {
 	case <-replica.Done():
+		if err := replicaErr(replica); errors.Is(err, cell.ErrRefused) {
+			return fmt.Errorf("replica %s of cell %s stopped, and must not be started again as it is: %w", s.replica.ID, s.replica.Cell, err)
+		}
 		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
 			"  The other replicas carry on if they are a majority. Look after the disk of %s, then start\n"+
 			"  this replica again with the same settings: it catches up by itself",

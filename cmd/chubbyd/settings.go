@@ -39,6 +39,7 @@ func keys() []key {
 		{"id", "this replica's name, one of the members", setID},
 		{"members", `every replica of the cell: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, setMembers},
 		{"data", "the directory that belongs to this replica alone", setData},
+		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", setBootstrap},
 		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 1m", setElectionTimeout},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", setSlowClient},
@@ -145,14 +146,24 @@ func durationWithin(text string, least, most time.Duration) (time.Duration, erro
 	return d, nil
 }
 
+func setBootstrap(s *settings, text string) error { return setSwitch(&s.replica.Bootstrap, text) }
+
 func setInsecurePrincipals(s *settings, text string) error {
+	return setSwitch(&s.replica.InsecurePrincipals, text)
+}
+
+// setSwitch reads a setting that is true or false.
+func setSwitch(to *bool, text string) error {
 	on, err := strconv.ParseBool(text)
 	if err != nil {
 		return fmt.Errorf("%q is neither true nor false", text)
 	}
-	s.replica.InsecurePrincipals = on
+	*to = on
 	return nil
 }
+
+// isSwitch reports whether a setting is a flag that needs no value.
+func isSwitch(key string) bool { return key == "bootstrap" || key == "insecure-principals" }
 
 func setLogLevel(s *settings, text string) error {
 	if err := s.logLevel.UnmarshalText([]byte(text)); err != nil {

@@ -21,6 +21,7 @@ func guards() []guard {
 		boundGuards(),
 		replicaGuards(),
 		limitGuards(),
+		identityGuards(),
 	)
 }
 

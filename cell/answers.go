@@ -1,0 +1,53 @@
+package cell
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A request may have been done although its client does not know it: the answer
+// was lost, or another copy of it is still on its way to the log. So what only
+// this master knows, a full queue, a quota, a closed handle, never refuses a
+// numbered request by itself. Such a refusal is proposed, and the log decides: if
+// the request was done the client hears so, and if not, no copy of it ever will
+// be. That entry is a proof of leadership besides.
+
+// refuse makes a refusal the answer of a request. It returns what the log has
+// answered: the result if the request had been done, or else a refusal, this one
+// or an earlier one.
+func (m *master) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+	switch api.CodeOf(because) {
+	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded:
+		return raftfsm.Result{}, because // it says nothing of the request itself
+	}
+	return m.refuseAs(ctx, by, raftfsm.Refusal(because))
+}
+
+// refuseAs is refuse with an answer of the state machine.
+func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
+	return m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+}
+
+// refuseHere remembers the refusal of an Open that needed no entry, until its
+// client has heard it: other copies are answered the same. m.mu is held.
+func (m *master) refuseHere(by session.Mutation, because error) error {
+	m.handles.own(by.Session).refused[by.Number] = because
+	return because
+}
+
+// ended is the error of a call in the name of a session that is not served any
+// more. It is SessionExpired only if the log says that the session has ended, or
+// has to: until then a later master may know it alive, and this one does not tell
+// its client to let go of everything.
+func (m *master) ended(id api.SessionID) error {
+	switch s, ok := m.state().Sessions.Get(id); {
+	case ok && s.Doomed != "":
+		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Doomed)
+	case ok:
+		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
+	}
+	return sessionExpired(id)
+}

@@ -1,0 +1,271 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A cell is bootstrapped once, by all its members together, in two phases that
+// are stored on the disk (docs/adr/0009-bootstrap-and-identity.md has the
+// argument). Each member asks every other again and again what it holds, and
+// takes the next step by itself:
+//
+//  1. The member with the lowest ID, when every other one says that it holds
+//     nothing, is bootstrapping, and has the same list of members, draws the
+//     roster: the cell's id and the incarnation of each member. It stores it.
+//  2. A member that holds nothing stores a roster that another one shows it, if it
+//     stands in it with its own incarnation.
+//  3. A member that has stored the roster begins (writes the first entry of the
+//     log and starts Raft) when every other one has stored it, too, or one says
+//     that it has begun.
+//
+// So a cell in which anybody has voted or acknowledged anything is known to every
+// directory that its roster names, and a roster that names a directory which is
+// gone can never be begun. What is stored is never replaced: a replica that finds
+// it contradicted refuses to run.
+
+// bootstrapReport is what a replica answers to one that bootstraps.
+type bootstrapReport struct {
+	ID          string         `json:"id"`
+	Incarnation string         `json:"incarnation"`
+	Members     []rosterMember `json:"members"` // as its configuration has them, without incarnations
+	Roster      *roster        `json:"roster,omitempty"`
+	Begun       bool           `json:"begun,omitempty"`
+}
+
+// bootstrapStep is what a member is to do next.
+type bootstrapStep struct {
+	store   *roster  // store this roster
+	begin   bool     // write the first entry and start Raft
+	waiting []string // or else wait for these, each with the reason
+}
+
+// nextStep decides what the member with that identity and list of members does
+// after it has asked the others. heard has the reports of those that answered,
+// and failed why the others did not.
+func nextStep(me identity, members []rosterMember, heard map[string]bootstrapReport, failed map[string]error) (bootstrapStep, error) {
+	for _, m := range members {
+		r, ok := heard[m.ID]
+		if !ok || m.ID == me.id {
+			continue
+		}
+		if err := contradiction(me, r); err != nil {
+			return bootstrapStep{}, err
+		}
+	}
+	step := bootstrapStep{}
+	stored := 1
+	for _, m := range members {
+		r, ok := heard[m.ID]
+		switch {
+		case m.ID == me.id:
+		case !ok:
+			step.waiting = append(step.waiting, fmt.Sprintf("%s (%s)", m.ID, reasonOf(failed[m.ID])))
+		case r.Roster != nil && me.roster == nil && r.Roster.lists(members):
+			return bootstrapStep{store: r.Roster}, nil
+		case r.Roster != nil && me.roster == nil:
+			step.waiting = append(step.waiting, fmt.Sprintf("%s (it bootstraps a cell of other members: %s)", m.ID, difference(members, r.Roster.Members)))
+		case r.Roster != nil && r.Begun:
+			return bootstrapStep{begin: true}, nil
+		case r.Roster != nil:
+			stored++
+		case !slices.Equal(r.Members, members):
+			step.waiting = append(step.waiting, fmt.Sprintf("%s (it is configured with other members: %s)", m.ID, difference(members, r.Members)))
+		case me.roster != nil || !lowest(me.id, members):
+			step.waiting = append(step.waiting, m.ID+" (it waits as well)")
+		}
+	}
+	switch {
+	case me.roster != nil && stored == len(members):
+		step.begin = true
+	case me.roster == nil && lowest(me.id, members) && len(step.waiting) == 0:
+		drawn, err := drawRoster(me, members, heard)
+		return bootstrapStep{store: drawn}, err
+	}
+	return step, nil
+}
+
+// contradiction compares what another member reports with what this one holds.
+// It returns why this replica must not run, if it must not.
+func contradiction(me identity, r bootstrapReport) error {
+	switch {
+	case r.Roster == nil && me.roster == nil:
+		return nil
+	case r.Roster == nil:
+		if known := me.roster.incarnationOf(r.ID); known != r.Incarnation {
+			return stuck(me.id, r.ID, me.roster.CellID)
+		}
+		return nil
+	case r.Roster.incarnationOf(r.ID) != r.Incarnation:
+		return refused("replica %s shows a cell, with the id %.12s, that does not know its data directory: its files are not of one replica", r.ID, r.Roster.CellID)
+	case me.roster != nil && me.roster.CellID != r.Roster.CellID:
+		return refused("replica %s is of the cell with the id %.12s, and this data directory of the one with the id %.12s: they were bootstrapped separately. Which is the right one? %s",
+			r.ID, r.Roster.CellID, me.roster.CellID, lossAdvice)
+	case r.Roster.incarnationOf(me.id) == me.incarnation:
+		if r.Begun && me.roster == nil {
+			return lostEntries(me.id, 0, r.ID, 1) // it had stored the roster, or that one could not have begun
+		}
+		return nil
+	case r.Begun:
+		return lostData(me.id, r.ID, r.Roster.CellID)
+	default:
+		return stuck(r.ID, me.id, r.Roster.CellID)
+	}
+}
+
+// stuck is the refusal of a bootstrap that can never be completed.
+func stuck(holder, gone, cellID string) error {
+	return refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
+		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, lossAdvice)
+}
+
+// lowest reports whether no member has an ID before this one.
+func lowest(id string, members []rosterMember) bool {
+	return !slices.ContainsFunc(members, func(m rosterMember) bool { return m.ID < id })
+}
+
+// drawRoster makes the roster of a new cell of the members that were heard.
+func drawRoster(me identity, members []rosterMember, heard map[string]bootstrapReport) (*roster, error) {
+	id, err := randomID()
+	if err != nil {
+		return nil, err
+	}
+	r := &roster{CellID: id}
+	for _, m := range members {
+		m.Incarnation = me.incarnation
+		if m.ID != me.id {
+			m.Incarnation = heard[m.ID].Incarnation
+		}
+		r.Members = append(r.Members, m)
+	}
+	return r, nil
+}
+
+// difference says how a list of members ("there") differs from ours ("here"),
+// nothing if it does not.
+func difference(ours, theirs []rosterMember) string {
+	var words []string
+	for _, m := range ours {
+		i := slices.IndexFunc(theirs, func(o rosterMember) bool { return o.ID == m.ID })
+		switch {
+		case i < 0:
+			words = append(words, fmt.Sprintf("%s is not there", m.ID))
+		case theirs[i].Raft != m.Raft:
+			words = append(words, fmt.Sprintf("%s is there at the raft address %s, here at %s", m.ID, theirs[i].Raft, m.Raft))
+		}
+	}
+	for _, m := range theirs {
+		if !slices.ContainsFunc(ours, func(o rosterMember) bool { return o.ID == m.ID }) {
+			words = append(words, fmt.Sprintf("%s is only there", m.ID))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// reasonOf is the shortest true word about why a member was not heard.
+func reasonOf(err error) string {
+	if err == nil {
+		return "not asked yet"
+	}
+	return err.Error()
+}
+
+const (
+	bootstrapAsk    = time.Second            // for one member's answer
+	bootstrapRetry  = 100 * time.Millisecond // between rounds at first
+	bootstrapSlow   = 500 * time.Millisecond // and after
+	bootstrapHurry  = 5 * time.Second        // this time
+	bootstrapRemind = 5 * time.Second        // between log lines
+)
+
+// bootstrapper takes a member through its cell's bootstrap.
+type bootstrapper struct {
+	cell    string
+	members []rosterMember
+	who     *identityFile
+	ask     func(m rosterMember) (bootstrapReport, error) // returns within bootstrapAsk
+	begin   func() error                                  // writes the first entry
+	clock   session.Clock
+	logger  *slog.Logger
+}
+
+// run returns when the cell has begun here, or fails when ctx ends, or when the
+// cell must not be bootstrapped.
+func (b *bootstrapper) run(ctx context.Context) error {
+	began := b.clock()
+	told := began.Add(-bootstrapRemind)
+	for {
+		heard, failed := b.askAll()
+		step, err := nextStep(b.who.get(), b.members, heard, failed)
+		switch {
+		case err != nil:
+			return err
+		case step.store != nil:
+			if err := b.who.store(step.store, false); err != nil {
+				return err
+			}
+			continue
+		case step.begin:
+			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.get().roster.CellID, "members", len(b.members))
+			return b.begin()
+		}
+		now := b.clock()
+		if now.Sub(told) >= bootstrapRemind {
+			told = now
+			b.logger.Info("bootstrap: waiting for every member of the cell", "cell", b.cell, "waiting_for", strings.Join(step.waiting, ", "))
+		}
+		pause := bootstrapRetry
+		if now.Sub(began) > bootstrapHurry {
+			pause = bootstrapSlow
+		}
+		select {
+		case <-ctx.Done():
+			return &api.Error{Code: api.Cancelled, Op: "bootstrap cell " + b.cell, Message: "stopped while waiting for " + strings.Join(step.waiting, ", "), Err: context.Cause(ctx)}
+		case <-time.After(pause):
+		}
+	}
+}
+
+// askAll asks every other member at once what it holds.
+func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[string]error) {
+	var mu sync.Mutex // guards the maps
+	heard, failed = map[string]bootstrapReport{}, map[string]error{}
+	var asking sync.WaitGroup
+	me := b.who.get().id
+	for _, m := range b.members {
+		if m.ID == me {
+			continue
+		}
+		asking.Go(func() {
+			r, err := b.ask(m)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[m.ID] = err
+				return
+			}
+			heard[m.ID] = r
+		})
+	}
+	asking.Wait()
+	return heard, failed
+}
+
+// rosterOf is a configured list of members, in the order of their IDs.
+func rosterOf(members []Member) []rosterMember {
+	list := make([]rosterMember, 0, len(members))
+	for _, m := range members {
+		list = append(list, rosterMember{ID: m.ID, Raft: m.Raft})
+	}
+	slices.SortFunc(list, func(a, b rosterMember) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}

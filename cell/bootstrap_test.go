@@ -1,0 +1,226 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// bootWorld is a cell's members as far as bootstrap knows them: what is on their
+// disks, who runs, and what each heard last.
+type bootWorld struct {
+	members []rosterMember
+	disks   map[string]*identity
+	runs    map[string]bool
+	heard   map[string]map[string]bootstrapReport // by asker, then by who answered
+	drawn   int
+
+	stored map[string]map[string]bool // by cell id: every incarnation that ever stored that roster
+	begun  map[string]bool            // by cell id: somebody has begun it
+}
+
+func newBootWorld(n int) *bootWorld {
+	w := &bootWorld{
+		disks: map[string]*identity{}, runs: map[string]bool{}, heard: map[string]map[string]bootstrapReport{},
+		stored: map[string]map[string]bool{}, begun: map[string]bool{},
+	}
+	for i := range n {
+		id := fmt.Sprintf("r%d", i+1)
+		w.members = append(w.members, rosterMember{ID: id, Raft: id + ":1"})
+		w.wipe(id)
+	}
+	return w
+}
+
+// wipe gives a replica an empty disk.
+func (w *bootWorld) wipe(id string) {
+	w.drawn++
+	w.disks[id] = &identity{id: id, incarnation: fmt.Sprintf("%s-%d", id, w.drawn)}
+	w.stop(id)
+}
+
+// stop ends a replica, which forgets what it heard.
+func (w *bootWorld) stop(id string) { w.runs[id], w.heard[id] = false, map[string]bootstrapReport{} }
+
+// ask lets one replica hear another, if both run.
+func (w *bootWorld) ask(asker, other string) {
+	if w.runs[asker] && w.runs[other] && asker != other {
+		d := w.disks[other]
+		w.heard[asker][other] = bootstrapReport{ID: other, Incarnation: d.incarnation, Members: w.members, Roster: d.roster, Begun: d.begun}
+	}
+}
+
+// step lets a replica take its next step upon what it heard, however long ago. It
+// returns the invariant that was broken, if one was.
+func (w *bootWorld) step(id string) error {
+	me := w.disks[id]
+	if !w.runs[id] || me.begun {
+		return nil
+	}
+	step, err := nextStep(*me, w.members, w.heard[id], nil)
+	if err != nil {
+		w.stop(id)
+		if !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("%s failed with %w, which is no refusal", id, err)
+		}
+		return nil
+	}
+	if step.store != nil {
+		if me.roster != nil {
+			return fmt.Errorf("%s replaces its roster %s", id, me.roster.CellID)
+		}
+		me.roster = step.store
+		if w.stored[me.roster.CellID] == nil {
+			w.stored[me.roster.CellID] = map[string]bool{}
+		}
+		w.stored[me.roster.CellID][me.incarnation] = true
+	}
+	if step.begin {
+		me.begun = true
+		return w.begin(me.roster)
+	}
+	return nil
+}
+
+// begin checks that the cell of that roster may be begun.
+func (w *bootWorld) begin(r *roster) error {
+	for _, m := range r.Members {
+		if !w.stored[r.CellID][m.Incarnation] {
+			return fmt.Errorf("%s was begun, and %s never stored it", r.CellID, m.Incarnation)
+		}
+	}
+	w.begun[r.CellID] = true
+	for _, d := range w.disks {
+		if d.roster != nil && d.roster.CellID != r.CellID && w.begun[d.roster.CellID] {
+			return fmt.Errorf("%s was begun while %s had a disk of %s, which had begun before", r.CellID, d.id, d.roster.CellID)
+		}
+	}
+	return nil
+}
+
+// TestBootstrapBeginsOneCell: however members start, crash, lose their disks and
+// act on what they heard long ago, no second cell begins while any disk of a cell
+// that had begun is left, and a roster is begun only after all its members stored
+// it.
+func TestBootstrapBeginsOneCell(t *testing.T) {
+	begun := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := newBootWorld(rapid.IntRange(1, 5).Draw(t, "members"))
+		member := rapid.Custom(func(t *rapid.T) string { return w.members[rapid.IntRange(0, len(w.members)-1).Draw(t, "i")].ID })
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			id := member.Draw(t, "who")
+			switch rapid.SampledFrom(strings.Fields("start start start stop wipe ask ask ask ask step step step step round round")).Draw(t, "what") {
+			case "start":
+				w.runs[id] = true
+			case "stop":
+				w.stop(id)
+			case "wipe":
+				if rapid.IntRange(0, 5).Draw(t, "really") == 0 {
+					w.wipe(id)
+				}
+			case "ask":
+				w.ask(id, member.Draw(t, "whom"))
+			case "step":
+				if err := w.step(id); err != nil {
+					t.Fatal(err)
+				}
+			case "round":
+				for _, m := range w.members {
+					w.ask(id, m.ID)
+				}
+				if err := w.step(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		begun += len(w.begun)
+	})
+	if begun == 0 {
+		t.Error("no cell was ever begun: this test shows nothing")
+	}
+}
+
+// TestBootstrapIsCompleted: wherever members crash, the bootstrap is completed
+// when all of them run again, as long as no disk is lost.
+func TestBootstrapIsCompleted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newBootWorld(rapid.IntRange(1, 5).Draw(t, "members"))
+		round := func(crash bool) {
+			for _, m := range w.members {
+				w.runs[m.ID] = true
+				for _, o := range w.members {
+					w.ask(m.ID, o.ID)
+				}
+				if crash && rapid.Bool().Draw(t, "crash before "+m.ID) {
+					w.stop(m.ID)
+				}
+				if err := w.step(m.ID); err != nil {
+					t.Fatal(err)
+				}
+				if crash && rapid.Bool().Draw(t, "crash after "+m.ID) {
+					w.stop(m.ID)
+				}
+			}
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "rounds") {
+			round(true)
+		}
+		for range 5 {
+			round(false)
+		}
+		for _, m := range w.members {
+			if d := w.disks[m.ID]; !d.begun || !slices.Equal(d.roster.Members, w.disks["r1"].roster.Members) {
+				t.Fatalf("%s: %+v; it has not begun the one cell", m.ID, d)
+			}
+		}
+	})
+}
+
+// TestBootstrapSaysWhatIsWrong: one that waits names every member and the reason,
+// and one that must not go on says what an operator has to know.
+func TestBootstrapSaysWhatIsWrong(t *testing.T) {
+	members := []rosterMember{{ID: "r1", Raft: "h1"}, {ID: "r2", Raft: "h2"}}
+	me := identity{id: "r1", incarnation: "i1"}
+	ours := func(first, second string) *roster {
+		return &roster{CellID: "cell1", Members: []rosterMember{{ID: "r1", Raft: "h1", Incarnation: first}, {ID: "r2", Raft: "h2", Incarnation: second}}}
+	}
+	for name, c := range map[string]struct {
+		me     identity
+		report *bootstrapReport // r2's; nil: it does not answer
+		waits  string
+		fails  string
+	}{
+		"nobody answers": {me: me, waits: "r2 (no route)"},
+		"other members": {
+			me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Members: []rosterMember{{ID: "r2", Raft: "h9"}, {ID: "r3", Raft: "h3"}}},
+			waits: "r1 is not there, r2 is there at the raft address h9, here at h2, r3 is only there",
+		},
+		"the cell exists":          {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2"), Begun: true}, fails: "replica r1 lost its data: replica r2 knows another data directory"},
+		"this disk was taken back": {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i1", "i2"), Begun: true}, fails: "replica r1 lost entries"},
+		"begun with a lost disk":   {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2")}, fails: "can never be completed"},
+		"the other's disk is lost": {
+			me:     identity{id: "r1", incarnation: "i1", roster: ours("i1", "i2")},
+			report: &bootstrapReport{ID: "r2", Incarnation: "i9", Members: members}, fails: "another data directory of replica r2",
+		},
+		"two cells": {
+			me:     identity{id: "r1", incarnation: "i1", roster: ours("i1", "i2")},
+			report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: &roster{CellID: "cell2", Members: ours("i1", "i2").Members}}, fails: "bootstrapped separately",
+		},
+	} {
+		heard, failed := map[string]bootstrapReport{}, map[string]error{"r2": errors.New("no route")}
+		if c.report != nil {
+			heard["r2"] = *c.report
+		}
+		step, err := nextStep(c.me, members, heard, failed)
+		switch {
+		case c.fails != "" && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.fails)):
+			t.Errorf("%s: %v; want a refusal with %q", name, err, c.fails)
+		case c.fails == "" && (err != nil || step.begin || step.store != nil || !strings.Contains(strings.Join(step.waiting, ", "), c.waits)):
+			t.Errorf("%s: %+v, %v; want to wait for %q", name, step, err, c.waits)
+		}
+	}
+}

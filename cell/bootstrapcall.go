@@ -1,0 +1,60 @@
+package cell
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// maxReport bounds the bytes of a bootstrapReport that are read: hundreds of
+// members.
+const maxReport = 256 << 10
+
+// serveBootstrap answers one that bootstraps: 4 bytes of length, big-endian, and a
+// bootstrapReport in JSON.
+func (p *raftPort) serveBootstrap(c *portConn) {
+	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
+	text, err := json.Marshal(p.bootstrap())
+	if err != nil {
+		p.logger.Error("cannot report to a replica that bootstraps", "error", err)
+		return
+	}
+	late := time.AfterFunc(helloTimeout, c.abort)
+	defer late.Stop()
+	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // it asks again
+}
+
+// askBootstrap asks a replica what it holds.
+func (p *raftPort) askBootstrap(m rosterMember) (bootstrapReport, error) {
+	var r bootstrapReport
+	conn, err := p.dial(bootstrapStream, m.ID, m.Raft, bootstrapAsk)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = conn.Close() }() // everything was read, or err says why not
+	late := time.AfterFunc(bootstrapAsk, func() { _ = conn.Close() })
+	defer late.Stop()
+	var size [4]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return r, fmt.Errorf("ask replica %s what it holds: %w", m.ID, err)
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxReport {
+		return r, api.Errorf(api.Corrupt, "replica %s reports %d bytes, more than %d", m.ID, n, maxReport)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(conn, text); err != nil {
+		return r, fmt.Errorf("ask replica %s what it holds: %w", m.ID, err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, api.Errorf(api.Corrupt, "replica %s reports what cannot be read: %v", m.ID, err)
+	}
+	if r.ID != m.ID {
+		return r, api.Errorf(api.Unavailable, "replica %.64q reports, not %q", r.ID, m.ID)
+	}
+	return r, nil
+}

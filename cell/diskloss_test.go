@@ -1,0 +1,257 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// onDisks starts a cell of three whose data directories are in dir, and whose
+// members all keep Bootstrap set, as configuration files do.
+func onDisks(t *testing.T, dir string) *celltest.Cell {
+	t.Helper()
+	return celltest.Start(t, 3, func(cfg *cell.Config) {
+		cfg.Data, cfg.Bootstrap = filepath.Join(dir, cfg.ID), true
+	})
+}
+
+// wipe empties a replica's disk.
+func wipe(t *testing.T, dir, id string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(dir, id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write writes a file in a session that is closed again.
+func write(t *testing.T, ctx context.Context, c *celltest.Cell, text string) {
+	t.Helper()
+	cl, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("writer"), Clock: celltest.Clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, ctx, cl, "/ls/local/file", 0).SetContents(ctx, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns what the cell serves: the file's contents, or why not.
+func read(ctx context.Context, c *celltest.Cell) string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	cl, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("reader"), Clock: celltest.Clock})
+	if err != nil {
+		return "no master"
+	}
+	defer func() { _ = cl.Close(ctx) }() // it was only to look
+	h, err := cl.Open(ctx, "/ls/local/file", client.OpenOptions{Read: true})
+	if err != nil {
+		return api.CodeOf(err).String()
+	}
+	text, _, err := h.Contents(ctx)
+	if err != nil {
+		return api.CodeOf(err).String()
+	}
+	return string(text)
+}
+
+// attempt is a replica that is started again, perhaps in vain.
+type attempt struct {
+	err  error
+	done chan struct{}
+}
+
+// startAll starts replicas one after the other, with time between them, and
+// returns when each runs, is refused, or has waited for a minute.
+func startAll(ctx context.Context, c *celltest.Cell, order []string) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	all := map[string]*attempt{}
+	for _, id := range order {
+		a := &attempt{done: make(chan struct{})}
+		all[id] = a
+		go func() {
+			defer close(a.done)
+			a.err = c.TryRestart(ctx, id)
+		}()
+		time.Sleep(3 * time.Second)
+	}
+	errs := map[string]error{}
+	for id, a := range all {
+		<-a.done
+		errs[id] = a.err
+	}
+	return errs
+}
+
+// TestDisksLost: whichever of three replicas lose their disks, and in whichever
+// order all are started again, the cell serves what it had acknowledged or does
+// not serve. No second cell begins while a disk of the first is left.
+func TestDisksLost(t *testing.T) {
+	orders := [][]string{{"r1", "r2", "r3"}, {"r1", "r3", "r2"}, {"r2", "r1", "r3"}, {"r2", "r3", "r1"}, {"r3", "r1", "r2"}, {"r3", "r2", "r1"}}
+	for _, lost := range []string{"", "r1", "r2", "r3", "r1 r2", "r1 r3", "r2 r3", "r1 r2 r3"} {
+		for _, order := range orders {
+			t.Run(fmt.Sprintf("lost %s, started %s", lost, strings.Join(order, " ")), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { losesDisks(t, strings.Fields(lost), order) })
+			})
+		}
+	}
+}
+
+func losesDisks(t *testing.T, lost, order []string) {
+	ctx, dir := t.Context(), t.TempDir()
+	c := onDisks(t, dir)
+	write(t, ctx, c, "acknowledged")
+	for _, id := range order {
+		c.Kill(id)
+	}
+	for _, id := range lost {
+		wipe(t, dir, id)
+	}
+	want := "acknowledged"
+	switch len(lost) {
+	case 2:
+		want = "no master"
+	case 3:
+		want = "NotFound" // nothing is left that could tell this from a first start
+	}
+	errs := startAll(ctx, c, order)
+	for id, err := range errs {
+		refused := errors.Is(err, cell.ErrRefused)
+		if wiped := slices.Contains(lost, id) && len(lost) < 3; wiped != refused || !refused && err != nil {
+			t.Errorf("%s, its disk lost: %v: %v", id, slices.Contains(lost, id), err)
+		}
+	}
+	if got := read(ctx, c); got != want {
+		t.Errorf("the cell serves %q, want %q", got, want)
+	}
+}
+
+// TestAmnesiacDoesNotVote: a write is acknowledged by two of three replicas, one
+// of the two loses its disk, and the other one is down. The third, which was cut
+// off, must not become master with the help of the empty one.
+func TestAmnesiacDoesNotVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, dir := t.Context(), t.TempDir()
+		c := onDisks(t, dir)
+		write(t, ctx, c, "old")
+		c.Kill("r3")
+		write(t, ctx, c, "acknowledged")
+		c.Kill("r1")
+		c.Kill("r2")
+		wipe(t, dir, "r2")
+		errs := startAll(ctx, c, []string{"r2", "r3"})
+		if !errors.Is(errs["r2"], cell.ErrRefused) || !strings.Contains(errs["r2"].Error(), "replica r2 lost its data: replica r3 knows") {
+			t.Errorf("the one that lost its disk: %v", errs["r2"])
+		}
+		if got := read(ctx, c); got != "no master" {
+			t.Errorf("the cell serves %q", got)
+		}
+		c.Restart("r1")
+		if got := read(ctx, c); got != "acknowledged" {
+			t.Errorf("with both that have their disks the cell serves %q", got)
+		}
+	})
+}
+
+// TestEmptyDirectoryIsRefused: without Bootstrap, a data directory that holds
+// nothing is a mistake, and is not touched.
+func TestEmptyDirectoryIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "mounted")
+	cfg := cell.Config{Cell: "c", ID: "r1", Data: dir, Members: []cell.Member{{ID: "r1", Client: "127.0.0.1:0", Raft: "127.0.0.1:1"}}}
+	_, err := cell.Start(t.Context(), cfg)
+	if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "--bootstrap") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v; want a refusal that says what to do", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+}
+
+// TestBootstrapWaitsForAll: a cell begins when every member was reached, and one
+// that is stopped before says whom it was waiting for.
+func TestBootstrapWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, dir := t.Context(), t.TempDir()
+		c := onDisks(t, dir)
+		for _, id := range []string{"r1", "r2", "r3"} {
+			c.Kill(id)
+			wipe(t, dir, id)
+		}
+		errs := startAll(ctx, c, []string{"r1", "r3"})
+		for _, id := range []string{"r1", "r3"} {
+			if errs[id] == nil || errors.Is(errs[id], cell.ErrRefused) || !strings.Contains(errs[id].Error(), "r2 (") {
+				t.Errorf("%s: %v; want it to wait for r2", id, errs[id])
+			}
+		}
+		if got := read(ctx, c); got != "no master" {
+			t.Errorf("two of three serve %q", got)
+		}
+		for id, err := range startAll(ctx, c, []string{"r3", "r2", "r1"}) {
+			if err != nil {
+				t.Errorf("%s, with all of them there: %v", id, err)
+			}
+		}
+		if got := read(ctx, c); got != "NotFound" {
+			t.Errorf("the new cell serves %q", got)
+		}
+	})
+}
+
+// TestOtherMembersAreRefused: a replica that is configured with other members
+// than its cell has does not start, and says which.
+func TestOtherMembersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards change
+		var change func(*cell.Config)
+		c := celltest.Start(t, 3, func(cfg *cell.Config) {
+			mu.Lock()
+			defer mu.Unlock()
+			if change != nil {
+				cfg.Members = slices.Clone(cfg.Members)
+				change(cfg)
+			}
+		})
+		for name, one := range map[string]struct {
+			change func(*cell.Config)
+			want   string
+		}{
+			"another address": {func(cfg *cell.Config) { cfg.Members[2].Raft = "r4:7431" }, "r3 is there at the raft address r3:7431, here at r4:7431"},
+			"another id":      {func(cfg *cell.Config) { cfg.Members[2].ID = "r4" }, "r4 is not there, r3 is only there"},
+			"one fewer":       {func(cfg *cell.Config) { cfg.Members = cfg.Members[:2] }, "r3 is only there"},
+			"one more": {func(cfg *cell.Config) {
+				cfg.Members = append(cfg.Members, cell.Member{ID: "r4", Client: "r4:7421", Raft: "r4:7431"})
+			}, "r4 is not there"},
+		} {
+			c.Kill("r2")
+			mu.Lock()
+			change = one.change
+			mu.Unlock()
+			err := c.TryRestart(t.Context(), "r2")
+			if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), one.want) {
+				t.Errorf("%s: %v; want a refusal with %q", name, err, one.want)
+			}
+			mu.Lock()
+			change = nil
+			mu.Unlock()
+			c.Restart("r2")
+		}
+		c.Master()
+	})
+}

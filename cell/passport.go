@@ -1,0 +1,178 @@
+package cell
+
+import (
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// passport is what a replica shows of itself in every hello, and what it checks
+// in those of the others: that both are of the same cell, that each comes from
+// the data directory that the cell knows under that replica's ID, and that each
+// still holds what it is known to have held. All votes, appended entries and
+// proofs of leadership pass connections that begin so. Hence a replica that lost
+// its data takes part in nothing, as soon as it meets one that remembers.
+//
+// A replica compares itself with what the other one remembers of it, too: then
+// it knows that it must stop, and says why. It is for any goroutine.
+type passport struct {
+	who    func() identity
+	lost   func(error) // told that this replica must not go on; must not block
+	clock  session.Clock
+	logger *slog.Logger
+
+	holds atomic.Pointer[func() uint64] // the last index in this replica's log or snapshot
+
+	mu   sync.Mutex                 // guards what follows
+	held map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
+	told map[string]session.Instant // by replica ID of the configuration: when its refusal was last logged
+}
+
+// refusedEvery is the time between two log lines on the same refused replica.
+const refusedEvery = 10 * time.Second
+
+// newPassport returns the passport of a replica whose data ends at last.
+func newPassport(who func() identity, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *passport {
+	p := &passport{who: who, lost: lost, clock: clock, logger: logger, held: map[string]uint64{}, told: map[string]session.Instant{}}
+	p.holdsUpTo(func() uint64 { return last })
+	return p
+}
+
+// holdsUpTo says where to read the last index in this replica's log or snapshot.
+func (p *passport) holdsUpTo(last func() uint64) { p.holds.Store(&last) }
+
+func (p *passport) last() uint64 { return (*p.holds.Load())() }
+
+// saw remembers that a replica held every entry up to index, and that they were
+// committed: none of them can ever be missing there again.
+func (p *passport) saw(id string, index uint64) {
+	if r := p.who().roster; r == nil || r.incarnationOf(id) == "" {
+		return // so that the map is bounded
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[id] = max(p.held[id], index)
+}
+
+func (p *passport) heldBy(id string) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[id]
+}
+
+// sign completes a hello to a replica.
+func (p *passport) sign(h hello) hello {
+	me := p.who()
+	h.cellID, h.incarnation = me.cellID(), me.incarnation
+	h.held = p.heldBy(h.to)
+	h.last = p.last()
+	return h
+}
+
+// admit decides on a hello that came in. A caller that holds too little is
+// refused; whether it does, or an acknowledgement of its has overtaken its hello,
+// it finds out itself from the answer.
+func (p *passport) admit(h hello) (helloVerdict, error) {
+	me := p.who()
+	switch known := me.rosterIncarnation(h.from); {
+	case !me.begun:
+		return helloNoCell, api.Errorf(api.Unavailable, "replica %.64q called, and the cell has not begun here", h.from)
+	case h.cellID != "" && h.cellID != me.roster.CellID:
+		return helloOtherCell, otherCell(h, me)
+	case known == "":
+		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q is none of the cell's: correct its configuration", h.from)
+	case known != h.incarnation:
+		return helloAmnesia, lostData(h.from, me.id, me.roster.CellID)
+	case h.cellID == "":
+		return helloNoCell, api.Errorf(api.Unavailable, "replica %s called, and has not begun", h.from)
+	case h.last < p.heldBy(h.from):
+		return helloBehind, lostEntries(h.from, h.last, me.id, p.heldBy(h.from))
+	}
+	return helloAccepted, nil
+}
+
+// check decides on the answer to a hello that this replica sent. The answer was
+// written after asked, so it cannot hold less than was known then.
+func (p *passport) check(asked, h hello) error {
+	me := p.who()
+	known := me.rosterIncarnation(h.from)
+	var err error
+	switch {
+	case !me.begun:
+		return api.Errorf(api.Unavailable, "the cell has not begun here")
+	case h.cellID == "" && h.incarnation == known:
+		return api.Errorf(api.Unavailable, "replica %s has not begun yet", h.from)
+	case h.cellID != "" && h.cellID != me.roster.CellID:
+		err = otherCell(h, me)
+	case h.incarnation != known:
+		err = lostData(h.from, me.id, me.roster.CellID)
+	case h.last < asked.held:
+		err = lostEntries(h.from, h.last, me.id, asked.held)
+	case h.verdict == helloAmnesia:
+		err = lostData(me.id, h.from, h.cellID)
+		p.lost(err)
+	}
+	if err == nil {
+		return p.examine(h)
+	}
+	p.complain(h.from, err)
+	return err
+}
+
+// examine compares this replica with what another one remembers of it, and ends
+// it if it holds less.
+func (p *passport) examine(h hello) error {
+	me := p.who()
+	if !me.begun || h.cellID != me.roster.CellID || me.rosterIncarnation(h.from) != h.incarnation {
+		return nil // it is not one that could know
+	}
+	last := p.last() // read after the hello arrived: what it remembers was earlier
+	if h.held <= last {
+		return nil
+	}
+	err := lostEntries(me.id, last, h.from, h.held)
+	p.lost(err)
+	return err
+}
+
+// complain logs the refusal of a replica, now and then.
+func (p *passport) complain(id string, err error) {
+	now := p.clock()
+	p.mu.Lock()
+	told, before := p.told[id]
+	due := !before || now.Sub(told) >= refusedEvery
+	if due {
+		p.told[id] = now
+	}
+	p.mu.Unlock()
+	if due {
+		p.logger.Error("this replica does not talk to another one", "peer", id, "error", err)
+	}
+}
+
+// rosterIncarnation returns the incarnation that the cell knows a replica by.
+func (i identity) rosterIncarnation(id string) string {
+	if i.roster == nil {
+		return ""
+	}
+	return i.roster.incarnationOf(id)
+}
+
+// otherCell is the refusal of a replica whose cell has this one's name.
+func otherCell(h hello, me identity) error {
+	return &api.Error{Code: api.WrongCell, Message: "replica " + printable(h.from) + " is of another cell of the same name: its cell has the id " + printable(h.cellID) +
+		", this one's has " + me.roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}
+}
+
+// printable is a stranger's text for a log line.
+func printable(text string) string {
+	if text == "" {
+		return "(none)"
+	}
+	return strconv.QuoteToASCII(text[:min(len(text), 64)])
+}

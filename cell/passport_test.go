@@ -1,0 +1,148 @@
+package cell
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// traveller is a replica's port with an identity, and what it was told of itself.
+type traveller struct {
+	*raftPort
+	me   identity
+	held uint64 // its last index
+	lost error
+	log  *lineCount
+}
+
+// newTraveller opens replica id of cell "foo" at a host of the same name.
+func newTraveller(t *testing.T, wire *memNet, me identity) *traveller {
+	t.Helper()
+	v := &traveller{me: me, log: &lineCount{}}
+	logger := slog.New(slog.NewTextHandler(v.log, nil))
+	p := newPassport(func() identity { return v.me }, 0, func(err error) { v.lost = err }, testClock(), logger)
+	p.holdsUpTo(func() uint64 { return v.held })
+	v.raftPort = openPort(portConfig{
+		passport: p, bootstrap: func() bootstrapReport { return bootstrapReport{ID: me.id} },
+		cell: "foo", id: me.id, client: me.id + ".client", address: me.id, listen: wire.listen(me.id), connect: wire.dialer(me.id),
+		peer:   func(address string) (string, bool) { return address, true },
+		logger: logger,
+	})
+	t.Cleanup(v.close)
+	return v
+}
+
+// memberOf is a replica of a cell of three, whose directories are the first.
+func memberOf(cellID, id, incarnation string) identity {
+	r := &roster{CellID: cellID}
+	for _, m := range []string{"r1", "r2", "r3"} {
+		r.Members = append(r.Members, rosterMember{ID: m, Incarnation: m + "-first"})
+	}
+	return identity{id: id, incarnation: incarnation, roster: r, begun: true}
+}
+
+// TestPassport: whoever calls whom, replicas of different cells, of directories
+// that the cell does not know, and with less data than they are known to have
+// held, exchange nothing; the log says why, and the one that lost its data learns
+// it.
+func TestPassport(t *testing.T) {
+	for name, c := range map[string]struct {
+		other     identity // that calls r1, and is called by it
+		held      uint64   // r1's last index, and what the other one remembers of it is 7
+		remembers uint64   // the other's, of r1
+		holds     uint64   // the other's last index; r1 knows that it held 5
+		accepted  bool
+		logged    string // by r1
+		lost      string // what the other one is told of itself
+		lostSelf  string // what r1 is told
+	}{
+		"a peer":                    {other: memberOf("c1", "r2", "r2-first"), holds: 5, held: 7, remembers: 7, accepted: true},
+		"another cell":              {other: memberOf("c2", "r2", "r2-first"), holds: 5, logged: "another cell of the same name"},
+		"a new directory":           {other: identity{id: "r2", incarnation: "r2-new"}, holds: 0, logged: "replica r2 lost its data"},
+		"a directory of this cell":  {other: memberOf("c1", "r2", "r2-new"), holds: 5, logged: "replica r2 lost its data", lost: "replica r2 lost its data"},
+		"a bootstrapping directory": {other: identity{id: "r2", incarnation: "r2-first"}, holds: 0},
+		"not a member":              {other: memberOf("c1", "r9", "r9-first"), holds: 5},
+		"less than it held":         {other: memberOf("c1", "r2", "r2-first"), holds: 4, logged: "replica r2 lost entries", lost: "replica r2 lost entries"},
+		"more than we hold":         {other: memberOf("c1", "r2", "r2-first"), holds: 5, held: 6, remembers: 7, lostSelf: "replica r1 lost entries"},
+	} {
+		for _, called := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wire := newMemNet()
+					us, other := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, c.other)
+					us.held, other.held = c.held, c.holds
+					us.passport.saw("r2", 5)
+					other.passport.saw("r1", c.remembers)
+					caller, callee := us, other
+					if called {
+						caller, callee = other, us
+					}
+					conn, err := caller.dial(probeStream, callee.id, callee.id, time.Second)
+					if err == nil {
+						defer conn.Close()
+					}
+					synctest.Wait()
+					if (err == nil) != c.accepted {
+						t.Errorf("called=%v: %v; accepted is to be %v", called, err, c.accepted)
+					}
+					if lines := strings.Join(us.log.take(), ""); !strings.Contains(lines, c.logged) {
+						t.Errorf("called=%v: r1 logged %q, want %q", called, lines, c.logged)
+					}
+					check := func(who string, got error, want string) {
+						if (got != nil) != (want != "") || got != nil && (!strings.Contains(got.Error(), want) || !errors.Is(got, ErrRefused)) {
+							t.Errorf("called=%v: %s is told %v, want %q", called, who, got, want)
+						}
+					}
+					if called || c.holds < 5 { // a directory of the cell's, but not its own, learns of it when it calls
+						check("the other", other.lost, c.lost)
+					}
+					check("r1", us.lost, c.lostSelf)
+				})
+			})
+		}
+	}
+}
+
+// TestPassportForgivesOvertaking: a hello that was written before its sender
+// acknowledged more does not condemn the sender.
+func TestPassportForgivesOvertaking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		us := newTraveller(t, newMemNet(), memberOf("c1", "r1", "r1-first"))
+		late := hello{kind: raftStream, cell: "foo", from: "r2", to: "r1", cellID: "c1", incarnation: "r2-first", last: 5}
+		us.passport.saw("r2", 9)
+		if verdict, _ := us.passport.admit(late); verdict != helloBehind {
+			t.Errorf("verdict %d", verdict)
+		}
+		// r2 holds 9 by the time it reads the answer.
+		r2 := newTraveller(t, newMemNet(), memberOf("c1", "r2", "r2-first"))
+		r2.held = 9
+		answer := us.passport.sign(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
+		if err := r2.passport.check(late, answer); err != nil || r2.lost != nil {
+			t.Errorf("it condemned itself: %v, %v", err, r2.lost)
+		}
+	})
+}
+
+// TestRefusalsAreLoggedNowAndThen: a peer that is refused again and again has a
+// line every ten seconds.
+func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
+		newTraveller(t, wire, memberOf("c2", "r2", "r2-first"))
+		for range 300 {
+			if _, err := us.dial(raftStream, "r2", "r2", time.Second); api.CodeOf(err) != api.WrongCell {
+				t.Fatalf("another cell: %v", err)
+			}
+			pass(100 * time.Millisecond)
+		}
+		if lines := us.log.take(); len(lines) != 3 || !strings.Contains(lines[0], "level=ERROR") {
+			t.Errorf("30 s of refusals: %q", lines)
+		}
+	})
+}
