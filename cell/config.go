@@ -31,8 +31,9 @@ type Config struct {
 	// How long a replica that hears nothing from the master waits before it
 	// stands for election: between this and twice this. The master steps down
 	// when it has heard nothing from a quorum for as long. Default
-	// DefaultElectionTimeout, at least 50 ms.
+	// DefaultElectionTimeout, from MinElectionTimeout to MaxElectionTimeout.
 	ElectionTimeout time.Duration
+	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
 	// has cached, before its session is not extended any more (it ends with the
@@ -88,7 +89,13 @@ const (
 // longest wait of a machine of two cores under full load (make steady).
 const DefaultElectionTimeout = 300 * time.Millisecond
 
-const minElection = 50 * time.Millisecond
+// Bounds of Config.ElectionTimeout. The upper one is below the shortest lease: a
+// master that is cut off has stepped down before it could find that a session has
+// ended which the next master finds alive.
+const (
+	MinElectionTimeout = 50 * time.Millisecond
+	MaxElectionTimeout = api.MinLease * 9 / 10
+)
 
 // DefaultKeepAlives is that of 14,000 sessions with leases of 12 s, which cost a
 // master a fifth of a core (docs/performance.md).
@@ -128,9 +135,10 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.LogStore != BoltStore && cfg.LogStore != WALStore {
 		fault("log-store: %q is none of %q and %q", cfg.LogStore, BoltStore, WALStore)
 	}
-	if cfg.ElectionTimeout < minElection {
-		fault("election-timeout: %v is too short: want at least %v", cfg.ElectionTimeout, minElection)
+	if cfg.ElectionTimeout < MinElectionTimeout || cfg.ElectionTimeout > MaxElectionTimeout {
+		fault("election-timeout: %v is outside %v to %v (less than the shortest lease)", cfg.ElectionTimeout, MinElectionTimeout, MaxElectionTimeout)
 	}
+	cfg.ElectionTimeout = cmp.Or(cfg.beliefs, cfg.ElectionTimeout)
 	if cfg.SlowClient != 0 && cfg.SlowClient < minSlow {
 		fault("slow-client: %v is too short: want at least %v, or 0 for no bound", cfg.SlowClient, minSlow)
 	}

@@ -30,9 +30,9 @@ func TestDeposedMaster(t *testing.T) {
 		var believing atomic.Bool
 		believing.Store(true)
 		c := celltest.Start(t, 5, func(cfg *cell.Config) {
-			cfg.ElectionTimeout = 9 * time.Second // longer than between two heartbeats of the believer
+			cfg.Believe(9 * time.Second) // longer than between two heartbeats of the believer
 			if believing.Load() {
-				cfg.ElectionTimeout = 40 * time.Second
+				cfg.Believe(40 * time.Second)
 			}
 		})
 		old := c.Master()

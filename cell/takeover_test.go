@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"github.com/chubbylock/chubby/api"
 )
 
 // startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
@@ -137,4 +139,21 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 			t.Error(r.Err())
 		}
 	})
+}
+
+// A replica is not started with an election timeout that lets a master which is
+// cut off outlive a lease.
+func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}}
+	for timeout, ok := range map[time.Duration]bool{
+		0: true, MinElectionTimeout: true, MinElectionTimeout - 1: false, MaxElectionTimeout: true, MaxElectionTimeout + 1: false, api.MinLease: false,
+	} {
+		cfg.ElectionTimeout = timeout
+		if err := cfg.Check(); (err == nil) != ok {
+			t.Errorf("an election timeout of %v: %v", timeout, err)
+		}
+	}
+	if MaxElectionTimeout >= api.MinLease {
+		t.Errorf("%v is not below the shortest lease, %v", MaxElectionTimeout, api.MinLease)
+	}
 }

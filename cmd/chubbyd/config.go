@@ -109,8 +109,8 @@ bootstrap: false
 log-store: wal
 
 # How long a replica that hears nothing from the master waits before it stands
-# for election: between this and twice this. 50ms to 1m. Raise it where the
-# replicas are far apart.
+# for election: between this and twice this. 50ms to 900ms: less than the
+# shortest lease. Raise it where the replicas are far apart.
 election-timeout: 300ms
 
 # A change of a file waits until clients that have it in their caches have

@@ -41,7 +41,7 @@ func keys() []key {
 		{"data", "the directory that belongs to this replica alone", setData},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", setBootstrap},
 		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
-		{"election-timeout", "how long a silent master is waited for, 50ms to 1m", setElectionTimeout},
+		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", setElectionTimeout},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", setSlowClient},
 		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", setKeepAlives},
 		{"insecure-principals", "believe clients who they are; for development only", setInsecurePrincipals},
@@ -108,7 +108,7 @@ func setLogStore(s *settings, text string) error {
 }
 
 func setElectionTimeout(s *settings, text string) (err error) {
-	s.replica.ElectionTimeout, err = durationWithin(text, 50*time.Millisecond, time.Minute)
+	s.replica.ElectionTimeout, err = durationWithin(text, cell.MinElectionTimeout, cell.MaxElectionTimeout)
 	return err
 }
 

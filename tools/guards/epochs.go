@@ -29,6 +29,11 @@ func epochGuards() []guard {
 			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
 		},
 		{
+			name: "an election takes less than a lease", file: "cell/config.go",
+			old: " || cfg.ElectionTimeout > MaxElectionTimeout {", new: " {",
+			pkg: "./cell", test: "TestElectionTimeoutIsBelowEveryLease",
+		},
+		{
 			name: "one hand-over goes on at a time", file: "cell/replica.go",
 			old: "handing: make(chan struct{}, 1)", new: "handing: make(chan struct{}, 2)",
 			pkg: "./cell", test: "TestTransfersUnderLoad",
