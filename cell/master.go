@@ -186,7 +186,7 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 }
 
 // sessionEnded forgets a session and tells whoever waits in its name.
-func (m *master) sessionEnded(end raftfsm.End) {
+func (m *master) sessionEnded(end raftfsm.Ended) {
 	m.leases.Remove(end.Session)
 	m.handles.drop(end.Session)
 	m.losses.forget(end.Session)
@@ -201,7 +201,12 @@ func (m *master) sessionEnded(end raftfsm.End) {
 		m.queues.retry(w.lock.Name)
 	}
 	m.metrics.ended(end.Reason)
-	m.log.Info("session ended", "session", end.Session, "reason", end.Reason)
+	level := slog.LevelInfo
+	if end.Reason == api.ByClose {
+		level = slog.LevelDebug // as most sessions do
+	}
+	m.log.Log(context.Background(), level, "session ended", "session", end.Session, "reason", end.Reason,
+		"principal", end.Principal, "host", end.Host, "pid", end.PID)
 }
 
 // unproposed takes note that a command of somebody's was not, or perhaps not,

@@ -217,11 +217,12 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 // §2.4).
 func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Result) {
 	for _, end := range c.Ends {
-		if m.clients[end.Session] == nil {
+		of := m.clients[end.Session]
+		if of == nil {
 			continue
 		}
 		delete(m.clients, end.Session)
-		r.Ended = append(r.Ended, end)
+		r.Ended = append(r.Ended, raftfsm.Ended{End: end, Principal: of.record.Principal, Host: of.record.Host, PID: of.record.PID})
 		failed := !end.Heard && end.Reason != api.ByClose
 		for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
 			m.drop(&r, name, end.Session, failed)

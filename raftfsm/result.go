@@ -44,7 +44,7 @@ type Result struct {
 	Session api.SessionID // of CreateSession
 
 	Claims  []ClaimResult   // of every claim in the command, in order
-	Ended   []End           // sessions that are no more
+	Ended   []Ended         // sessions that are no more
 	Free    []api.Name      // locks that somebody who waits might now have
 	Delayed []api.Name      // locks on which a lock-delay began or was renewed
 	Dying   []namespace.Ref // ephemeral nodes that nobody has open any more
@@ -79,6 +79,14 @@ type Revocation struct {
 	Holders    []namespace.Owner
 	Reason     api.EndReason
 	Why        string
+}
+
+// Ended is a session that is no more, and whose it was.
+type Ended struct {
+	End
+	Principal string
+	Host      string
+	PID       int
 }
 
 // ClaimResult is what became of one claim. While it is Pending the claim has no

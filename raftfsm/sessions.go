@@ -37,10 +37,12 @@ func (s *State) raiseLease(c *RaiseLease) Result {
 func (s *State) endSessions(c *EndSessions, wall int64) Result {
 	var r Result
 	for _, end := range c.Ends {
-		if !s.Sessions.End(end.Session) {
+		who, ok := s.Sessions.Get(end.Session)
+		if !ok {
 			continue
 		}
-		r.Ended = append(r.Ended, end)
+		s.Sessions.End(end.Session)
+		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
 		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
 		r.Free = append(r.Free, dropped.Free...)
 		r.Delayed = append(r.Delayed, dropped.Delayed...)
