@@ -51,7 +51,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 	await(t, "a master", func() bool { return r.master.Load() != nil })
 	m := r.master.Load()
 	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
-		raftLog := newRaftLog(r.log)
+		raftLog := newStoreLog(r.log)
 		for range 2000 {
 			r.log.Info("one of ours", "padding", strings.Repeat("x", 100))
 			raftLog.Error("one of Raft's", "padding", strings.Repeat("x", 100))

@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 )
@@ -116,14 +117,15 @@ func (r *Replica) startRaft(ctx context.Context, self Member) error {
 		cell: r.cfg.Cell, id: r.cfg.ID, client: self.Client, address: self.Raft, listen: r.cfg.RaftListener,
 		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
 	})
-	r.transport = newRaftTransport(r.port, newRaftLog(r.log))
+	raftLog := newRaftLog(r.log, r.clock, r.peer)
+	r.transport = newRaftTransport(r.port, raftLog)
 	r.mu.Lock()
 	r.quiet = r.transport.silence
 	r.mu.Unlock()
 	r.prober = newProber(r.port, r.clock)
 	r.fsm = raftfsm.NewFSM(r.fail)
 	r.elected = make(chan bool, 64)
-	conf := r.raftConfig(r.elected)
+	conf := r.raftConfig(r.elected, raftLog)
 	if err := r.bootstrap(ctx, conf); err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (r *Replica) startRaft(ctx context.Context, self Member) error {
 }
 
 // raftConfig is how Raft is run here.
-func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
+func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
@@ -155,7 +157,7 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // so that logs reach back to the snapshot before last
 	conf.NotifyCh = elected
 	conf.NoLegacyTelemetry = true
-	conf.Logger = newRaftLog(r.log)
+	conf.Logger = log
 	return conf
 }
 

@@ -128,7 +128,7 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 
 // openFiles opens the three stores, and makes those that are absent.
 func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
-	raftLog := newRaftLog(opts.logger)
+	raftLog := newStoreLog(opts.logger)
 	if err := s.openVotes(); err != nil {
 		return err
 	}

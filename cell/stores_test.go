@@ -452,7 +452,7 @@ func TestVoteChecksum(t *testing.T) {
 // TestRaftLog: what the libraries log arrives with its attributes.
 func TestRaftLog(t *testing.T) {
 	count := &lineCount{}
-	log := newRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
+	log := newStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
 	log.Warn("failed to contact", "time", 7)
 	log.Info("entering state")
 	lines := count.take()

@@ -17,8 +17,9 @@ import (
 )
 
 // startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
-// returns them when it has a master. It is for a synctest bubble.
-func startCell(t *testing.T, n int) map[string]*Replica {
+// returns them when it has a master. Each edit may change the configuration of
+// every replica. It is for a synctest bubble.
+func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
 	network, members, replicas := newMemNet(), []Member(nil), map[string]*Replica{}
 	for i := range n {
@@ -30,10 +31,14 @@ func startCell(t *testing.T, n int) map[string]*Replica {
 	var mu sync.Mutex // guards replicas
 	for _, m := range members {
 		starting.Go(func() {
-			r, err := Start(t.Context(), Config{
+			cfg := Config{
 				Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), Bootstrap: true, InsecurePrincipals: true,
 				ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
-			})
+			}
+			for _, edit := range edits {
+				edit(&cfg)
+			}
+			r, err := Start(t.Context(), cfg)
 			if err != nil {
 				t.Error(err)
 				return

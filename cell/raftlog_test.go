@@ -1,0 +1,101 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+// A start without trouble has nothing to warn of. A replica that is left alone
+// says so once a minute, with the ids of those it misses, however often Raft does.
+func TestLogOfALoneReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := map[string]*lineCount{"r1": {}, "r2": {}, "r3": {}}
+		replicas := startCell(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(logs[cfg.ID], nil)) })
+		pass(time.Minute)
+		for id, log := range logs {
+			for _, line := range log.take() {
+				if !strings.Contains(line, "level=INFO") {
+					t.Errorf("a start without trouble: %s logs %s", id, line)
+				}
+			}
+		}
+		for _, id := range []string{"r2", "r3"} {
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			_ = replicas[id].Stop(gone) // it is not to drain
+			<-replicas[id].Done()
+		}
+		pass(10 * time.Second)
+		logs["r1"].take() // how it loses the mastership, if it had it
+		const minutes = 10
+		pass(minutes * time.Minute)
+		lines := logs["r1"].take()
+		if len(lines) < minutes-1 || len(lines) > minutes+1 {
+			t.Errorf("in %d minutes alone r1 logged %d lines:\n%s", minutes, len(lines), strings.Join(lines, ""))
+		}
+		for _, line := range lines {
+			if !strings.Contains(line, `level=WARN msg="replicas cannot be reached" replica=r1 replicas="[r2 r3]"`) {
+				t.Errorf("alone it logged %s", line)
+			}
+		}
+	})
+}
+
+// What Raft logs of a peer arrives with its id, a peer that is away is named at
+// once, and one election in vain is no news.
+func TestRaftLogNamesReplicas(t *testing.T) {
+	count, now := &lineCount{}, session.Instant(0)
+	log := newRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
+		return strings.TrimSuffix(address, ":7431"), strings.HasSuffix(address, ":7431")
+	})
+	peer := func(id string) raft.Server {
+		return raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id + ":7431")}
+	}
+	log.Error("failed to make requestVote RPC", "target", peer("r2"), "error", "refused", "term", 7)
+	log.Warn("Election timeout reached, restarting election")
+	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID(""))
+	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") {
+		t.Errorf("while the others may be starting: %q", lines)
+	}
+	now = now.Add(time.Hour)
+	log.Warn("Election timeout reached, restarting election")
+	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r2]") {
+		t.Errorf("an hour later: %q", lines)
+	}
+	for i := range 100 {
+		log.Error("failed to heartbeat to", "peer", raft.ServerAddress("r2:7431"), "backoff time", "1s", "error", "refused")
+		log.Error("failed to appendEntries to", "peer", peer("r3"), "error", fmt.Sprint("refused ", i))
+	}
+	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
+		t.Errorf("another one: %q", lines)
+	}
+	now = now.Add(time.Minute)
+	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", time.Second)
+	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], `replicas="[r2 r3 r4]"`) {
+		t.Errorf("after a minute: %q", lines)
+	}
+	now = now.Add(time.Hour)
+	for range raftLogVain {
+		if lines := count.take(); len(lines) != 0 {
+			t.Errorf("after an election or two: %q", lines)
+		}
+		log.Warn("Election timeout reached, restarting election")
+	}
+	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "elect no master") {
+		t.Errorf("after %d elections in vain: %q", raftLogVain, lines)
+	}
+	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("r2:7431"), "last-leader-id", raft.ServerID("r2"))
+	log.Error("failed to persist vote", "error", "it failed")
+	lines := count.take()
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=INFO") || strings.Contains(lines[0], "7431") || !strings.Contains(lines[1], `level=ERROR msg="failed to persist vote"`) {
+		t.Errorf("logged %q", lines)
+	}
+}
