@@ -27,6 +27,15 @@ const (
 	MaxEventQueue  = 1_000     // undelivered events of one session, before the rest is one LOST marker
 )
 
+// Limits of what one reply lists, so that it fits a message and costs the master
+// little. What is longer comes in pages, or as a number of those left out.
+const (
+	MaxPage      = 1_000     // sessions, locks, quotas or children in one page of a listing
+	MaxPageBytes = 256 << 10 // bytes of a page, unless a single entry is larger
+	MaxListed    = 100       // holders, waiters or cachers of one lock or node
+	MaxNamed     = 10        // holders that somebody who waits is told of, once a second
+)
+
 // Times of sessions and locks (Chubby §2.4, §2.8).
 const (
 	DefaultLease     = 12 * time.Second // Chubby §2.8

@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // Explain says what an operation on a node would wait for.
@@ -36,11 +37,9 @@ func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainRep
 	if _, err := m.fence.prove(ctx); err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	tree := m.state().Tree
-	reply := &pb.ExplainReply{Lock: m.lockInfo(tree, name)}
-	node, there := tree.Get(name)
+	state := m.state()
+	reply := &pb.ExplainReply{Lock: m.lockInfo(state, name)}
+	node, there := state.Tree.Get(name)
 	switch {
 	case !there:
 		reply.Explanation = append(reply.Explanation, "there is no such node; who opens it to create it changes it")
@@ -48,14 +47,14 @@ func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainRep
 		reply.Explanation = append(reply.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
 	}
 	reply.Explanation = append(reply.Explanation, m.explainLock(reply.GetLock(), node)...)
-	reply.Cachers = m.cachers(name)
-	reply.Explanation = append(reply.Explanation, m.explainChange(reply.GetCachers())...)
+	reply.Cachers, reply.MoreCachers = m.cachers(state, name)
+	reply.Explanation = append(reply.Explanation, m.explainChange(reply.GetCachers(), int(reply.GetMoreCachers()))...)
 	return reply, nil
 }
 
 // explainLock says what an Acquire would wait for.
 func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
-	holders, waiters := len(lock.GetHolders()), len(lock.GetWaiters())
+	holders, waiters := len(lock.GetHolders())+int(lock.GetMoreHolders()), len(lock.GetWaiters())+int(lock.GetMoreWaiters())
 	delayed := time.Duration(lock.GetDelayedNs()).Round(time.Millisecond)
 	switch {
 	case holders > 0 && node != nil && node.Revoked != "":
@@ -68,38 +67,64 @@ func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
 	return []string{"the lock is free: an Acquire waits for nobody"}
 }
 
-// cachers lists those who may have something of a name in their caches, the
-// longest waited for first. m.mu is held.
-func (m *master) cachers(name api.Name) []*pb.Cacher {
-	now, state := m.clock(), m.state()
-	waited := map[api.SessionID]time.Duration{}
-	for id, one := range m.caches.copies[name] {
-		waited[id] = 0
-		if one.sequence != 0 {
-			waited[id] = now.Sub(one.posted)
-		}
-	}
-	if flush := m.caches.flush; flush != nil {
-		for id := range flush.left {
-			waited[id] = now.Sub(flush.since)
-		}
-	}
-	var list []*pb.Cacher
-	for id, since := range waited {
-		end, _ := m.leases.End(id)
-		list = append(list, &pb.Cacher{
-			Party:     pb.NewParty(m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: id}})),
-			WaitingNs: int64(since), AtMostNs: int64(max(end.Sub(now), 0) + expirySlack),
-		})
-	}
-	slices.SortFunc(list, func(a, b *pb.Cacher) int {
+// cachers lists sessions that may have something of a name in their caches, the
+// longest waited for first, and says how many more there are. Of very many it looks
+// at some only.
+func (m *master) cachers(state *raftfsm.State, name api.Name) (list []*pb.Cacher, more uint32) {
+	waited, total := m.waitedFor(name)
+	slices.SortFunc(waited, func(a, b *pb.Cacher) int {
 		return cmp.Or(cmp.Compare(b.GetWaitingNs(), a.GetWaitingNs()), cmp.Compare(a.GetParty().GetSession(), b.GetParty().GetSession()))
 	})
-	return list
+	list = waited[:min(len(waited), api.MaxListed)]
+	for _, one := range list {
+		one.Party = pb.NewParty(m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: api.SessionID(one.GetParty().GetSession())}}))
+	}
+	return list, uint32(total - len(list))
+}
+
+// waitedFor returns sessions that may have something of a name in their caches,
+// each with how long a change has waited for it, and how many there are. It looks at
+// maxVisited at most of them.
+func (m *master) waitedFor(name api.Name) (list []*pb.Cacher, total int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	add := func(id api.SessionID, since time.Duration) {
+		end, _ := m.leases.End(id)
+		list = append(list, &pb.Cacher{
+			Party: &pb.Party{Session: uint64(id)}, WaitingNs: int64(since), AtMostNs: int64(max(end.Sub(now), 0) + expirySlack),
+		})
+		m.mu.pause(1)
+	}
+	flush, copies := m.caches.flush, m.caches.copies[name]
+	total = len(copies)
+	if flush != nil {
+		total += len(flush.left)
+		for id := range flush.left {
+			if len(list) == maxVisited {
+				break
+			}
+			add(id, now.Sub(flush.since))
+		}
+	}
+	for id, one := range copies {
+		if len(list) == maxVisited {
+			break
+		}
+		switch {
+		case flush != nil && flush.left[id] > 0:
+			total-- // it was counted
+		case one.sequence != 0:
+			add(id, now.Sub(one.posted))
+		default:
+			add(id, 0)
+		}
+	}
+	return list, total
 }
 
 // explainChange says what a change would wait for.
-func (m *master) explainChange(cachers []*pb.Cacher) []string {
+func (m *master) explainChange(cachers []*pb.Cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
 	}
@@ -112,7 +137,7 @@ func (m *master) explainChange(cachers []*pb.Cacher) []string {
 		}
 	}
 	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or has ended, within %v",
-		count(len(cachers), "session"), longest.Round(100*time.Millisecond))}
+		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
 	if late != nil {
 		p := late.GetParty()
 		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; it is ended in %v, or by chubbyctl session end",

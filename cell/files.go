@@ -360,9 +360,6 @@ func (m *master) readToCache(ctx context.Context, h handle, right namespace.Righ
 	return node, cacheable, err
 }
 
-// pageSize bounds the children in one ReadDir reply.
-const pageSize = 1000
-
 // page is a page of a directory.
 type page struct {
 	children  []*namespace.Node
@@ -380,12 +377,20 @@ func (m *master) readDir(ctx context.Context, h handle, after string) (page, err
 		return page{}, api.Errorf(api.NotDirectory, "only directories have children")
 	}
 	p := page{cacheable: cacheable}
+	bytes := 0
 	for child := range m.state().Tree.Children(h.node.Name, after) {
-		if len(p.children) == pageSize {
+		if len(p.children) == api.MaxPage || bytes >= api.MaxPageBytes {
 			p.more = true
 			break
 		}
 		p.children = append(p.children, child)
+		bytes += statBytes(child)
 	}
 	return p, nil
+}
+
+// statBytes is how long a node's metadata is in a reply, with room to spare.
+func statBytes(n *namespace.Node) int {
+	const plain = 128 // numbers, and /ls/<cell>
+	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)
 }

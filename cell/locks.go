@@ -184,9 +184,7 @@ func (m *master) progress(w *waiter) *pb.Queued {
 		Place:  uint32(place), Waiting: uint32(waiting), DelayedNs: int64(m.delays.left(w.lock.Name, m.clock())),
 	}
 	if node, ok := state.Tree.Get(w.lock.Name); ok {
-		for _, h := range node.Holders {
-			q.Holders = append(q.Holders, pb.NewParty(m.holder(state, h)))
-		}
+		q.Holders, q.MoreHolders = m.parties(state, node.Holders, api.MaxNamed)
 	}
 	if place > maxEstimated {
 		return q
@@ -223,7 +221,7 @@ func (m *master) estimate(name api.Name, held bool, ahead int) time.Duration {
 // same reports whether two messages tell a client the same, what is left of a
 // delay and of the wait apart, which it can count down by itself.
 func same(a, b *pb.Queued) bool {
-	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && (a.DelayedNs > 0) == (b.DelayedNs > 0) &&
+	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.DelayedNs > 0) == (b.DelayedNs > 0) &&
 		slices.EqualFunc(a.Holders, b.Holders, func(x, y *pb.Party) bool { return x.Session == y.Session })
 }
 
@@ -280,7 +278,7 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 	case api.LockHeld:
 		if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 {
 			e.Holders = nil
-			for _, h := range node.Holders {
+			for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
 				e.Holders = append(e.Holders, m.holder(state, h))
 			}
 			return e

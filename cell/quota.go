@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"iter"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -22,51 +23,98 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	return &pb.ListQuotasReply{Quotas: m.listQuotas()}, nil
+	return m.listQuotas(q.GetAfter()), nil
 }
 
-// listQuotas lists every principal that uses something or has a quota, by name,
-// and every directory that has one.
-func (m *master) listQuotas() []*pb.QuotaInfo {
-	state := m.state()
-	seen := map[string]bool{}
-	for principal := range state.Quotas() {
-		seen[principal] = true
+// The parts of a listing of quotas, which a page's mark begins with.
+const (
+	ofPrincipals  byte = 1 // by name
+	ofDirectories byte = 2 // by their marks
+)
+
+// listQuotas lists a page of the principals that use something or have a quota, by
+// name, and then of the directories that have one.
+func (m *master) listQuotas(after []byte) *pb.ListQuotasReply {
+	p, reply, state := listing[*pb.QuotaInfo]{}, &pb.ListQuotasReply{}, m.state()
+	if len(after) == 0 || after[0] == ofPrincipals {
+		reply.Next = m.listPrincipals(&p, state, string(after[min(len(after), 1):]))
+		after = nil
 	}
-	var directories []*pb.QuotaInfo
-	for node := range state.Tree.All() {
-		seen[node.Creator] = true
-		if node.Quota != nil {
-			directories = append(directories, &pb.QuotaInfo{
+	if reply.Next == nil {
+		reply.Next = m.listDirectories(&p, state, after[min(len(after), 1):])
+	}
+	reply.Quotas = p.list
+	return reply
+}
+
+// listPrincipals lists principals after the one of that name, and returns where the
+// next page begins.
+func (m *master) listPrincipals(p *listing[*pb.QuotaInfo], state *raftfsm.State, after string) (next []byte) {
+	var names []string
+	for _, list := range []iter.Seq[string]{state.Tree.Creators(after), state.Sessions.Principals(after), quotaNames(state, after)} {
+		some := len(names)
+		for name := range list {
+			if name > after { // "" is whoever made what the cell began with
+				names = append(names, name)
+			}
+			if len(names)-some > api.MaxPage {
+				break
+			}
+		}
+	}
+	slices.Sort(names)
+	last := ""
+	for _, name := range slices.Compact(names) {
+		if p.full() {
+			next = append([]byte{ofPrincipals}, last...)
+			break
+		}
+		used := state.Tree.Usage(name)
+		p.add(&pb.QuotaInfo{
+			Principal: name, Allowed: amounts(state.Quota(name)),
+			Used: amounts(api.Quota{Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(name)}),
+		})
+		last = name
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, info := range p.list {
+		info.Used.Handles, info.Used.Waiters = int64(m.handles.used[info.GetPrincipal()]), int64(m.queues.used[info.GetPrincipal()])
+		m.mu.pause(1)
+	}
+	return next
+}
+
+// quotaNames returns the principals that have a quota of their own.
+func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range state.QuotasFrom(first) {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// listDirectories lists directories that have a quota, and returns where the next
+// page begins.
+func (m *master) listDirectories(p *listing[*pb.QuotaInfo], state *raftfsm.State, behind namespace.Mark) (next []byte) {
+	if state.Tree.Counts().Limited == 0 {
+		return nil
+	}
+	for mark, node := range state.Tree.Below("", behind) {
+		if p.full() {
+			return append([]byte{ofDirectories}, behind...)
+		}
+		if behind = mark; node.Quota != nil {
+			p.add(&pb.QuotaInfo{
 				Path:    m.path(node.Name),
 				Used:    amounts(api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes}),
 				Allowed: amounts(api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes}),
 			})
 		}
 	}
-	for one := range state.Sessions.All() {
-		seen[one.Principal] = true
-	}
-	delete(seen, "") // what the cell began with
-	principals := make([]string, 0, len(seen))
-	for principal := range seen {
-		principals = append(principals, principal)
-	}
-	slices.Sort(principals)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var list []*pb.QuotaInfo
-	for _, principal := range principals {
-		used := state.Tree.Usage(principal)
-		list = append(list, &pb.QuotaInfo{
-			Principal: principal, Allowed: amounts(state.Quota(principal)),
-			Used: amounts(api.Quota{
-				Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(principal),
-				Handles: m.handles.used[principal], Waiters: m.queues.used[principal],
-			}),
-		})
-	}
-	return append(list, directories...)
+	return nil
 }
 
 func amounts(q api.Quota) *pb.QuotaAmounts {

@@ -254,8 +254,8 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 	if err != nil {
 		return nil, s.fail(op, q.GetPrefix(), err)
 	}
-	locks, err := m.listLocks(ctx, prefix)
-	return &pb.ListLocksReply{Locks: locks}, s.fail(op, q.GetPrefix(), err)
+	reply, err := m.listLocks(ctx, prefix, q)
+	return reply, s.fail(op, q.GetPrefix(), err)
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
@@ -267,6 +267,6 @@ func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	sessions, err := m.listSessions(ctx)
-	return &pb.ListSessionsReply{Sessions: sessions}, s.fail(op, "", err)
+	reply, err := m.listSessions(ctx, q)
+	return reply, s.fail(op, "", err)
 }

@@ -26,7 +26,8 @@ func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = t
 // Queued is how things stand for one who waits for a lock.
 type Queued struct {
 	Place, Waiting int           // 1 is next; of so many
-	Holders        []api.Holder  // who holds the lock
+	Holders        []api.Holder  // who holds the lock; at most api.MaxNamed of them
+	MoreHolders    int           // besides those
 	Delayed        time.Duration // so long nobody may have it, because a holder failed (Chubby §2.4)
 	// Estimate is how long the wait may be, if those before take as long as others did of late; 0 if the
 	// master does not know. It is a guess: nothing but a person's patience should depend on it.
@@ -146,7 +147,7 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 			a.queued, a.ticket = q, q.GetTicket()
 			if a.options.onQueued != nil {
 				a.options.onQueued(Queued{
-					Place: int(q.GetPlace()), Waiting: int(q.GetWaiting()), Holders: chubbypb.Holders(q.GetHolders()),
+					Place: int(q.GetPlace()), Waiting: int(q.GetWaiting()), Holders: chubbypb.Holders(q.GetHolders()), MoreHolders: int(q.GetMoreHolders()),
 					Delayed: time.Duration(q.GetDelayedNs()), Estimate: time.Duration(q.GetEstimateNs()),
 				})
 			}

@@ -13,10 +13,13 @@ type LockInfo struct {
 	Path       string
 	Mode       api.LockMode // 0 when nobody holds it
 	Generation api.Generation
-	Holders    []api.Holder
-	Waiters    []Waiter
+	Holders    []api.Holder  // at most api.MaxListed of them
+	Waiters    []Waiter      // the first api.MaxListed
 	Delayed    time.Duration // nobody may have it for so long, because a holder failed
 	Revoked    string        // why it is being taken from its holders, who have not let go yet; empty if it is not
+
+	MoreHolders int // besides those listed
+	MoreWaiters int // behind those listed
 }
 
 // Waiter is one who waits for a lock.
@@ -34,7 +37,9 @@ type Waiter struct {
 type Explanation struct {
 	Lock      LockInfo // who holds the lock, and who waits for it
 	Sentences []string // the same, and more, for people
-	Cachers   []Cacher // whom a change of the node would wait for
+	Cachers   []Cacher // whom a change of the node would wait for, the longest waited for first; at most api.MaxListed
+
+	MoreCachers int // besides those listed
 }
 
 // Cacher is a session that may have a node in its cache: a change of the node
@@ -56,59 +61,6 @@ type SessionInfo struct {
 	MayCache  bool
 }
 
-// Locks lists the locks at and below a path that are held, waited for or
-// delayed; an empty prefix is the whole cell.
-func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
-	if prefix == "" {
-		prefix = c.root()
-	}
-	p, err := c.parse("list locks", prefix)
-	if err != nil {
-		return nil, err
-	}
-	var list []LockInfo
-	err = c.ask(ctx, "list locks", prefix, func(ctx context.Context, t *target) error {
-		reply, err := t.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String()})
-		list = nil
-		for _, l := range reply.GetLocks() {
-			list = append(list, lockInfo(l))
-		}
-		return err
-	})
-	return list, err
-}
-
-func lockInfo(l *chubbypb.LockInfo) LockInfo {
-	info := LockInfo{
-		Path: l.GetPath(), Mode: api.LockMode(l.GetMode()), Generation: api.Generation(l.GetGeneration()),
-		Holders: chubbypb.Holders(l.GetHolders()), Delayed: time.Duration(l.GetDelayedNs()), Revoked: l.GetRevoked(),
-	}
-	for _, w := range l.GetWaiters() {
-		info.Waiters = append(info.Waiters, Waiter{
-			Holder: w.GetParty().Holder(), Place: int(w.GetPlace()), Mode: api.LockMode(w.GetMode()),
-			Waiting: time.Duration(w.GetWaitingNs()), Estimate: time.Duration(w.GetEstimateNs()), Absent: w.GetAbsent(),
-		})
-	}
-	return info
-}
-
-// Sessions lists the sessions of the cell.
-func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
-	var list []SessionInfo
-	err := c.ask(ctx, "list sessions", c.root(), func(ctx context.Context, t *target) error {
-		reply, err := t.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell})
-		list = nil
-		for _, s := range reply.GetSessions() {
-			list = append(list, SessionInfo{
-				Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),
-				LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(),
-			})
-		}
-		return err
-	})
-	return list, err
-}
-
 // Explain says who holds the lock on a node and who waits for it, who may have
 // the node in a cache, and, in sentences, what an operation on it would wait for.
 func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
@@ -119,7 +71,7 @@ func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	var x Explanation
 	err = c.ask(ctx, "explain", path, func(ctx context.Context, t *target) error {
 		reply, err := t.chubby.Explain(ctx, &chubbypb.ExplainRequest{Cell: c.cfg.Cell, Path: p.String()})
-		x = Explanation{Lock: lockInfo(reply.GetLock()), Sentences: reply.GetExplanation()}
+		x = Explanation{Lock: lockInfo(reply.GetLock()), Sentences: reply.GetExplanation(), MoreCachers: int(reply.GetMoreCachers())}
 		for _, one := range reply.GetCachers() {
 			x.Cachers = append(x.Cachers, Cacher{
 				Holder: one.GetParty().Holder(), Waiting: time.Duration(one.GetWaitingNs()), AtMost: time.Duration(one.GetAtMostNs()),

@@ -21,16 +21,13 @@ type QuotaUse struct {
 // Quotas lists the principals that use anything of the cell, and the directories
 // that have a quota.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
-	var list []QuotaUse
-	err := c.ask(ctx, "list quotas", c.root(), func(ctx context.Context, t *target) error {
-		reply, err := t.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell})
-		list = nil
+	return gather(pages(ctx, c, "list quotas", c.root(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
+		reply, err := t.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
 		for _, q := range reply.GetQuotas() {
-			list = append(list, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
+			page = append(page, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
 		}
-		return err
-	})
-	return list, err
+		return page, reply.GetNext(), err
+	}))
 }
 
 func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {

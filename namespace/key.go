@@ -31,6 +31,10 @@ func childrenKey(name api.Name) []byte {
 	return append(buf, '/')
 }
 
+// Mark is a place in the order of Tree.Below: behind the node that had it. It is
+// opaque to others than this package.
+type Mark []byte
+
 // ownedKey is the form in which the index by session has a node: the session,
 // big-endian, then the name. The session is in hexadecimal, for raw bytes would
 // give the radix tree nodes with 256 edges, and each change copies those on its

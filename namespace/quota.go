@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"iter"
+
 	"github.com/chubbylock/chubby/api"
 )
 
@@ -25,6 +27,17 @@ type Quota struct {
 func (t Tree) Usage(creator string) Usage {
 	u, _ := t.usage.Get([]byte(creator))
 	return u
+}
+
+// Creators returns the principals that created nodes which are still there, by name:
+// those that come after the one of that name.
+func (t Tree) Creators(after string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		i := t.usage.Root().Iterator()
+		i.SeekLowerBound([]byte(after))
+		for k, _, ok := i.Next(); ok && (string(k) == after || yield(string(k))); k, _, ok = i.Next() {
+		}
+	}
 }
 
 // SetQuota bounds what may be below a directory; a Usage of zeros ends that.

@@ -74,6 +74,38 @@ func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
 	}
 }
 
+// Below returns the nodes at and below a name with the mark of each, those nearer
+// to the name first. With the mark of a node it begins behind that, and finds the
+// next without passing through those before it.
+func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
+	return func(yield func(Mark, *Node) bool) {
+		for depth := name.Depth(); depth <= api.MaxDepth; depth++ {
+			prefix := append([]byte{byte(depth)}, name...)
+			exact := depth == name.Depth()
+			if !exact {
+				prefix = append(prefix, '/')
+			}
+			first := prefix
+			if bytes.Compare(behind, first) >= 0 {
+				first = append(bytes.Clone(behind), 0) // the least that is greater
+			}
+			i := t.nodes.Root().Iterator()
+			i.SeekLowerBound(first)
+			for k, n, ok := i.Next(); ok && bytes.HasPrefix(k, prefix); k, n, ok = i.Next() {
+				if exact && len(k) > len(prefix) {
+					break
+				}
+				if !yield(k, n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Mark returns the node's place in the order of Below.
+func (n *Node) Mark() Mark { return key(n.Name) }
+
 // All returns every node, parents before their children; the order is that of
 // a snapshot.
 func (t Tree) All() iter.Seq[*Node] {
@@ -108,9 +140,13 @@ func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 func (t Tree) Delay(name api.Name) (Delay, bool) { return t.delays.Get([]byte(name)) }
 
 // Delays returns every delay, by name.
-func (t Tree) Delays() iter.Seq2[api.Name, Delay] {
+func (t Tree) Delays() iter.Seq2[api.Name, Delay] { return t.DelaysFrom("") }
+
+// DelaysFrom returns the delays on that name and on those that come after it.
+func (t Tree) DelaysFrom(first api.Name) iter.Seq2[api.Name, Delay] {
 	return func(yield func(api.Name, Delay) bool) {
 		i := t.delays.Root().Iterator()
+		i.SeekLowerBound([]byte(first))
 		for k, d, ok := i.Next(); ok && yield(api.Name(k), d); k, d, ok = i.Next() {
 		}
 	}

@@ -22,9 +22,14 @@ func (s *State) Quota(principal string) api.Quota {
 }
 
 // Quotas returns what was set, by principal.
-func (s *State) Quotas() iter.Seq2[string, api.Quota] {
+func (s *State) Quotas() iter.Seq2[string, api.Quota] { return s.QuotasFrom("") }
+
+// QuotasFrom returns what was set for the principal of that name, and for those
+// that come after it.
+func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 	return func(yield func(string, api.Quota) bool) {
 		i := s.quotas.Root().Iterator()
+		i.SeekLowerBound([]byte(first))
 		for k, q, ok := i.Next(); ok && yield(string(k), q); k, q, ok = i.Next() {
 		}
 	}

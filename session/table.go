@@ -53,6 +53,17 @@ func (t Table[R]) Of(principal string) int {
 	return n
 }
 
+// Principals returns the principals that have sessions, by name: those that come
+// after the one of that name.
+func (t Table[R]) Principals(after string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		i := t.numbers.Root().Iterator()
+		i.SeekLowerBound([]byte(after))
+		for k, _, ok := i.Next(); ok && (string(k) == after || yield(string(k))); k, _, ok = i.Next() {
+		}
+	}
+}
+
 // Get returns the session.
 func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) { return t.sessions.Get(key(id)) }
 
@@ -68,9 +79,14 @@ func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
 
 // All returns every session by id: those of the moment of the call, whatever
 // becomes of the table while they are being read.
-func (t Table[R]) All() iter.Seq[*Session[R]] {
+func (t Table[R]) All() iter.Seq[*Session[R]] { return t.From(0) }
+
+// From returns the session of that id, if there is one, and those of greater ids,
+// as All does.
+func (t Table[R]) From(first api.SessionID) iter.Seq[*Session[R]] {
 	return func(yield func(*Session[R]) bool) { // t is a copy
 		i := t.sessions.Root().Iterator()
+		i.SeekLowerBound(key(first))
 		for _, s, ok := i.Next(); ok && yield(s); _, s, ok = i.Next() {
 		}
 	}

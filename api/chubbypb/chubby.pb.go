@@ -2611,7 +2611,8 @@ type Queued struct {
 	Waiting       uint32                 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Holders       []*Party               `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
 	DelayedNs     int64                  `protobuf:"varint,5,opt,name=delayed_ns,json=delayedNs,proto3" json:"delayed_ns,omitempty"`
-	EstimateNs    int64                  `protobuf:"varint,6,opt,name=estimate_ns,json=estimateNs,proto3" json:"estimate_ns,omitempty"` // how long it may be, if turns take as long as of late; 0: not known
+	EstimateNs    int64                  `protobuf:"varint,6,opt,name=estimate_ns,json=estimateNs,proto3" json:"estimate_ns,omitempty"`    // how long it may be, if turns take as long as of late; 0: not known
+	MoreHolders   uint32                 `protobuf:"varint,7,opt,name=more_holders,json=moreHolders,proto3" json:"more_holders,omitempty"` // besides those listed, of which there are at most 10
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2684,6 +2685,13 @@ func (x *Queued) GetDelayedNs() int64 {
 func (x *Queued) GetEstimateNs() int64 {
 	if x != nil {
 		return x.EstimateNs
+	}
+	return 0
+}
+
+func (x *Queued) GetMoreHolders() uint32 {
+	if x != nil {
+		return x.MoreHolders
 	}
 	return 0
 }
@@ -3489,7 +3497,9 @@ func (*BreakLockReply) Descriptor() ([]byte, []int) {
 type ListLocksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"` // a path; the locks at and below it
+	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`    // a path; the locks at and below it
+	After         []byte                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply: the page that follows it
+	Session       uint64                 `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"` // only locks that this session holds; 0: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3538,9 +3548,25 @@ func (x *ListLocksRequest) GetPrefix() string {
 	return ""
 }
 
+func (x *ListLocksRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ListLocksRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+// ListLocksReply is a page, which may be empty although others follow.
 type ListLocksReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Locks         []*LockInfo            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	Locks         []*LockInfo            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"` // by path within the page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // there is more: ask for the page after this; empty on the last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3582,15 +3608,24 @@ func (x *ListLocksReply) GetLocks() []*LockInfo {
 	return nil
 }
 
+func (x *ListLocksReply) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 type LockInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Mode          LockMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
 	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	Holders       []*Party               `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
-	Waiters       []*Waiter              `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	Holders       []*Party               `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"` // at most 100
+	Waiters       []*Waiter              `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"` // the first 100
 	DelayedNs     int64                  `protobuf:"varint,6,opt,name=delayed_ns,json=delayedNs,proto3" json:"delayed_ns,omitempty"`
-	Revoked       string                 `protobuf:"bytes,7,opt,name=revoked,proto3" json:"revoked,omitempty"` // why it is being taken from its holders; empty if it is not
+	Revoked       string                 `protobuf:"bytes,7,opt,name=revoked,proto3" json:"revoked,omitempty"`                             // why it is being taken from its holders; empty if it is not
+	MoreHolders   uint32                 `protobuf:"varint,8,opt,name=more_holders,json=moreHolders,proto3" json:"more_holders,omitempty"` // besides those listed
+	MoreWaiters   uint32                 `protobuf:"varint,9,opt,name=more_waiters,json=moreWaiters,proto3" json:"more_waiters,omitempty"` // behind those listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3672,6 +3707,20 @@ func (x *LockInfo) GetRevoked() string {
 		return x.Revoked
 	}
 	return ""
+}
+
+func (x *LockInfo) GetMoreHolders() uint32 {
+	if x != nil {
+		return x.MoreHolders
+	}
+	return 0
+}
+
+func (x *LockInfo) GetMoreWaiters() uint32 {
+	if x != nil {
+		return x.MoreWaiters
+	}
+	return 0
 }
 
 type Waiter struct {
@@ -3761,6 +3810,8 @@ func (x *Waiter) GetEstimateNs() int64 {
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply: the page that follows it
+	Session       uint64                 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"` // this one only; 0: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3802,9 +3853,25 @@ func (x *ListSessionsRequest) GetCell() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+// ListSessionsReply is a page, which may be empty although others follow.
 type ListSessionsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sessions      []*SessionInfo         `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions      []*SessionInfo         `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // by id
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`         // there is more: ask for the page after this; empty on the last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3842,6 +3909,13 @@ func (*ListSessionsReply) Descriptor() ([]byte, []int) {
 func (x *ListSessionsReply) GetSessions() []*SessionInfo {
 	if x != nil {
 		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsReply) GetNext() []byte {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -3941,6 +4015,7 @@ func (x *SessionInfo) GetMayCache() bool {
 type ListQuotasRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of an earlier reply: the page that follows it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3982,9 +4057,18 @@ func (x *ListQuotasRequest) GetCell() string {
 	return ""
 }
 
+func (x *ListQuotasRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// ListQuotasReply is a page, which may be empty although others follow.
 type ListQuotasReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quotas        []*QuotaInfo           `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	Quotas        []*QuotaInfo           `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // principals by name, then directories
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // there is more: ask for the page after this; empty on the last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4022,6 +4106,13 @@ func (*ListQuotasReply) Descriptor() ([]byte, []int) {
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
 	if x != nil {
 		return x.Quotas
+	}
+	return nil
+}
+
+func (x *ListQuotasReply) GetNext() []byte {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -4344,7 +4435,8 @@ type ExplainReply struct {
 	Explanation []string               `protobuf:"bytes,2,rep,name=explanation,proto3" json:"explanation,omitempty"`
 	// Sessions that may have the node in their caches: a change of it waits until
 	// each has acknowledged, or has ended.
-	Cachers       []*Cacher `protobuf:"bytes,3,rep,name=cachers,proto3" json:"cachers,omitempty"`
+	Cachers       []*Cacher `protobuf:"bytes,3,rep,name=cachers,proto3" json:"cachers,omitempty"`                             // at most 100
+	MoreCachers   uint32    `protobuf:"varint,4,opt,name=more_cachers,json=moreCachers,proto3" json:"more_cachers,omitempty"` // besides those listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4398,6 +4490,13 @@ func (x *ExplainReply) GetCachers() []*Cacher {
 		return x.Cachers
 	}
 	return nil
+}
+
+func (x *ExplainReply) GetMoreCachers() uint32 {
+	if x != nil {
+		return x.MoreCachers
+	}
+	return 0
 }
 
 type Cacher struct {
@@ -5283,7 +5382,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\fAcquireReply\x12+\n" +
 	"\x06queued\x18\x01 \x01(\v2\x11.chubby.v1.QueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.chubby.v1.GrantedH\x00R\agrantedB\b\n" +
-	"\x06answer\"\xbc\x01\n" +
+	"\x06answer\"\xdf\x01\n" +
 	"\x06Queued\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\fR\x06ticket\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12\x18\n" +
@@ -5292,7 +5391,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"delayed_ns\x18\x05 \x01(\x03R\tdelayedNs\x12\x1f\n" +
 	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
-	"estimateNs\"G\n" +
+	"estimateNs\x12!\n" +
+	"\fmore_holders\x18\a \x01(\rR\vmoreHolders\"G\n" +
 	"\aGranted\x12\x1c\n" +
 	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12\x1e\n" +
 	"\n" +
@@ -5343,12 +5443,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03now\x18\x05 \x01(\bR\x03now\"\x10\n" +
-	"\x0eBreakLockReply\">\n" +
+	"\x0eBreakLockReply\"n\n" +
 	"\x10ListLocksRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\";\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\fR\x05after\x12\x18\n" +
+	"\asession\x18\x04 \x01(\x04R\asession\"O\n" +
 	"\x0eListLocksReply\x12)\n" +
-	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\"\xf9\x01\n" +
+	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"\xbf\x02\n" +
 	"\bLockInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12'\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x1e\n" +
@@ -5359,7 +5462,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\awaiters\x18\x05 \x03(\v2\x11.chubby.v1.WaiterR\awaiters\x12\x1d\n" +
 	"\n" +
 	"delayed_ns\x18\x06 \x01(\x03R\tdelayedNs\x12\x18\n" +
-	"\arevoked\x18\a \x01(\tR\arevoked\"\xc7\x01\n" +
+	"\arevoked\x18\a \x01(\tR\arevoked\x12!\n" +
+	"\fmore_holders\x18\b \x01(\rR\vmoreHolders\x12!\n" +
+	"\fmore_waiters\x18\t \x01(\rR\vmoreWaiters\"\xc7\x01\n" +
 	"\x06Waiter\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12'\n" +
@@ -5368,11 +5473,14 @@ const file_chubby_proto_rawDesc = "" +
 	"waiting_ns\x18\x04 \x01(\x03R\twaitingNs\x12\x16\n" +
 	"\x06absent\x18\x05 \x01(\bR\x06absent\x12\x1f\n" +
 	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
-	"estimateNs\")\n" +
+	"estimateNs\"Y\n" +
 	"\x13ListSessionsRequest\x12\x12\n" +
-	"\x04cell\x18\x01 \x01(\tR\x04cell\"G\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\"[\n" +
 	"\x11ListSessionsReply\x122\n" +
-	"\bsessions\x18\x01 \x03(\v2\x16.chubby.v1.SessionInfoR\bsessions\"\xe3\x01\n" +
+	"\bsessions\x18\x01 \x03(\v2\x16.chubby.v1.SessionInfoR\bsessions\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"\xe3\x01\n" +
 	"\vSessionInfo\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x19\n" +
 	"\blease_ns\x18\x02 \x01(\x03R\aleaseNs\x12\"\n" +
@@ -5381,11 +5489,13 @@ const file_chubby_proto_rawDesc = "" +
 	"leftMostNs\x12\x18\n" +
 	"\ahandles\x18\x05 \x01(\rR\ahandles\x12\x14\n" +
 	"\x05locks\x18\x06 \x01(\rR\x05locks\x12\x1b\n" +
-	"\tmay_cache\x18\a \x01(\bR\bmayCache\"'\n" +
+	"\tmay_cache\x18\a \x01(\bR\bmayCache\"=\n" +
 	"\x11ListQuotasRequest\x12\x12\n" +
-	"\x04cell\x18\x01 \x01(\tR\x04cell\"?\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\"S\n" +
 	"\x0fListQuotasReply\x12,\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x14.chubby.v1.QuotaInfoR\x06quotas\"\x9d\x01\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x14.chubby.v1.QuotaInfoR\x06quotas\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"\x9d\x01\n" +
 	"\tQuotaInfo\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12+\n" +
@@ -5406,11 +5516,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\rSetQuotaReply\"8\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x86\x01\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xa9\x01\n" +
 	"\fExplainReply\x12'\n" +
 	"\x04lock\x18\x01 \x01(\v2\x13.chubby.v1.LockInfoR\x04lock\x12 \n" +
 	"\vexplanation\x18\x02 \x03(\tR\vexplanation\x12+\n" +
-	"\acachers\x18\x03 \x03(\v2\x11.chubby.v1.CacherR\acachers\"m\n" +
+	"\acachers\x18\x03 \x03(\v2\x11.chubby.v1.CacherR\acachers\x12!\n" +
+	"\fmore_cachers\x18\x04 \x01(\rR\vmoreCachers\"m\n" +
 	"\x06Cacher\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x1d\n" +
 	"\n" +

@@ -95,5 +95,8 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		}
 		t.add(c.Session, whoseProcess(c.Holder), waits, roughly(c.AtMost))
 	}
+	if e.MoreCachers > 0 {
+		t.add("", fmt.Sprintf("and %d more", e.MoreCachers), "", "")
+	}
 	return t.flush()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,9 @@ type lockFields struct {
 	Waiters  []waiterFields `json:"waiters"`
 	DelayedS float64        `json:"delayed_s"`
 	Revoked  string         `json:"revoked"`
+
+	MoreHolders int `json:"more_holders,omitempty"`
+	MoreWaiters int `json:"more_waiters,omitempty"`
 }
 
 type waiterFields struct {
@@ -35,7 +39,7 @@ type waiterFields struct {
 func newLockFields(l client.LockInfo) lockFields {
 	f := lockFields{
 		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: seconds(l.Delayed), Revoked: l.Revoked,
-		Holders: []holderFields{}, Waiters: []waiterFields{},
+		Holders: []holderFields{}, Waiters: []waiterFields{}, MoreHolders: l.MoreHolders, MoreWaiters: l.MoreWaiters,
 	}
 	if l.Mode.Valid() {
 		f.Mode = l.Mode.String()
@@ -74,34 +78,15 @@ the others have the lock for as long as it was held of late. A lock that is bein
 				return err
 			}
 			return g.look(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				locks, err := c.Locks(ctx, p.String())
-				if err != nil {
-					return err
-				}
-				return g.printLocks(cmd.OutOrStdout(), locks)
+				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
 		},
 	}
 }
 
-func (g *globals) printLocks(out io.Writer, locks []client.LockInfo) error {
-	if g.json() {
-		for _, l := range locks {
-			if err := printJSON(out, newLockFields(l)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(locks) == 0 {
-		_, err := fmt.Fprintln(out, "no lock is held or waited for")
-		return err
-	}
-	t := newTable(out, lockColumns()...)
-	for _, l := range locks {
-		addLock(t, l)
-	}
-	return t.flush()
+// printLocks prints locks as they come.
+func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {
+	return printEach(g, out, locks, newLockFields, addLock, "no lock is held or waited for", lockColumns()...)
 }
 
 // lockColumns are those of addLock.
@@ -124,6 +109,9 @@ func addLock(t *table, l client.LockInfo) {
 		t.add(path, mode, l.Generation, h.Session, whoseProcess(h), roughly(since(h.SinceUnix)), h.Reason)
 		path = ""
 	}
+	if l.MoreHolders > 0 {
+		t.add("", "", "", "", fmt.Sprintf("and %d more", l.MoreHolders), "", "")
+	}
 	if len(l.Holders) == 0 && l.Delayed == 0 {
 		t.add(path, painted{secondary, "free"}, l.Generation, "", "", "", "")
 	}
@@ -137,5 +125,8 @@ func addLock(t *table, l client.LockInfo) {
 			waits += ", perhaps " + guess(w.Estimate) + " more"
 		}
 		t.add("", painted{waiting, state}, "", w.Session, whoseProcess(w.Holder), waits, w.Reason)
+	}
+	if l.MoreWaiters > 0 {
+		t.add("", painted{waiting, "behind them"}, "", "", fmt.Sprintf("%d more wait", l.MoreWaiters), "", "")
 	}
 }

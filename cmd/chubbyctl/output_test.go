@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func TestJSONFields(t *testing.T) {
 		},
 		"path mode token holders delayed_s revoked waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +
 			"waiters.session waiters.principal waiters.host waiters.pid waiters.waiting_s waiters.estimate_s waiters.place waiters.mode": func(b *bytes.Buffer) error {
-			return g.printLocks(b, []client.LockInfo{lock})
+			return g.printLocks(b, each(lock))
 		},
 		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
 			return g.printStatus(b, status, "")
@@ -81,7 +82,7 @@ func TestJSONFields(t *testing.T) {
 			return printJSON(b, acquiredFields{})
 		},
 		"session principal host pid lease_s left_least_s left_most_s handles locks": func(b *bytes.Buffer) error {
-			return g.printSessions(b, []client.SessionInfo{{Holder: holder}})
+			return g.printSessions(b, each(client.SessionInfo{Holder: holder}))
 		},
 	} {
 		var b bytes.Buffer
@@ -92,11 +93,54 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
+// each is a listing of those.
+func each[T any](list ...T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, one := range list {
+			if !yield(one, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A listing is printed as it comes, and takes no more memory for being long.
+func TestLongListingsArePrintedInPieces(t *testing.T) {
+	const sessions = 100_000
+	var lines, most int
+	count := writerFunc(func(b []byte) (int, error) {
+		lines, most = lines+bytes.Count(b, []byte("\n")), max(most, len(b))
+		return len(b), nil
+	})
+	list := func(yield func(client.SessionInfo, error) bool) {
+		for i := range sessions {
+			if !yield(client.SessionInfo{Holder: api.Holder{Session: api.SessionID(i), Principal: "p", Host: "h"}}, nil) {
+				return
+			}
+		}
+	}
+	if err := (&globals{}).printSessions(count, list); err != nil || lines != sessions+1 || most > 100*piece {
+		t.Errorf("%d lines, the longest write of %d bytes: %v", lines, most, err)
+	}
+	lines, broken := 0, errors.New("broken")
+	err := (&globals{}).printSessions(count, func(yield func(client.SessionInfo, error) bool) {
+		list(func(s client.SessionInfo, _ error) bool { return s.Session < 10 && yield(s, nil) })
+		yield(client.SessionInfo{}, broken)
+	})
+	if !errors.Is(err, broken) || lines != 11 {
+		t.Errorf("of a listing that breaks off after 10: %d lines, %v", lines, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
 // A free lock has no holders, which is not the same as unknown ones.
 func TestEmptyListsAreLists(t *testing.T) {
 	var b bytes.Buffer
 	g := &globals{output: "json"}
-	if err := g.printLocks(&b, []client.LockInfo{{Path: "/ls/foo/a", Delayed: 2 * time.Second}}); err != nil {
+	if err := g.printLocks(&b, each(client.LockInfo{Path: "/ls/foo/a", Delayed: 2 * time.Second})); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"holders":[]`, `"waiters":[]`, `"delayed_s":2`, `"mode":"free"`} {
@@ -121,10 +165,10 @@ func TestTextForPeople(t *testing.T) {
 	g := &globals{output: "text"}
 	var b bytes.Buffer
 	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}
-	if err := g.printLocks(&b, []client.LockInfo{{
+	if err := g.printLocks(&b, each(client.LockInfo{
 		Path: "/ls/foo/a", Mode: api.Shared, Generation: 9, Holders: []api.Holder{holder}, Revoked: "broken by bob: it hangs",
 		Waiters: []client.Waiter{{Holder: api.Holder{Session: 43}, Place: 1, Mode: api.Exclusive, Waiting: 90 * time.Second, Absent: true, Estimate: 3 * time.Hour}},
-	}}); err != nil {
+	})); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"/ls/foo/a  shared, being taken", "s42      ann on web3 (pid 7)", "deploy", "place 1, away", "1m30s, perhaps 3h more"} {

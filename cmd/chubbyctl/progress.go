@@ -123,6 +123,9 @@ func (s waitState) String() string {
 		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.Delayed))
 	case len(s.Holders) > 0:
 		text = heldBy(s.Holders)
+		if s.MoreHolders > 0 {
+			text += fmt.Sprintf(" and %d more", s.MoreHolders)
+		}
 	case s.Place == 0:
 		return "no answer from the cell yet"
 	default:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,35 +66,20 @@ first figure says, and is ended at the latest after the second.`,
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
-				sessions, err := c.Sessions(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printSessions(cmd.OutOrStdout(), sessions)
+				return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
 			})
 		},
 	}
 }
 
-func (g *globals) printSessions(out io.Writer, sessions []client.SessionInfo) error {
-	if g.json() {
-		for _, s := range sessions {
-			if err := printJSON(out, newSessionFields(s)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(sessions) == 0 {
-		_, err := fmt.Fprintln(out, "the cell has no sessions")
-		return err
-	}
-	t := newTable(out, "SESSION", "PRINCIPAL", "HOST", "PID", "LEASE", "LEFT", "HANDLES", "LOCKS")
-	for _, s := range sessions {
+// printSessions prints sessions as they come.
+func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.SessionInfo, error]) error {
+	add := func(t *table, s client.SessionInfo) {
 		left := roughly(s.LeftLeast) + " to " + roughly(s.LeftMost)
 		t.add(s.Session, s.Principal, s.Host, s.PID, s.Lease, left, s.Handles, s.Locks)
 	}
-	return t.flush()
+	return printEach(g, out, sessions, newSessionFields, add, "the cell has no sessions",
+		"SESSION", "PRINCIPAL", "HOST", "PID", "LEASE", "LEFT", "HANDLES", "LOCKS")
 }
 
 // sessionOf reads the arguments of commands about one session: s42, or 42, and
@@ -117,28 +102,20 @@ type shownSession struct {
 // findSession returns one session of a cell, or NotFound. The session and its
 // locks are looked at one after the other: a lock may have come or gone between.
 func findSession(ctx context.Context, c *client.Cell, cell string, id api.SessionID) (shownSession, error) {
-	sessions, err := c.Sessions(ctx)
+	info, found, err := c.FindSession(ctx, id)
 	if err != nil {
 		return shownSession{}, err
 	}
-	i := slices.IndexFunc(sessions, func(s client.SessionInfo) bool { return s.Session == id })
-	if i < 0 {
+	if !found {
 		return shownSession{}, &api.Error{Code: api.NotFound, Op: "show session", Path: id.String(),
 			Message: fmt.Sprintf("cell %s has no such session: it has ended, or never was; 'chubbyctl session ls %s' lists those there are", cell, cell)}
 	}
-	locks, err := c.Locks(ctx, "")
-	return shownSession{sessions[i], heldIn(locks, id)}, err
-}
-
-// heldIn returns the paths of the locks that a session holds.
-func heldIn(locks []client.LockInfo, id api.SessionID) []string {
+	locks, err := c.LocksOf(ctx, id)
 	held := []string{}
 	for _, l := range locks {
-		if slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id }) {
-			held = append(held, l.Path)
-		}
+		held = append(held, l.Path)
 	}
-	return held
+	return shownSession{info, held}, err
 }
 
 func newSessionShowCommand(g *globals) *cobra.Command {

@@ -37,8 +37,8 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	for _, output := range []string{"text", "json"} {
 		g := &globals{output: output}
 		for name, write := range map[string]func(io.Writer) error{
-			"locks":    func(w io.Writer) error { return g.printLocks(w, []client.LockInfo{lock}) },
-			"sessions": func(w io.Writer) error { return g.printSessions(w, []client.SessionInfo{{Holder: h}}) },
+			"locks":    func(w io.Writer) error { return g.printLocks(w, each(lock)) },
+			"sessions": func(w io.Writer) error { return g.printSessions(w, each(client.SessionInfo{Holder: h})) },
 			"explain": func(w io.Writer) error {
 				return g.printExplanation(w, client.Explanation{Lock: lock, Sentences: []string{evil}, Cachers: []client.Cacher{{Holder: h}}})
 			},

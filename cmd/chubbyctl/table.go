@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"strings"
 )
 
@@ -16,12 +18,20 @@ const (
 // terminal a list is kept to its width: the widest column is shortened first, and
 // the first one, which says what the row is about, last. In a pipe, and of fields,
 // nothing is.
+//
+// A long list is written in pieces of piece rows, so that it takes no more memory
+// than that; a column is as wide as the pieces up to then want it.
 type table struct {
 	out   io.Writer
 	style style
 	list  bool
 	rows  [][]painted
+	least []int // how wide the columns were in the piece before
+	err   error // of writing a piece
 }
+
+// piece is the rows of a list that are written together.
+const piece = 1000
 
 // painted is a value with what it means.
 type painted struct {
@@ -56,10 +66,16 @@ func (t *table) add(cells ...any) {
 		row[i] = p
 	}
 	t.rows = append(t.rows, row)
+	if t.list && len(t.rows) == piece {
+		t.err = t.flush()
+	}
 }
 
-// flush writes the table.
+// flush writes the table, or what was added since a piece of it was written.
 func (t *table) flush() error {
+	if t.err != nil {
+		return t.err
+	}
 	wide := t.wide()
 	var b strings.Builder
 	for _, row := range t.rows {
@@ -75,13 +91,14 @@ func (t *table) flush() error {
 		}
 		b.WriteByte('\n')
 	}
+	t.rows, t.least = nil, wide
 	_, err := io.WriteString(t.out, b.String())
 	return err
 }
 
 // wide returns how wide each column is to be.
 func (t *table) wide() []int {
-	var wide []int
+	wide := slices.Clone(t.least)
 	for _, row := range t.rows {
 		for i, c := range row {
 			if i == len(wide) {
@@ -117,6 +134,37 @@ func shorten(wide []int) bool {
 		wide[widest]--
 	}
 	return widest >= 0
+}
+
+// printEach prints what a listing yields, as it comes: each as a line of JSON, or as
+// rows of a table that add adds. none says that there was nothing.
+func printEach[T, F any](g *globals, out io.Writer, list iter.Seq2[T, error], fields func(T) F, add func(*table, T), none string, columns ...string) error {
+	t, some := newTable(out, columns...), false
+	for one, err := range list {
+		if err == nil && g.json() {
+			err = printJSON(out, fields(one))
+		}
+		if err != nil {
+			if some && !g.json() {
+				_ = t.flush() // what came is worth showing; why it breaks off is the error
+			}
+			return err
+		}
+		if some = true; g.json() {
+			continue
+		}
+		if add(t, one); t.err != nil {
+			return t.err
+		}
+	}
+	switch {
+	case g.json():
+		return nil
+	case !some:
+		_, err := fmt.Fprintln(out, none)
+		return err
+	}
+	return t.flush()
 }
 
 func orDash(text string) string {

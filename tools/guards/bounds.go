@@ -29,5 +29,35 @@ func boundGuards() []guard {
 			old: "forgiven = min(slept, l.patience); forgiven > 0", new: "forgiven = slept; forgiven > 0",
 			pkg: "./session", test: "TestPatienceEnds",
 		},
+		{
+			name: "a listing comes in pages", file: "cell/listing.go",
+			old: "	return len(p.list) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
+			pkg: "./cell", test: "TestSessionsComeInPages",
+		},
+		{
+			name: "a page of a listing is bounded in bytes", file: "cell/listing.go",
+			old: " || p.bytes >= api.MaxPageBytes", new: "",
+			pkg: "./cell", test: "TestLocksComeInPages",
+		},
+		{
+			name: "a page of a directory is bounded in bytes", file: "cell/files.go",
+			old: " || bytes >= api.MaxPageBytes", new: "",
+			pkg: "./cell", test: "TestDirectoriesComeInPages",
+		},
+		{
+			name: "a crowd of waiters is counted, not listed", file: "cell/listing.go",
+			old: "			if len(first) == api.MaxListed {\n", new: "			if false {\n",
+			pkg: "./cell", test: "TestCrowdsAreCounted",
+		},
+		{
+			name: "a crowd of holders is counted, not listed", file: "cell/listing.go",
+			old: "	some := holders[:min(len(holders), most)]\n", new: "	some := holders\n",
+			pkg: "./cell", test: "TestCrowdsAreCounted",
+		},
+		{
+			name: "a long listing is printed in pieces", file: "cmd/chubbyctl/table.go",
+			old: "	if t.list && len(t.rows) == piece {\n", new: "	if false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestLongListingsArePrintedInPieces",
+		},
 	}
 }

@@ -1,0 +1,277 @@
+package cell
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/protobuf/proto"
+)
+
+// manySessions adds sessions of many principals to a state, with ids from 1 on, as
+// long as the texts that say whose they are may be.
+func manySessions(t *testing.T, s *raftfsm.State, n int) {
+	t.Helper()
+	for i := range n {
+		with(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{
+			Nonce: fmt.Appendf(nil, "%016d", i), Principal: fmt.Sprintf("%0*d", api.MaxPrincipal, i), Host: "host", PID: 1, Lease: time.Minute,
+		}})
+	}
+}
+
+// holding adds nodes to a state; their locks are held by the session named.
+func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name) {
+	t.Helper()
+	var n api.RequestNumber
+	if one, ok := s.Sessions.Get(id); ok {
+		n = one.Upto
+	}
+	next := func() session.Mutation {
+		n++
+		return session.Mutation{Session: id, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+	}
+	for _, name := range names {
+		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: next(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
+		with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{
+			Lock:   namespace.Ref{Name: name, Instance: opened.Stat.Instance},
+			Claims: []raftfsm.Claim{{Mutation: next(), Handle: 1, Mode: api.Shared, Delay: time.Minute}},
+		}})
+	}
+}
+
+// fits reports that a page is as small as it has to be.
+func fits(t *testing.T, entries int, reply proto.Message) {
+	t.Helper()
+	if size := proto.Size(reply); entries > api.MaxPage || size > api.MaxPageBytes+64<<10 {
+		t.Errorf("a page of %d entries and %d bytes", entries, size)
+	}
+}
+
+func TestSessionsComeInPages(t *testing.T) {
+	const sessions = 2500
+	inSolo(t, func(s *raftfsm.State) { manySessions(t, s, sessions) }, func(t *testing.T, m *soloMaster) {
+		var ids []api.SessionID
+		pages := 0
+		for q := (&pb.ListSessionsRequest{}); ; pages++ {
+			reply, err := m.listSessions(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fits(t, len(reply.GetSessions()), reply)
+			for _, one := range reply.GetSessions() {
+				ids = append(ids, api.SessionID(one.GetParty().GetSession()))
+				if one.GetLeftLeastNs() != int64(time.Minute) {
+					t.Fatalf("%v is left of the lease of %v", time.Duration(one.GetLeftLeastNs()), one)
+				}
+			}
+			if q.After = reply.GetNext(); len(q.After) == 0 {
+				break
+			}
+		}
+		var want []api.SessionID
+		for s := range m.state().Sessions.All() {
+			want = append(want, s.ID)
+		}
+		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
+			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
+		}
+		one, err := m.listSessions(t.Context(), &pb.ListSessionsRequest{Session: uint64(want[7])})
+		if err != nil || len(one.GetSessions()) != 1 || one.GetSessions()[0].GetParty().GetSession() != uint64(want[7]) || one.GetNext() != nil {
+			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
+		}
+		if none, err := m.listSessions(t.Context(), &pb.ListSessionsRequest{Session: 1 << 40}); err != nil || len(none.GetSessions()) > 0 {
+			t.Errorf("asked for a session that is not there: %v, %v", none, err)
+		}
+	})
+}
+
+// locksIn asks for page after page of the locks at and below a name.
+func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*pb.LockInfo {
+	t.Helper()
+	found := map[string]*pb.LockInfo{}
+	for q := (&pb.ListLocksRequest{Session: uint64(id)}); ; {
+		reply, err := s.listLocks(t.Context(), prefix, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits(t, len(reply.GetLocks()), reply)
+		for _, l := range reply.GetLocks() {
+			if found[l.GetPath()] != nil {
+				t.Errorf("%s is listed twice", l.GetPath())
+			}
+			found[l.GetPath()] = l
+		}
+		if q.After = reply.GetNext(); len(q.After) == 0 {
+			return found
+		}
+	}
+}
+
+func TestLocksComeInPages(t *testing.T) {
+	var all, deep, delayed []api.Name
+	var first api.SessionID
+	prepare := func(s *raftfsm.State) {
+		made := with(t, s, cachingSession(1), cachingSession(2))
+		first = made[0].Session
+		second := made[1].Session
+		for i, kind := range []api.Kind{api.Directory, api.File} {
+			n := api.RequestNumber(i + 1)
+			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
+				Mutation: session.Mutation{Session: first, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1},
+				Name:     []api.Name{"/d", "/free"}[i], Create: api.MayCreate, Kind: kind,
+			}})
+		}
+		for i := range 1500 {
+			all = append(all, api.Name(fmt.Sprintf("/%s-%d", longName(200), i)))
+			deep = append(deep, api.Name(fmt.Sprintf("/d/%d", i)))
+		}
+		holding(t, s, first, all...)
+		holding(t, s, first, deep...)
+		delayed = []api.Name{"/d/gone", "/gone", "/zgone"}
+		holding(t, s, second, delayed...)
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: second, Reason: api.ByExpiry}}}})
+		for _, name := range delayed[:2] { // of these not even a node is left
+			node, _ := s.Tree.Get(name)
+			s.Tree.Remove(node.Ref())
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		free, _ := m.state().Tree.Get("/free")
+		m.mu.Lock()
+		_, err := m.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		m.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
+		check := func(got map[string]*pb.LockInfo, want []api.Name) {
+			t.Helper()
+			paths := map[string]bool{}
+			for _, name := range want {
+				paths[m.path(name)] = true
+			}
+			if !maps.EqualFunc(got, paths, func(*pb.LockInfo, bool) bool { return true }) {
+				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
+			}
+		}
+		check(m.locksIn(t, "", 0), want)
+		check(m.locksIn(t, "/d", 0), append(slices.Clone(deep), "/d/gone"))
+		check(m.locksIn(t, "/free", 0), []api.Name{"/free"})
+		check(m.locksIn(t, "", first), slices.Concat(all, deep))
+		check(m.locksIn(t, "/d", first), deep)
+		check(m.locksIn(t, "", 77), nil)
+	})
+}
+
+func longName(n int) string { return string(slices.Repeat([]byte("n"), n)) }
+
+// Of a lock with very many holders and waiters, some are named and the others are
+// counted, wherever they are told of.
+func TestCrowdsAreCounted(t *testing.T) {
+	const crowd = 150
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, crowd)
+		for one := range s.Sessions.All() {
+			holding(t, s, one.ID, "/lock")
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		node, _ := m.state().Tree.Get("/lock")
+		var last *waiter
+		m.mu.Lock()
+		for i := range crowd {
+			var err error
+			if last, err = m.queues.join(&waiter{lock: node.Ref(), claim: raftfsm.Claim{
+				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
+			}}, 1, crowd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.mu.Unlock()
+		info := m.locksIn(t, "/lock", 0)[m.path("/lock")]
+		if n := len(info.GetHolders()); n != api.MaxListed || info.GetMoreHolders() != crowd-api.MaxListed {
+			t.Errorf("%d holders and %d more, want %d and %d", n, info.GetMoreHolders(), api.MaxListed, crowd-api.MaxListed)
+		}
+		if n := len(info.GetWaiters()); n != api.MaxListed || info.GetMoreWaiters() != crowd-api.MaxListed {
+			t.Errorf("%d waiters and %d more, want %d and %d", n, info.GetMoreWaiters(), api.MaxListed, crowd-api.MaxListed)
+		}
+		if q := m.progress(last); len(q.GetHolders()) != api.MaxNamed || q.GetMoreHolders() != crowd-api.MaxNamed {
+			t.Errorf("who waits is told of %d holders and %d more", len(q.GetHolders()), q.GetMoreHolders())
+		}
+		refused := m.refused(node.Ref(), &api.Error{Code: api.LockHeld}).(*api.Error)
+		if len(refused.Holders) != api.MaxListed {
+			t.Errorf("an error names %d holders", len(refused.Holders))
+		}
+	})
+}
+
+func TestQuotasComeInPages(t *testing.T) {
+	const principals = 2500
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, principals)
+		id := with(t, s, cachingSession(1))[0].Session
+		for i := range 3 {
+			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: session.Mutation{Session: id, Number: api.RequestNumber(i + 1), Upto: api.RequestNumber(i + 1), Outstanding: []api.RequestNumber{api.RequestNumber(i + 1)}, Hash: 1},
+				Principal: fmt.Sprint("quota-", i), Quota: api.Quota{Nodes: 1}}})
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		var names []string
+		for after := []byte(nil); ; {
+			reply := m.listQuotas(after)
+			fits(t, len(reply.GetQuotas()), reply)
+			for _, one := range reply.GetQuotas() {
+				names = append(names, one.GetPrincipal())
+			}
+			if after = reply.GetNext(); len(after) == 0 {
+				break
+			}
+		}
+		if !slices.IsSorted(names) || len(slices.Compact(names)) != principals+4 {
+			t.Errorf("%d principals, want %d in order", len(names), principals+3)
+		}
+	})
+}
+
+// A page of a directory fits a message, however long the names in it are.
+func TestDirectoriesComeInPages(t *testing.T) {
+	const nodes = 900
+	var id api.SessionID
+	prepare := func(s *raftfsm.State) {
+		id = with(t, s, cachingSession(1))[0].Session
+		var names []api.Name
+		for i := range nodes {
+			names = append(names, api.Name(fmt.Sprintf("/%s%03d", longName(api.MaxComponent-3), i)))
+		}
+		holding(t, s, id, names...)
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		root := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: namespace.Ref{Instance: 1}, rights: namespace.ToRead, epoch: 0}
+		seen, after := 0, ""
+		for {
+			p, err := m.readDir(t.Context(), root, after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply := &pb.ReadDirReply{}
+			for _, child := range p.children {
+				reply.Children = append(reply.Children, pb.NewStat(stat(child, api.MustParsePath(m.path(child.Name)))))
+				after = child.Name.Base()
+			}
+			fits(t, len(reply.GetChildren()), reply)
+			if seen += len(p.children); !p.more {
+				break
+			}
+		}
+		if seen < nodes {
+			t.Errorf("%d nodes were listed, of %d", seen, nodes)
+		}
+	})
+}

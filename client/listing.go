@@ -1,0 +1,153 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Listings come from the master in pages, each of its own moment: an entry that is
+// there all the time is listed once, one that comes or goes meanwhile perhaps.
+
+// pages asks for page after page until the last one, or until yield wants no more.
+// ask returns a page and the mark of the next, which is empty on the last.
+func pages[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx context.Context, t *target, after []byte) (page []T, next []byte, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var after []byte
+		for {
+			var page []T
+			var next []byte
+			err := c.ask(ctx, op, path, func(ctx context.Context, t *target) (err error) {
+				page, next, err = ask(ctx, t, after)
+				return err
+			})
+			if err == nil && len(next) > 0 && bytes.Equal(next, after) {
+				err = &api.Error{Code: api.Corrupt, Op: op, Path: path, Message: "the master names the same page as the next again; this is a bug"}
+			}
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, one := range page {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if len(next) == 0 {
+				return
+			}
+			after = next
+		}
+	}
+}
+
+// gather returns what a listing yields, or its error.
+func gather[T any](list iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for one, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Locks lists the locks at and below a path that are held, waited for or
+// delayed, by path; an empty prefix is the whole cell. Of a very large cell it takes
+// less memory to take them one by one, from EachLock.
+func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
+	list, err := gather(c.EachLock(ctx, prefix))
+	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
+	return list, err
+}
+
+// EachLock yields the locks at and below a path that are held, waited for or
+// delayed, those nearer to the root first. An error is the last that it yields.
+func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return c.lockPages(ctx, prefix, 0)
+}
+
+// LocksOf lists the locks that a session holds, by path; none if there is no such
+// session.
+func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error) {
+	list, err := gather(c.lockPages(ctx, "", id))
+	return slices.DeleteFunc(list, func(l LockInfo) bool { // a master of an earlier version lists all
+		return l.MoreHolders == 0 && !slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
+	}), err
+}
+
+func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) iter.Seq2[LockInfo, error] {
+	const op = "list locks"
+	if prefix == "" {
+		prefix = c.root()
+	}
+	p, err := c.parse(op, prefix)
+	if err != nil {
+		return func(yield func(LockInfo, error) bool) { yield(LockInfo{}, err) }
+	}
+	return pages(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
+		reply, err := t.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
+		for _, l := range reply.GetLocks() {
+			page = append(page, lockInfo(l))
+		}
+		return page, reply.GetNext(), err
+	})
+}
+
+func lockInfo(l *chubbypb.LockInfo) LockInfo {
+	info := LockInfo{
+		Path: l.GetPath(), Mode: api.LockMode(l.GetMode()), Generation: api.Generation(l.GetGeneration()),
+		Holders: chubbypb.Holders(l.GetHolders()), Delayed: time.Duration(l.GetDelayedNs()), Revoked: l.GetRevoked(),
+		MoreHolders: int(l.GetMoreHolders()), MoreWaiters: int(l.GetMoreWaiters()),
+	}
+	for _, w := range l.GetWaiters() {
+		info.Waiters = append(info.Waiters, Waiter{
+			Holder: w.GetParty().Holder(), Place: int(w.GetPlace()), Mode: api.LockMode(w.GetMode()),
+			Waiting: time.Duration(w.GetWaitingNs()), Estimate: time.Duration(w.GetEstimateNs()), Absent: w.GetAbsent(),
+		})
+	}
+	return info
+}
+
+// Sessions lists the sessions of the cell, by id. Of a very large cell it takes less
+// memory to take them one by one, from EachSession.
+func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
+	return gather(c.EachSession(ctx))
+}
+
+// EachSession yields the sessions of the cell, by id. An error is the last that it
+// yields.
+func (c *Cell) EachSession(ctx context.Context) iter.Seq2[SessionInfo, error] {
+	return c.sessionPages(ctx, 0)
+}
+
+// FindSession returns one session, and whether there is such a one.
+func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionInfo, found bool, err error) {
+	for s, err := range c.sessionPages(ctx, id) {
+		if err != nil || s.Session == id { // a master of an earlier version lists all
+			return s, err == nil, err
+		}
+	}
+	return SessionInfo{}, false, nil
+}
+
+func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[SessionInfo, error] {
+	return pages(ctx, c, "list sessions", c.root(), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
+		reply, err := t.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
+		for _, s := range reply.GetSessions() {
+			page = append(page, SessionInfo{
+				Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),
+				LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(),
+			})
+		}
+		return page, reply.GetNext(), err
+	})
+}
