@@ -49,7 +49,7 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 // fits reports that a page is as small as it has to be.
 func fits(t *testing.T, entries int, reply proto.Message) {
 	t.Helper()
-	if size := proto.Size(reply); entries > api.MaxPage || size > api.MaxPageBytes+64<<10 {
+	if size := proto.Size(reply); entries > api.MaxPage || size > api.MaxPageBytes+16<<10 {
 		t.Errorf("a page of %d entries and %d bytes", entries, size)
 	}
 }

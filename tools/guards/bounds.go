@@ -37,7 +37,7 @@ func boundGuards() []guard {
 		{
 			name: "a page of a listing is bounded in bytes", file: "cell/listing.go",
 			old: " || p.bytes >= api.MaxPageBytes", new: "",
-			pkg: "./cell", test: "TestLocksComeInPages",
+			pkg: "./cell", test: "TestSessionsComeInPages",
 		},
 		{
 			name: "a page of a directory is bounded in bytes", file: "cell/files.go",
