@@ -121,10 +121,13 @@ func TestDyingNodesFitTheLog(t *testing.T) {
 // readBack writes entries into a log, and opens it again.
 func readBack(t *testing.T, entries [][]byte) {
 	t.Helper()
-	options := storeOptions{cell: "local", id: "r1", fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, silence: func() {}, logger: slog.New(slog.DiscardHandler)}
+	options := storeOptions{cell: "local", id: "r1", bootstrap: true, fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, silence: func() {}, logger: slog.New(slog.DiscardHandler)}
 	dir := t.TempDir()
 	s, err := openStores(dir, WALStore, options)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
 		t.Fatal(err)
 	}
 	logs := make([]*raft.Log, len(entries))

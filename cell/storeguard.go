@@ -164,6 +164,8 @@ func storeError(op storeOp, err error) *api.Error {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
 		e.Message = "the data of this replica is damaged: " + lossAdvice
+	case errors.Is(err, ErrRefused):
+		e.Message = "this replica does not do that"
 	case errors.Is(err, api.TooLarge):
 		e.Code = api.TooLarge
 		e.Message = "nothing was written: this is a bug of the master that made the entry, please report it; start this replica again"
@@ -183,16 +185,20 @@ func storeError(op storeOp, err error) *api.Error {
 
 // guardedLogs is the Raft log: guarded, and with a checksum in each entry.
 //
-// The checksum (CRC32C over index, term, type, data and extensions) is appended
-// to an entry's Extensions when it is written and taken off when it is read, so
-// that neither Raft nor a peer ever sees it. Neither store checks what it reads
+// The commit mark and the checksum (CRC32C over index, term, type, data,
+// extensions and mark) are appended to an entry's Extensions when it is written and
+// taken off when it is read, so that neither Raft nor a peer ever sees them. Neither store checks what it reads
 // itself; without this, one flipped bit would be applied, or sent to the others.
 type guardedLogs struct {
 	inner raft.LogStore
 	guard *storeGuard
 	path  string
 	limit int // bytes of one entry; 0 is maxLogEntry
+	mark  *commitMark
 }
+
+// sealSize is what is appended to an entry's Extensions: the mark, the checksum.
+const sealSize = 8 + crc32.Size
 
 var (
 	_ raft.LogStore          = (*guardedLogs)(nil)
@@ -242,10 +248,12 @@ func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	sealed := make([]*raft.Log, len(logs))
+	sealed, mark := make([]*raft.Log, len(logs)), l.mark.index()
 	for i, log := range logs {
 		entry := *log
-		entry.Extensions = binary.BigEndian.AppendUint32(append(make([]byte, 0, len(log.Extensions)+crc32.Size), log.Extensions...), logSum(log))
+		entry.Extensions = append(make([]byte, 0, len(log.Extensions)+sealSize), log.Extensions...)
+		entry.Extensions = binary.BigEndian.AppendUint64(entry.Extensions, mark)
+		entry.Extensions = binary.BigEndian.AppendUint32(entry.Extensions, logSum(&entry))
 		sealed[i] = &entry
 	}
 	op := storeOp{verb: "append", from: logs[0].Index, to: logs[len(logs)-1].Index, path: l.path}
@@ -268,33 +276,54 @@ func (l *guardedLogs) tooLarge(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore.
+// DeleteRange implements raft.LogStore. Raft deletes the oldest entries when they
+// are in a snapshot, all entries when it has got a snapshot of the leader, and the
+// newest ones when the leader has others. Entries that are known to be committed
+// are deleted in the first way only; the wish to do so in another one ends the
+// replica.
 func (l *guardedLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
-	return l.guard.must(op, nil, func() error { return l.inner.DeleteRange(first, last) })
+	return l.guard.must(op, nil, func() error {
+		begin, err := l.inner.FirstIndex()
+		if err != nil {
+			return err
+		}
+		if err := l.mark.deletable(begin, first, last); err != nil {
+			return err
+		}
+		return l.inner.DeleteRange(first, last)
+	})
 }
 
 // readLog reads an entry and checks that it is the one that was written there.
 func readLog(store raft.LogStore, index uint64, log *raft.Log) error {
+	_, err := readMarked(store, index, log)
+	return err
+}
+
+// readMarked is readLog, and returns the commit mark at the time of writing.
+func readMarked(store raft.LogStore, index uint64, log *raft.Log) (mark uint64, err error) {
 	if err := store.GetLog(index, log); err != nil {
-		return err
+		return 0, err
 	}
-	own := len(log.Extensions) - crc32.Size
+	own := len(log.Extensions) - sealSize
 	if own < 0 {
-		return api.Errorf(api.Corrupt, "log entry %d has no checksum", index)
+		return 0, api.Errorf(api.Corrupt, "log entry %d has no checksum", index)
 	}
-	sum := binary.BigEndian.Uint32(log.Extensions[own:])
+	mark = binary.BigEndian.Uint64(log.Extensions[own:])
+	sum := binary.BigEndian.Uint32(log.Extensions[own+8:])
+	log.Extensions = log.Extensions[:own+8]
+	if log.Index != index {
+		return 0, api.Errorf(api.Corrupt, "entry %d is stored where log entry %d belongs", log.Index, index)
+	}
+	if logSum(log) != sum {
+		return 0, api.Errorf(api.Corrupt, "log entry %d fails its checksum", index)
+	}
 	log.Extensions = log.Extensions[:own:own]
 	if own == 0 {
 		log.Extensions = nil // as Raft wrote it
 	}
-	if log.Index != index {
-		return api.Errorf(api.Corrupt, "entry %d is stored where log entry %d belongs", log.Index, index)
-	}
-	if logSum(log) != sum {
-		return api.Errorf(api.Corrupt, "log entry %d fails its checksum", index)
-	}
-	return nil
+	return mark, nil
 }
 
 // logSum is an entry's checksum, without one.
@@ -357,6 +386,7 @@ type guardedSnapshots struct {
 	inner raft.SnapshotStore
 	guard *storeGuard
 	path  string
+	mark  *commitMark
 }
 
 var _ raft.SnapshotStore = (*guardedSnapshots)(nil)
@@ -372,7 +402,7 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	if err != nil {
 		return nil, err
 	}
-	return &guardedSink{SnapshotSink: sink, store: s}, nil
+	return &guardedSink{SnapshotSink: sink, store: s, index: index}, nil
 }
 
 // List implements raft.SnapshotStore.
@@ -404,6 +434,7 @@ func (s *guardedSnapshots) try(verb string, do func() error) error {
 type guardedSink struct {
 	raft.SnapshotSink
 	store *guardedSnapshots
+	index uint64 // of the last entry it covers
 }
 
 // Write implements io.Writer.
@@ -417,7 +448,11 @@ func (s *guardedSink) Write(p []byte) (n int, err error) {
 
 // Close implements raft.SnapshotSink: the snapshot is complete.
 func (s *guardedSink) Close() error {
-	return s.store.try("finish a snapshot", s.SnapshotSink.Close)
+	if err := s.store.try("finish a snapshot", s.SnapshotSink.Close); err != nil {
+		return err
+	}
+	s.store.mark.snapshotted(s.index)
+	return nil
 }
 
 // Cancel implements raft.SnapshotSink: the snapshot is thrown away.

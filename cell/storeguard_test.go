@@ -143,7 +143,7 @@ func (s *faultySink) Close() error {
 func guardedTrio(inner *faultyStore) (*guardedLogs, *guardedVotes, *guardedSnapshots, chan error) {
 	told := make(chan error, 10)
 	g := newStoreGuard(storeStall, func() { told <- errSilenced }, func(err error) { told <- err })
-	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner, g, "/data/snapshots"}, told
+	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner: inner, guard: g, path: "/data/snapshots"}, told
 }
 
 // TestStoreErrorIsFatal: every operation's first error is reported once, with

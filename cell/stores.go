@@ -49,6 +49,7 @@ type stores struct {
 	who           *identityFile      // whose directory it is
 	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
 	last          uint64             // the last index when it was opened
+	mark          commitMark
 
 	guard     *storeGuard
 	rawLogs   raft.LogStore // the same three, unguarded: for opening, whose errors are returned
@@ -120,9 +121,9 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 	if kind == WALStore {
 		logPath = filepath.Join(s.dir, walLogName)
 	}
-	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{inner: s.rawLogs, guard: s.guard, path: logPath})
+	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{inner: s.rawLogs, guard: s.guard, path: logPath, mark: &s.mark})
 	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
-	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName)}
+	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark}
 	return err
 }
 
@@ -244,7 +245,8 @@ func makeFile(path string, create func(path string) (io.Closer, error)) error {
 // noData is the refusal of a directory that holds nothing.
 func noData(dir string, opts storeOptions) error {
 	return refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
-		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If the data is lost, %s", dir, opts.id, opts.cell, lossAdvice)
+		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
+		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.id, opts.cell)
 }
 
 // adopt makes the directory this replica's. Without a marker it holds the empty
@@ -341,16 +343,19 @@ func (s *stores) verify() error {
 		return dataError(s.dir, err, "the log cannot be read")
 	}
 	s.last = max(base, last)
+	s.mark.snapshotted(base)
 	var term uint64
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
-		if err := readLog(s.rawLogs, index, &entry); err != nil {
+		mark, err := readMarked(s.rawLogs, index, &entry)
+		if err != nil {
 			return damaged(s.dir, err, "log entry %d of %d cannot be read (snapshot at %d)", index, last, base)
 		}
 		if entry.Term < term {
 			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
 		}
 		term = entry.Term
+		s.mark.found(mark)
 		if entry.Type == raft.LogConfiguration {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
@@ -424,6 +429,9 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 		r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
 		return err
 	})
+	if err == nil {
+		s.mark.follow(r.CommitIndex)
+	}
 	return r, err
 }
 
