@@ -38,9 +38,10 @@ type HandleID uint64
 type Epoch uint64
 
 // Generation is a number that only grows: of a node's instance, contents, lock
-// or ACL (Chubby §2.3). Instance and lock generations are drawn from one
-// counter of the cell, so a re-created file never repeats one. Values stay
-// below MaxGeneration, so that JSON carries them exactly.
+// or ACL (Chubby §2.3). All are drawn from one counter of the cell: the next of a
+// node is greater than the one before, not one more, and a file that was deleted
+// and created again repeats none of those it had. Values stay below MaxGeneration,
+// so that JSON carries them exactly.
 type Generation uint64
 
 // CellID tells one founding of a cell from another: sixteen random bytes,

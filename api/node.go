@@ -13,9 +13,9 @@ type Stat struct {
 	Kind      Kind
 	Ephemeral bool
 	Instance  Generation // greater than that of any previous node of this name
-	Content   Generation // grows when the contents are written; files only
-	Lock      Generation // grows when the lock goes from free to held
-	ACLs      Generation // grows when the ACL names are written
+	Content   Generation // greater with each write of the contents; of a new node the instance
+	Lock      Generation // greater each time the lock goes from free to held; 0 before the first
+	ACLs      Generation // greater with each write of the ACL names; of a new node the instance
 	Checksum  uint64     // of the contents; equal contents have equal checksums
 	Size      int        // bytes of contents
 	Children  int        // of a directory

@@ -23,9 +23,9 @@ var mutations = flag.Int("mutations", 1000, "how many changes TestLostReplies ma
 
 // Every change happens exactly once, though three replies in ten are lost after
 // the master has acted, and the master dies now and then, so that retries reach
-// its successor (decision 13). What a change leaves behind counts: a content or
-// ACL generation for each write, an instance for each creation, a lock
-// generation for each grant.
+// its successor (decision 13). What a change leaves behind counts: each write,
+// creation and grant draws one number from the cell's counter, and nothing else
+// does.
 func TestLostReplies(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const workers = 4
@@ -39,12 +39,17 @@ func TestLostReplies(t *testing.T) {
 			return true
 		}
 		began := time.Now()
-		var working sync.WaitGroup
+		var clients []*client.Client
 		for w := range workers {
-			cl := dial(t, ctx, c, fmt.Sprintf("host%d", w), client.Config{
+			clients = append(clients, dial(t, ctx, c, fmt.Sprintf("host%d", w), client.Config{
 				NoCache: true, // the test looks at the generations of locks
 				Dialer:  c.Lossy(fmt.Sprintf("host%d", w), lossy), CallTimeout: 2 * time.Second,
-			})
+			}))
+		}
+		quiet := open(t, ctx, dial(t, ctx, c, "quiet", client.Config{}), "/ls/local/counter", 0)
+		first := firstWrite(t, ctx, quiet)
+		var working sync.WaitGroup
+		for w, cl := range clients {
 			working.Go(func() {
 				(&onceWorker{t: t, client: cl, name: fmt.Sprintf("/ls/local/w%d", w)}).run(ctx, *mutations/workers)
 			})
@@ -55,6 +60,11 @@ func TestLostReplies(t *testing.T) {
 		working.Wait()
 		close(stop)
 		killing.Wait()
+		rounds := *mutations / workers / 8
+		want := first + 1 + api.Generation(workers*(1+rounds*drawsOfRound)) // each worker creates its file, and this is a write
+		if last := firstWrite(t, ctx, quiet); last != want {
+			t.Errorf("%d numbers were drawn, and %d were asked for: something was done twice, or not at all", last-first, want-first)
+		}
 		t.Logf("%d changes in %v of virtual time: %d replies lost, %d masters killed", *mutations, time.Since(began), lost.Load(), kills.Load())
 		if lost.Load() < int64(*mutations/4) || kills.Load() == 0 {
 			t.Error("that is too little trouble to have shown anything")
@@ -95,6 +105,8 @@ type onceWorker struct {
 	t      *testing.T
 	client *client.Client
 	name   string
+
+	content, acls api.Generation // of the last writes
 }
 
 // run makes n changes in rounds of eight kinds.
@@ -115,20 +127,27 @@ func (w *onceWorker) run(ctx context.Context, n int) {
 			w.t.Error("stat:", err)
 			return
 		}
-		if want := api.Generation(round + 2); stat.Content != want || stat.ACLs != want || stat.Lock != token {
-			w.t.Errorf("%s, round %d: contents, ACL and lock are at %d, %d, %d; want %d, %d, %d", w.name, round, stat.Content, stat.ACLs, stat.Lock, want, want, token)
+		if stat.Content != w.content || stat.ACLs != w.acls || stat.Lock != token {
+			w.t.Errorf("%s, round %d: contents, ACL and lock are at %d, %d, %d; want %d, %d, %d", w.name, round, stat.Content, stat.ACLs, stat.Lock, w.content, w.acls, token)
 			return
 		}
 	}
 }
 
+// drawsOfRound is how many numbers a round draws: for two writes, a grant and a
+// creation.
+const drawsOfRound = 4
+
 func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Generation) error {
-	if _, err := h.SetContents(ctx, []byte(w.name)); err != nil {
+	written, err := h.SetContents(ctx, []byte(w.name))
+	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	if _, err := h.SetACL(ctx, api.ACL{Read: "everyone"}); err != nil {
+	described, err := h.SetACL(ctx, api.ACL{Read: "everyone"})
+	if err != nil {
 		return fmt.Errorf("set ACL: %w", err)
 	}
+	w.content, w.acls = written.Content, described.ACLs
 	lock, err := h.Acquire(ctx, api.Exclusive)
 	if err != nil {
 		return fmt.Errorf("acquire: %w", err)

@@ -141,7 +141,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	}
 	id := api.CellID(r.stores.who.get().roster.CellID)
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
-		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret},
+		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version},
 	})
 	if err != nil {
 		return nil, err

@@ -18,8 +18,9 @@ type writeOptions struct {
 }
 
 // IfGeneration makes a write conditional: the contents, or the ACL names, must
-// still be at that generation, else GenerationMismatch (Chubby §2.6). It is not
-// for Delete.
+// still be at that generation, else GenerationMismatch (Chubby §2.6). A generation
+// stands for one content of a path for good: a file that was deleted and created
+// again since it was read does not have it. It is not for Delete.
 func IfGeneration(g api.Generation) WriteOption {
 	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
 }

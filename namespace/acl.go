@@ -63,8 +63,9 @@ func (l aclLook) admits(acl string) bool {
 
 // SetACL replaces those of a node's ACL names that are not empty; ifACLs, unless
 // nil, is the ACL generation it must have, else GenerationMismatch (Chubby
-// §2.6). The other errors are HandleClosed and InvalidArgument.
-func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation) (*Node, error) {
+// §2.6). The names take their generation from next, as with SetContents. The other
+// errors are HandleClosed and InvalidArgument.
+func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation, next func(was api.Generation) api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
 	case err != nil:
@@ -74,9 +75,11 @@ func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation) (*Node, erro
 	case ifACLs != nil && *ifACLs != n.ACLs:
 		return nil, mismatch("ACL names", n.ACLs, *ifACLs)
 	}
-	next := *n
-	next.ACL = inherit(acl, n.ACL)
-	next.ACLs++
-	t.replace(n, &next, 0)
-	return &next, nil
+	renamed := *n
+	renamed.ACL = inherit(acl, n.ACL)
+	if renamed.ACLs, err = newer(n.ACLs, next); err != nil {
+		return nil, err
+	}
+	t.replace(n, &renamed, 0)
+	return &renamed, nil
 }

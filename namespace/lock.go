@@ -28,9 +28,9 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 	granted := *n
 	granted.Holders = append(slices.Clip(n.Holders), by) // clipped, so that it copies
 	if !n.held() {
-		granted.Mode, granted.Lock = mode, next()
-		if granted.Lock <= n.Lock || granted.Lock > api.MaxGeneration {
-			return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for a lock that is at generation %d already; restore the cell from a backup", granted.Lock, n.Lock)
+		granted.Mode = mode
+		if granted.Lock, err = newer(n.Lock, func(api.Generation) api.Generation { return next() }); err != nil {
+			return 0, err
 		}
 	}
 	t.replace(n, &granted, by.Session)

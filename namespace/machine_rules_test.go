@@ -24,18 +24,17 @@ func (m *machine) SetACL(t *rapid.T) {
 	acl := api.ACL{Read: names.Draw(t, "read"), Change: names.Draw(t, "change")}
 	var ifACLs *api.Generation
 	if rapid.Bool().Draw(t, "conditional") {
-		g := api.Generation(rapid.IntRange(1, 3).Draw(t, "generation"))
-		ifACLs = &g
+		ifACLs = m.generation(t, ref, func(n *namespace.Node) api.Generation { return n.ACLs })
 	}
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.SetACL(ref, acl, ifACLs)
+		n, err := w.tree.SetACL(ref, acl, ifACLs, w.drawSince)
 		return outcomeOf(deref(n), err)
 	})
-	code := m.twin.setACL(ref, acl, ifACLs)
+	code := m.twin.setACL(ref, acl, ifACLs, m.twinGeneration)
 	m.expect(t, got, m.node(ref.Name), code)
 }
 
-func (m *naive) setACL(ref namespace.Ref, acl api.ACL, ifACLs *api.Generation) api.Code {
+func (m *naive) setACL(ref namespace.Ref, acl api.ACL, ifACLs *api.Generation, next func() api.Generation) api.Code {
 	n := m.resolve(ref)
 	switch {
 	case n == nil:
@@ -51,7 +50,7 @@ func (m *naive) setACL(ref namespace.Ref, acl api.ACL, ifACLs *api.Generation) a
 	if acl.Change != "" {
 		n.ACL.Change = acl.Change
 	}
-	n.ACLs++
+	n.ACLs = next()
 	return api.OK
 }
 

@@ -34,6 +34,9 @@ func newWorld() *world { return &world{tree: namespace.New(rootACL), counter: 1}
 func (w *world) draw() uint64                   { w.counter++; return w.counter }
 func (w *world) drawGeneration() api.Generation { return api.Generation(w.draw()) }
 
+// drawSince is drawGeneration for what had a generation before.
+func (w *world) drawSince(api.Generation) api.Generation { return w.drawGeneration() }
+
 // outcome is everything that an operation returned.
 type outcome struct {
 	Value any
@@ -204,20 +207,32 @@ func (m *machine) SetContents(t *rapid.T) {
 	}
 	var ifContent *api.Generation
 	if rapid.Bool().Draw(t, "conditional") {
-		g := api.Generation(rapid.IntRange(1, 3).Draw(t, "generation"))
-		ifContent = &g
+		ifContent = m.generation(t, ref, func(n *namespace.Node) api.Generation { return n.Content })
 	}
 	var refused *api.Error
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.SetContents(ref, contents, ifContent)
+		n, err := w.tree.SetContents(ref, contents, ifContent, w.drawSince)
 		errors.As(err, &refused)
 		return outcomeOf(deref(n), err)
 	})
-	code := m.twin.setContents(ref, contents, ifContent)
+	code := m.twin.setContents(ref, contents, ifContent, m.twinGeneration)
 	m.expect(t, got, m.node(ref.Name), code)
 	if code == api.GenerationMismatch && refused.Current != m.twin.nodes[ref.Name].Content {
 		t.Fatalf("the error speaks of generation %d, the contents are at %d", refused.Current, m.twin.nodes[ref.Name].Content)
 	}
+}
+
+// generation draws one that a write may name as its condition: most often that of
+// what is there, sometimes one before or after.
+func (m *machine) generation(t *rapid.T, ref namespace.Ref, of func(*namespace.Node) api.Generation) *api.Generation {
+	g := api.Generation(1)
+	if n := m.twin.nodes[ref.Name]; n != nil {
+		g = of(n)
+	}
+	if rapid.Bool().Draw(t, "other") {
+		g = api.Generation(rapid.Uint64Range(1, m.counter+1).Draw(t, "generation"))
+	}
+	return &g
 }
 
 func (m *machine) Delete(t *rapid.T) {

@@ -116,7 +116,7 @@ func (m *naive) create(name api.Name, spec namespace.Spec, instance api.Generati
 	case parent.Ephemeral && len(parent.Openers) == 0:
 		return api.Exists
 	}
-	n := &namespace.Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, ACL: spec.ACL, Content: 1, ACLs: 1, Creator: spec.Creator}
+	n := &namespace.Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, ACL: spec.ACL, Content: instance, ACLs: instance, Creator: spec.Creator}
 	if n.ACL.Read == "" {
 		n.ACL.Read = parent.ACL.Read
 	}
@@ -142,7 +142,7 @@ func (m *naive) write(n *namespace.Node, contents []byte) {
 	n.Checksum = crc64.Checksum(contents, crc64.MakeTable(crc64.ECMA))
 }
 
-func (m *naive) setContents(ref namespace.Ref, contents []byte, ifContent *api.Generation) api.Code {
+func (m *naive) setContents(ref namespace.Ref, contents []byte, ifContent *api.Generation, next func() api.Generation) api.Code {
 	n := m.resolve(ref)
 	switch {
 	case n == nil:
@@ -155,7 +155,7 @@ func (m *naive) setContents(ref namespace.Ref, contents []byte, ifContent *api.G
 		return api.GenerationMismatch
 	}
 	m.write(n, contents)
-	n.Content++
+	n.Content = next()
 	return api.OK
 }
 

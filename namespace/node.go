@@ -16,9 +16,9 @@ type Node struct {
 	Kind      api.Kind       `cbor:"2,keyasint"`
 	Ephemeral bool           `cbor:"3,keyasint,omitempty"`
 	Instance  api.Generation `cbor:"4,keyasint"`
-	Content   api.Generation `cbor:"5,keyasint"`           // 1 when created, then one more for each write
+	Content   api.Generation `cbor:"5,keyasint"`           // of the write, or the instance: never that of other contents of that name
 	Lock      api.Generation `cbor:"6,keyasint,omitempty"` // of the last change from free to held; 0 before the first
-	ACLs      api.Generation `cbor:"7,keyasint"`           // 1 when created, then one more for each write
+	ACLs      api.Generation `cbor:"7,keyasint"`           // of the last change of the ACL names, or the instance
 	Checksum  uint64         `cbor:"8,keyasint"`           // CRC-64 (ECMA) of the contents
 	Contents  []byte         `cbor:"9,keyasint,omitempty"`
 	ACL       api.ACL        `cbor:"10,keyasint"`

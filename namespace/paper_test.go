@@ -94,13 +94,13 @@ func TestPaperInstanceNumber(t *testing.T) {
 	}
 	_, err = c.tree.Resolve(first)
 	c.want(err, api.HandleClosed)
-	_, err = c.tree.SetContents(first, []byte("x"), nil)
+	_, err = c.tree.SetContents(first, []byte("x"), nil, c.drawSince)
 	c.want(err, api.HandleClosed)
 	_, err = c.acquire(first, alice, api.Shared, 0)
 	c.want(err, api.HandleClosed)
 	_, err = c.tree.Close(first, alice)
 	c.want(err, api.HandleClosed)
-	if n, err := c.tree.Resolve(second); err != nil || n.Content != 1 || n.ACLs != 1 || n.Lock != 0 {
+	if n, err := c.tree.Resolve(second); err != nil || n.Content != second.Instance || n.ACLs != second.Instance || n.Lock != 0 {
 		t.Errorf("a new node begins as %+v, %v", n, err)
 	}
 }
@@ -113,31 +113,31 @@ func TestPaperContentGenerationAndChecksum(t *testing.T) {
 	c := newCell(t)
 	f := c.create("/f", namespace.Spec{Contents: []byte("one")})
 	g := c.create("/g", namespace.Spec{})
-	one := api.Generation(1)
-	next, err := c.tree.SetContents(f.Ref(), []byte("two"), &one)
-	if err != nil || next.Content != 2 || next.Checksum == f.Checksum || f.Content != 1 || string(f.Contents) != "one" {
+	one := f.Content
+	next, err := c.tree.SetContents(f.Ref(), []byte("two"), &one, c.drawSince)
+	if err != nil || next.Content <= one || next.Checksum == f.Checksum || f.Content != one || string(f.Contents) != "one" {
 		t.Errorf("after a write: %+v, before: %+v, %v", next, f, err)
 	}
-	_, err = c.tree.SetContents(f.Ref(), []byte("three"), &one)
-	if e := c.want(err, api.GenerationMismatch); e.Current != 2 {
-		t.Errorf("the contents are at 2, says the error: %d", e.Current)
+	_, err = c.tree.SetContents(f.Ref(), []byte("three"), &one, c.drawSince)
+	if e := c.want(err, api.GenerationMismatch); e.Current != next.Content {
+		t.Errorf("the contents are at %d, says the error: %d", next.Content, e.Current)
 	}
-	same, err := c.tree.SetContents(g.Ref(), []byte("two"), nil)
+	same, err := c.tree.SetContents(g.Ref(), []byte("two"), nil, c.drawSince)
 	if err != nil || same.Checksum != next.Checksum {
 		t.Errorf("equal contents with checksums %x and %x, %v", same.Checksum, next.Checksum, err)
 	}
-	again, err := c.tree.SetContents(g.Ref(), []byte("two"), nil)
-	if err != nil || again.Content != same.Content+1 {
+	again, err := c.tree.SetContents(g.Ref(), []byte("two"), nil, c.drawSince)
+	if err != nil || again.Content <= same.Content {
 		t.Errorf("the same contents written again are at %d, %v", again.Content, err)
 	}
 	want := api.Stat{
-		Kind: api.File, Instance: g.Instance, Content: 3, ACLs: 1, Checksum: next.Checksum, Size: 3, ACL: rootACL,
+		Kind: api.File, Instance: g.Instance, Content: again.Content, ACLs: g.Instance, Checksum: next.Checksum, Size: 3, ACL: rootACL,
 	}
 	if got := again.Stat(); got != want {
 		t.Errorf("metadata %+v, want %+v", got, want)
 	}
 	dir := c.create("/d", namespace.Spec{Kind: api.Directory})
-	_, err = c.tree.SetContents(dir.Ref(), nil, nil)
+	_, err = c.tree.SetContents(dir.Ref(), nil, nil, c.drawSince)
 	c.want(err, api.IsDirectory)
 }
 
@@ -372,6 +372,22 @@ func TestLockGenerationNeverGoesBack(t *testing.T) {
 	}
 	if n := c.node("/l"); n.Lock != g || len(n.Holders) > 0 {
 		t.Errorf("a lock that was refused is %+v", n)
+	}
+}
+
+// Nor the generations of contents and ACL names.
+func TestContentGenerationNeverGoesBack(t *testing.T) {
+	c := newCell(t)
+	before := c.create("/f", namespace.Spec{})
+	for _, next := range []api.Generation{0, before.Content - 1, before.Content, api.MaxGeneration + 1} {
+		draw := func(api.Generation) api.Generation { return next }
+		_, err := c.tree.SetContents(before.Ref(), []byte("x"), nil, draw)
+		c.want(err, api.Corrupt)
+		_, err = c.tree.SetACL(before.Ref(), api.ACL{Read: "r"}, nil, draw)
+		c.want(err, api.Corrupt)
+	}
+	if c.node("/f") != before {
+		t.Error("what was refused has changed the node")
 	}
 }
 

@@ -100,6 +100,11 @@ func DecodeEntry(data []byte) (Entry, error) {
 	if err := entryCodec.dec.Unmarshal(data, &e); err != nil {
 		return Entry{}, &api.Error{Code: api.Corrupt, Message: "a log entry cannot be read: it is damaged, or was written by a newer version", Err: err}
 	}
+	for _, c := range e.Commands {
+		if c.NewEpoch != nil && (c.NewEpoch.Version < 0 || c.NewEpoch.Version > Version) {
+			return Entry{}, api.Errorf(api.Corrupt, "a log entry goes on to version %d of what commands do; this replica knows versions 0 to %d: start it with a newer version of chubbyd", c.NewEpoch.Version, Version)
+		}
+	}
 	return e, nil
 }
 

@@ -74,6 +74,8 @@ type NewEpoch struct {
 	Cell   string     `cbor:"1,keyasint"`
 	CellID api.CellID `cbor:"2,keyasint"`
 	Secret []byte     `cbor:"3,keyasint"`
+
+	Version int `cbor:"4,keyasint,omitempty"` // of what commands do from here on, unless the state is in a later one
 }
 
 // CreateSession adds a session, or finds the one that has that nonce.

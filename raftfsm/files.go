@@ -35,7 +35,7 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	if err := s.mayCreate(c, principal); err != nil {
 		return nil, false, err
 	}
-	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal}
+	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal, First: s.firstGeneration()}
 	if spec.Kind == 0 {
 		spec.Kind = api.File
 	}
@@ -100,7 +100,7 @@ func (s *State) setContents(c *SetContents) Result {
 			err = s.room(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
 		}
 		if err == nil {
-			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent)
+			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawSince)
 		}
 		if err != nil {
 			return Result{Answer: refusal(err)}
@@ -114,7 +114,7 @@ func (s *State) setACL(c *SetACL) Result {
 		if name, missing := s.Tree.MissingACL(c.ACL); missing {
 			return Result{Answer: refusal(noSuchACL(name))}
 		}
-		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs)
+		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs, s.drawSince)
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}

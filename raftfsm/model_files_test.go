@@ -202,7 +202,7 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 	}
 	acl := api.ACL{Read: cmp.Or(c.ACL.Read, parent.acl.Read), Write: cmp.Or(c.ACL.Write, parent.acl.Write), Change: cmp.Or(c.ACL.Change, parent.acl.Change)}
 	m.nodes[c.Name] = &modelNode{
-		kind: kind, ephemeral: c.Ephemeral, instance: instance, content: 1, acls: 1, contents: string(c.Contents), acl: acl, creator: principal,
+		kind: kind, ephemeral: c.Ephemeral, instance: instance, content: instance, acls: instance, contents: string(c.Contents), acl: acl, creator: principal,
 		openers: map[namespace.Owner]bool{},
 	}
 	return api.OK
@@ -233,7 +233,7 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 		return raftfsm.Result{Answer: raftfsm.Answer{Code: api.GenerationMismatch, Current: n.content}}
 	}
 	n.contents = string(c.Contents)
-	n.content++
+	n.content = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
 		Changes: []raftfsm.Change{m.change(raftfsm.Written, c.Node, n.content)},
@@ -251,7 +251,7 @@ func (m *model) setACL(c *raftfsm.SetACL) raftfsm.Result {
 		return raftfsm.Result{Answer: raftfsm.Answer{Code: api.GenerationMismatch, Current: n.acls}}
 	}
 	n.acl = api.ACL{Read: cmp.Or(c.ACL.Read, n.acl.Read), Write: cmp.Or(c.ACL.Write, n.acl.Write), Change: cmp.Or(c.ACL.Change, n.acl.Change)}
-	n.acls++
+	n.acls = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
 		Changes: []raftfsm.Change{m.change(raftfsm.Described, c.Node, n.acls)},

@@ -67,6 +67,13 @@ func newModel() *model {
 
 func (m *model) draw() uint64 { m.counter++; return m.counter }
 
+// newNode gives a node its instance, which is the generation of what it begins with.
+func (m *model) newNode(n modelNode) *modelNode {
+	n.instance = api.Generation(m.draw())
+	n.content, n.acls = n.instance, n.instance
+	return &n
+}
+
 func refused(code api.Code) raftfsm.Answer { return raftfsm.Answer{Code: code} }
 
 // apply is one command of an entry of that epoch, in a log entry of that term.
@@ -124,8 +131,8 @@ func (m *model) newEpoch(epoch api.Epoch) raftfsm.Answer {
 	}
 	m.founded = true
 	top := m.nodes[""].acl
-	m.nodes["/acl"] = &modelNode{kind: api.Directory, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top}
-	m.nodes["/acl/everyone"] = &modelNode{kind: api.File, instance: api.Generation(m.draw()), content: 1, acls: 1, acl: top, contents: "*\n"}
+	m.nodes["/acl"] = m.newNode(modelNode{kind: api.Directory, acl: top})
+	m.nodes["/acl/everyone"] = m.newNode(modelNode{kind: api.File, acl: top, contents: "*\n"})
 	return refused(api.OK)
 }
 

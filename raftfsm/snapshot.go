@@ -41,6 +41,7 @@ type header struct {
 	Nodes    int        `cbor:"8,keyasint"`
 	Delays   int        `cbor:"9,keyasint"`
 	Quotas   int        `cbor:"10,keyasint"`
+	Version  int        `cbor:"11,keyasint,omitempty"`
 }
 
 type quotaRecord struct {
@@ -86,7 +87,7 @@ func (s State) header() header {
 	}
 	return header{
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter,
-		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(),
+		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Version: s.Version,
 	}
 }
 
@@ -161,7 +162,10 @@ func (in *recordReader) state() (State, error) {
 	if err := in.record(&h); err != nil {
 		return s, fmt.Errorf("header: %w", err)
 	}
-	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter
+	if h.Version < 0 || h.Version > Version {
+		return s, fmt.Errorf("it is of version %d; this replica knows versions 0 to %d", h.Version, Version)
+	}
+	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.Version = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.Version
 	if err := in.records(&s, h); err != nil {
 		return s, err
 	}

@@ -18,7 +18,8 @@ type State struct {
 	Secret  []byte     // signs handles, sessions and tickets
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
-	Counter uint64     // the fencing counter: instances, lock generations, sessions and delays are drawn from it
+	Counter uint64     // the fencing counter: instances, all generations, sessions and delays are drawn from it
+	Version int        // of what commands do; see the constant
 
 	quotas *iradix.Tree[api.Quota] // that were set, by principal
 }
@@ -124,6 +125,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 	if epoch <= s.Epoch {
 		return refusal(api.Errorf(api.StaleEpoch, "epoch %d has begun already; the cell is in %d", epoch, s.Epoch))
 	}
+	s.upgrade(c.Version)
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
 		s.found()
@@ -142,6 +144,7 @@ func (s *State) found() {
 		{namespace.ACLs, namespace.Spec{Kind: api.Directory}},
 		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte("*\n")}},
 	} {
+		spec.First = s.firstGeneration()
 		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
 	}
 }
@@ -197,8 +200,12 @@ func (s State) Check() error {
 		}
 	}
 	for n := range s.Tree.All() {
-		if uint64(max(n.Instance, n.Lock)) > s.Counter {
-			return api.Errorf(api.Corrupt, "%q is at generation %d, above the cell's counter, %d", n.Name, max(n.Instance, n.Lock), s.Counter)
+		newest := max(n.Instance, n.Lock)
+		if s.Version > 0 {
+			newest = max(newest, n.Content, n.ACLs)
+		}
+		if uint64(newest) > s.Counter {
+			return api.Errorf(api.Corrupt, "%q is at generation %d, above the cell's counter, %d", n.Name, newest, s.Counter)
 		}
 		for _, h := range n.Holders {
 			if _, ok := s.Sessions.Get(h.Session); !ok {

@@ -34,7 +34,7 @@ func newCell(t testing.TB) *cell {
 // elect begins the epoch of the next term.
 func (c *cell) elect() {
 	c.term++
-	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret")}})
+	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Version: raftfsm.Version}})
 	if r.Code != api.OK {
 		c.t.Fatalf("a new epoch: %v", r.Err())
 	}
@@ -157,15 +157,15 @@ func TestRetriesAreAnsweredOnce(t *testing.T) {
 	m := c.mutation(id)
 	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: file, Contents: []byte("x")}}
 	first := c.apply(write)
-	if first.Code != api.OK || first.Stat.Content != 2 {
+	if first.Code != api.OK || first.Stat.Content != api.Generation(c.state.Counter) {
 		t.Fatalf("%+v", first)
 	}
 	c.elect()
 	again := c.apply(write)
-	if again.Code != api.OK || again.Stat.Content != 2 {
+	if again.Code != api.OK || again.Stat.Content != first.Stat.Content {
 		t.Errorf("the retry was answered %+v", again.Answer)
 	}
-	if node, _ := c.state.Tree.Get("/file"); node.Content != 2 {
+	if node, _ := c.state.Tree.Get("/file"); node.Content != first.Stat.Content {
 		t.Errorf("the retry was done again: content generation %d", node.Content)
 	}
 	other := m
@@ -394,7 +394,7 @@ func TestSameLogSameState(t *testing.T) {
 			log = append(log, &raft.Log{Index: uint64(len(log) + 1), Term: 2, Type: raft.LogCommand, Data: data})
 		}
 		write(raftfsm.Entry{Epoch: 2, Wall: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{
-			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"),
+			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Version: raftfsm.Version,
 		}}}})
 		for range 300 {
 			command := random(r, c)

@@ -422,8 +422,10 @@ func newStatCommand(g *globals) *cobra.Command {
 		Use:   "stat PATH...",
 		Short: "Show the metadata of nodes",
 		Long: `stat shows a node's kind, size and the four numbers that only grow: of the
-instance (a node deleted and created again has a greater one), of its contents, of
-its lock (one more each time it goes from free to held) and of its ACL names.`,
+instance (greater than that of any node of that name before), of its contents and
+of its ACL names (greater with each write), and of its lock (greater each time it
+goes from free to held). All are drawn from one counter of the cell: they do not
+count by one, and none ever stands for two contents of a name.`,
 		Example:           "  chubbyctl stat -o json /ls/local/motd",
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,

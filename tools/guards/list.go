@@ -22,6 +22,7 @@ func guards() []guard {
 		replicaGuards(),
 		limitGuards(),
 		identityGuards(),
+		generationGuards(),
 	)
 }
 
