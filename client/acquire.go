@@ -46,6 +46,7 @@ type acquiring struct {
 	options lockOptions
 	ticket  []byte           // of the place in the queue
 	queued  *chubbypb.Queued // the newest; nil before the first
+	crowded *api.Error       // what the last trial came to; nil if there was a place at once
 	granted *chubbypb.Granted
 }
 
@@ -68,20 +69,23 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 // error is DeadlineExceeded or Cancelled, names the holders last heard of, and
 // the request is withdrawn in the background: the lock is not held, and if it
 // was granted meanwhile it is released. A second Acquire through a handle that
-// holds the lock is LockHeld: locks are not recursive. At most 192 of a session
-// are in queues at a time; more wait here until one of those is over.
+// holds the lock is LockHeld: locks are not recursive.
+//
+// At most 192 requests of a session are in queues at a time. Others try their locks
+// every few seconds until there is a place: they find one that is free, but are not
+// in the order of those that wait, and OnQueued is not called for them.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.acquiring("acquire", mode, options)
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, mutation{op: "acquire", path: h.path, open: true, send: a.queue, settle: a.undo})
+	return a.run(ctx, "acquire", a.wait)
 }
 
 // run makes the call, and the lock of its answer.
-func (a *acquiring) run(ctx context.Context, m mutation) (*Lock, error) {
+func (a *acquiring) run(ctx context.Context, op string, ask func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
-	within, leave, err := h.enter(ctx, m.op)
+	within, leave, err := h.enter(ctx, op)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +93,11 @@ func (a *acquiring) run(ctx context.Context, m mutation) (*Lock, error) {
 	h.mu.Lock()
 	h.locked, a.token = true, h.token
 	h.mu.Unlock()
-	if err := h.client.mutate(within, m); err != nil {
-		return nil, h.poisoned(m.op, a.left(ctx, err))
+	if err := ask(within); err != nil {
+		return nil, h.poisoned(op, a.left(ctx, err))
 	}
 	l, err := a.lock(within)
-	return l, h.poisoned(m.op, err)
+	return l, h.poisoned(op, err)
 }
 
 // TryAcquire takes the lock if it is free, else it is LockHeld, with the
@@ -104,14 +108,7 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, mutation{op: "try to acquire", path: h.path, settle: a.undo,
-		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
-				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(mode), Reason: a.options.reason,
-			})
-			a.granted = reply.GetGranted()
-			return err
-		}})
+	return a.run(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.trial("try to acquire")) })
 }
 
 // queue sends Acquire and listens until the lock is granted. With the ticket of
@@ -233,7 +230,7 @@ func (a *acquiring) left(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		own.Code = api.Cancelled
-	case a.queued != nil:
+	case a.queued != nil || a.crowded != nil:
 		own.Code = api.DeadlineExceeded
 	case own.Code == api.Uncertain:
 		own.Code = api.Unavailable
@@ -241,6 +238,8 @@ func (a *acquiring) left(ctx context.Context, err error) error {
 	if q := a.queued; q != nil {
 		own.Holders, own.Remaining = chubbypb.Holders(q.GetHolders()), time.Duration(q.GetDelayedNs())
 		own.Message = fmt.Sprintf("gave up waiting in place %d of %d; the lock is not held, and the request is withdrawn", q.GetPlace(), q.GetWaiting())
+	} else if e := a.crowded; e != nil {
+		own.Holders, own.Remaining, own.Message = e.Holders, e.Remaining, leftCrowd()
 	}
 	return &own
 }

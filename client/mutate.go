@@ -104,6 +104,9 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 		if number, err = c.numbers.begin(ctx, m.open); err == nil {
 			return number, nil
 		}
+		if errors.Is(err, errNoPlace) {
+			return 0, err
+		}
 	}
 	return 0, c.finder.gaveUp(ctx, call{op: m.op, path: m.path, session: c.session}, err,
 		errors.New("nothing was sent, because earlier requests are without an answer"))

@@ -373,8 +373,8 @@ func TestWaitsLeaveRoom(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := len(f.heard("Acquire")); n != 1+mostWaits {
-			t.Errorf("%d requests are in queues, want %d", n-1, mostWaits)
+		if n := len(f.heard("Acquire")); n != 1+maxWaits {
+			t.Errorf("%d requests are in queues, want %d", n-1, maxWaits)
 		}
 		bound, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
@@ -427,8 +427,8 @@ func TestOutstandingLimit(t *testing.T) {
 			go func() { _, err := h.SetContents(t.Context(), nil); done <- err }()
 		}
 		synctest.Wait()
-		if n := len(f.heard("SetContents")); n != mostOpen {
-			t.Errorf("%d are out, want %d", n, mostOpen)
+		if n := len(f.heard("SetContents")); n != maxOpen {
+			t.Errorf("%d are out, want %d", n, maxOpen)
 		}
 		close(gate)
 		for range callers {
@@ -452,7 +452,7 @@ func TestNumbersModel(t *testing.T) {
 		var open []uint64
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
-				if len(open) >= mostOpen {
+				if len(open) >= maxOpen {
 					return
 				}
 				number, err := n.begin(context.Background(), false)

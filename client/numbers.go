@@ -15,29 +15,40 @@ import (
 // number must not leave too early, or a retry would find its answer gone; and
 // one that never left would keep an answer for ever.
 type numbers struct {
-	mu    sync.Mutex // guards what follows
-	last  uint64
-	open  []uint64            // outstanding, ascending; at most api.MaxOutstanding
-	waits map[uint64]struct{} // those of open that wait for a lock, for as long as that takes
-	freed chan struct{}       // closed and replaced when a number is finished
+	trying chan struct{} // capacity 1: held while a request without a place tries its lock
+
+	mu      sync.Mutex // guards what follows
+	last    uint64
+	open    []uint64            // outstanding, ascending; at most api.MaxOutstanding
+	waits   map[uint64]struct{} // those of open that wait for a lock, for as long as that takes
+	freed   chan struct{}       // closed and replaced when a number is finished
+	vacated chan struct{}       // closed and replaced when one of waits is
 }
 
-func newNumbers() *numbers { return &numbers{waits: map[uint64]struct{}{}, freed: make(chan struct{})} }
+func newNumbers() *numbers {
+	return &numbers{
+		trying: make(chan struct{}, 1), waits: map[uint64]struct{}{}, freed: make(chan struct{}), vacated: make(chan struct{}),
+	}
+}
 
 const (
-	// mostOpen leaves one number below the limit to reserve.
-	mostOpen = api.MaxOutstanding - 1
-	// mostWaits is how many of a session's requests for locks are in queues at a
+	// maxOpen leaves one number below the limit to reserve.
+	maxOpen = api.MaxOutstanding - 1
+	// maxWaits is how many of a session's requests for locks are in queues at a
 	// time. What would end a wait, a Release or a Close, must find room beside them.
-	mostWaits = api.MaxOutstanding * 3 / 4
+	maxWaits = api.MaxOutstanding * 3 / 4
 )
 
-// begin gives out a number, as soon as fewer than mostOpen are outstanding, and,
-// for one that waits, fewer than mostWaits do.
+// begin gives out a number, as soon as fewer than maxOpen are outstanding. For one
+// that waits for a lock it is errNoPlace, at once, if maxWaits do already.
 func (n *numbers) begin(ctx context.Context, waits bool) (uint64, error) {
 	for {
 		n.mu.Lock()
-		if len(n.open) < mostOpen && (!waits || len(n.waits) < mostWaits) {
+		if waits && len(n.waits) >= maxWaits {
+			n.mu.Unlock()
+			return 0, errNoPlace
+		}
+		if len(n.open) < maxOpen {
 			number := n.add()
 			if waits {
 				n.waits[number] = struct{}{}
@@ -68,7 +79,11 @@ func (n *numbers) finish(number uint64) {
 	defer n.mu.Unlock()
 	if i, ok := slices.BinarySearch(n.open, number); ok {
 		n.open = slices.Delete(n.open, i, i+1)
+	}
+	if _, waited := n.waits[number]; waited {
 		delete(n.waits, number)
+		close(n.vacated)
+		n.vacated = make(chan struct{})
 	}
 	close(n.freed)
 	n.freed = make(chan struct{})
@@ -87,4 +102,12 @@ func (n *numbers) mutation(number uint64) *chubbypb.Mutation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return &chubbypb.Mutation{Number: number, Upto: n.last, Outstanding: slices.Clone(n.open)}
+}
+
+// vacant returns a channel that is closed when there may be a place for another
+// wait.
+func (n *numbers) vacant() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.vacated
 }

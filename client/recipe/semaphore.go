@@ -29,7 +29,8 @@ const MaxSlots = 100
 // a time waits for all slots, however many come.
 //
 // Its methods may be called from several goroutines; of one Semaphore 32 are in the cell's queue at a
-// time, and the others wait here.
+// time, and the others wait here. All semaphores of a client share the 192 places that a session has in
+// queues; slots for which there is none are tried every few seconds (client.Handle.Acquire).
 type Semaphore struct {
 	c    *client.Client
 	dir  string

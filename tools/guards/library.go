@@ -60,6 +60,16 @@ func libraryGuards() []guard {
 			pkg: "./client/recipe", test: "TestNameAfterACrash",
 		},
 		{
+			name: "a crowd does not hide a free lock", file: "client/crowd.go",
+			old: "	timer := time.NewTimer(0) // it is tried at once\n", new: "	timer := time.NewTimer(1000 * time.Hour)\n",
+			pkg: "./client", test: "TestFreeLockInACrowd|TestGivenUpInACrowd",
+		},
+		{
+			name: "a crowd tries one at a time", file: "client/crowd.go",
+			old: "		defer func() { <-c.numbers.trying }()\n", new: "		<-c.numbers.trying\n",
+			pkg: "./client", test: "TestCrowdIsThrifty",
+		},
+		{
 			name: "a stalled upload is cut off behind any wrapper", file: "sequencer/seqhttp/server.go",
 			old: "					r.Body = &sectionBody{ctx: ctx, body: r.Body}\n", new: "",
 			pkg: "./sequencer/seqhttp", test: "TestStalledUploadIsCutOff",

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// crowd fills the queues with requests of one session for a lock that another holds.
+// end gives them up.
+func crowd(t *testing.T, f *fake, c *Client, n int) (end func()) {
+	t.Helper()
+	holder := f.client(f.config())
+	if _, err := lockable(t, holder, 0).Acquire(t.Context(), api.Exclusive, Reason("a test")); err != nil {
+		t.Fatal(err)
+	}
+	h := lockable(t, c, 0)
+	waiting, giveUp := context.WithCancel(t.Context())
+	done := make(chan struct{}, n)
+	for range n {
+		go func() {
+			_, _ = h.Acquire(waiting, api.Exclusive)
+			done <- struct{}{}
+		}()
+	}
+	synctest.Wait()
+	return func() {
+		giveUp()
+		for range n {
+			<-done
+		}
+		closeClient(t, holder)
+	}
+}
+
+// A request that never had a place says so, and who holds the lock.
+func TestGivenUpInACrowd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		end := crowd(t, f, c, maxWaits)
+		bound, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := lockable(t, c, 0).Acquire(bound, api.Exclusive)
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.DeadlineExceeded || len(e.Holders) != 1 || !strings.Contains(e.Message, "192") {
+			t.Errorf("%v", err)
+		}
+		end()
+		closeClient(t, c)
+	})
+}
+
+// Of the requests of one session without a place one at a time tries its lock, each
+// after a pause; and one that finds a place takes it.
+func TestCrowdIsThrifty(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		trying, most := 0, 0
+		f.script(func(s seen) verb {
+			if s.method != "TryAcquire" {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				trying++
+				most = max(most, trying)
+				defer func() { trying-- }()
+				time.Sleep(time.Millisecond)
+				return next()
+			}
+		})
+		end := crowd(t, f, c, maxWaits+50)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(f.heard("TryAcquire")); most != 1 || n < 50 || n > 50*20 {
+			t.Errorf("%d trials, %d at once", n, most)
+		}
+		if n := len(f.heard("Acquire")); n != 1+maxWaits {
+			t.Errorf("%d requests in queues, want %d", n-1, maxWaits)
+		}
+		end()
+		closeClient(t, c)
+	})
+}
