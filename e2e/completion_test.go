@@ -147,12 +147,8 @@ func TestCompletion(t *testing.T) {
 	for _, s := range typists(t.TempDir()) {
 		t.Run(s.name, func(t *testing.T) {
 			path, err := exec.LookPath(s.name)
-			switch {
-			case err != nil && os.Getenv("CI") != "":
+			if err != nil {
 				t.Fatalf("%s is not installed: apt-get install bash bash-completion zsh fish", s.name)
-			case err != nil:
-				t.Logf("%s is not installed, and so its completion was not tested", s.name)
-				return
 			}
 			t.Parallel()
 			s.completes(t, path, w)

@@ -62,6 +62,7 @@ func (g *globals) printACL(out io.Writer, s api.Stat) error {
 
 type aclSetOptions struct {
 	*globals
+	consent
 	acl          api.ACL
 	ifGeneration uint64
 	conditional  bool
@@ -76,7 +77,8 @@ func newACLSetCommand(g *globals) *cobra.Command {
 and change these names. What is not given stays as it is, and so do the nodes below:
 they have names of their own, which they took from the directory when they were
 created. A list must be there first: see 'chubbyctl acl file put'. Handles that are
-open keep the rights they were opened with.
+open keep the rights they were opened with. What takes from you the right to change
+the names again is not done without --yes.
 
 --if-generation changes the names only if they are still at that ACL generation (see
 get), and exits with %d if they are not.`, exitMismatch),
@@ -99,6 +101,7 @@ get), and exits with %d if they are not.`, exitMismatch),
 	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")
 	flags.StringVar(&o.acl.Write, "write", "", "`NAME` of the list of those who may write, delete and lock")
 	flags.StringVar(&o.acl.Change, "change", "", "`NAME` of the list of those who may change these names, and take the lock away")
+	o.flag(cmd)
 	flags.Uint64Var(&o.ifGeneration, "if-generation", 0, "change only if the names are at ACL generation `G`")
 	return cmd
 }
@@ -126,7 +129,18 @@ func (o *aclSetOptions) run(cmd *cobra.Command, p api.Path) error {
 	if o.conditional {
 		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
 	}
-	return o.withHandle(cmd.Context(), p, client.OpenOptions{ChangeACL: true}, func(ctx context.Context, h *client.Handle) error {
+	return o.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+		h, err := c.Open(ctx, p.String(), client.OpenOptions{ChangeACL: true})
+		if err != nil {
+			return err
+		}
+		before, err := h.Stat(ctx)
+		if err == nil {
+			err = o.changeNames(ctx, c, p, before.ACL, o.acl.Change)
+		}
+		if err != nil {
+			return err
+		}
 		stat, err := h.SetACL(ctx, o.acl, conditions...)
 		if err != nil {
 			return err

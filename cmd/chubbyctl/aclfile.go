@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,11 +89,13 @@ func newACLFileCatCommand(g *globals) *cobra.Command {
 }
 
 func newACLFileRmCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	o := &consent{}
+	cmd := &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Delete an access control list",
 		Long: `rm deletes a list. Nodes that name it admit nobody by it from then on, nor do lists
-that include it.`,
+that include it. If that takes from you the right to create it again, it is not done
+without --yes.`,
 		Example: "  chubbyctl acl file rm interns",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,19 +103,29 @@ that include it.`,
 			if err != nil {
 				return err
 			}
+			err = g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+				return o.changeList(ctx, c, p, nil)
+			})
+			if err != nil {
+				return err
+			}
 			return g.remove(cmd, p, nil)
 		},
 	}
+	o.flag(cmd)
+	return cmd
 }
 
 func newACLFilePutCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	o := &consent{}
+	cmd := &cobra.Command{
 		Use:   "put NAME [TEXT|-]",
 		Short: "Create or replace an access control list",
 		Long: `put creates a list, or replaces the whole of it. TEXT is the list, its lines
 separated by newlines; without it, or if it is "-", the list is standard input. A list
-with a line that is none is refused before anything is changed, and so is an empty
-standard input; '' as TEXT makes a list that admits nobody.`,
+with an invalid line is refused before anything is changed, and so is an empty standard
+input; '' as TEXT makes a list that admits nobody. A list that takes from you the right
+to write it again is not written without --yes.`,
 		Example: `  chubbyctl acl file put ops 'alice'
   printf 'alice\n@oncall\n' | chubbyctl acl file put ops -
   chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
@@ -124,27 +135,36 @@ standard input; '' as TEXT makes a list that admits nobody.`,
 			if err != nil {
 				return err
 			}
-			list, err := readAccessList(args[1:], cmd.InOrStdin(), p)
+			list, err := g.readAccessList(cmd, args[1:], p)
 			if err != nil {
 				return err
 			}
 			if !admitsAny(list) {
 				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
 			}
+			err = g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+				text := string(list)
+				return o.changeList(ctx, c, p, &text)
+			})
+			if err != nil {
+				return err
+			}
 			put := &putOptions{globals: g}
 			return put.run(cmd, p, list)
 		},
 	}
+	o.flag(cmd)
+	return cmd
 }
 
-// readAccessList takes a list from the command line or from in, and refuses
+// readAccessList takes a list from the command line or from standard input, and refuses
 // what is none. Its last line ends with a newline.
-func readAccessList(text []string, in io.Reader, p api.Path) ([]byte, error) {
+func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(text) > 0 {
 		argument = text[0]
 	}
-	list, err := readValue(argument, in, p)
+	list, err := g.read(cmd, argument, p, "list")
 	if err != nil {
 		return nil, err
 	}

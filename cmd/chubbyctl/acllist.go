@@ -45,6 +45,8 @@ func entryFault(line string) string {
 		return fmt.Sprintf("is %d bytes long; a principal has at most %d", len(line), api.MaxPrincipal)
 	case strings.Contains(line, " #"):
 		return "has a comment behind a principal: write comments on lines of their own"
+	case strings.ContainsFunc(line, unicode.IsSpace):
+		return "has a space in it: write one principal a line"
 	}
 	return ""
 }

@@ -108,7 +108,7 @@ func TestSequencerThatIsNone(t *testing.T) {
 	if exitCode(err) != exitMismatch || !strings.HasPrefix(out, "not valid: ") {
 		t.Errorf("check: exit code %d (%v), %q", exitCode(err), err, out)
 	}
-	if _, err := execute(t, nil, "sequencer", "show", "nonsense"); exitCode(err) != exitFailed {
+	if _, err := execute(t, nil, "sequencer", "show", "nonsense"); exitCode(err) != exitMismatch {
 		t.Errorf("show: exit code %d (%v)", exitCode(err), err)
 	}
 	const seq = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
 )
 
 // completionBound is how long the cell may take to answer somebody who presses
@@ -126,7 +128,10 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	if len(args) > 0 {
 		switch {
 		case strings.Contains(cmd.Use, "CMD"):
-			return nil, cobra.ShellCompDirectiveDefault // a program and its arguments
+			if len(args) == 1 {
+				return programs(half), cobra.ShellCompDirectiveDefault
+			}
+			return nil, cobra.ShellCompDirectiveDefault // its arguments
 		case cmd.Args != nil && cmd.Args(cmd, append(slices.Clone(args), half)) != nil:
 			return nil, cobra.ShellCompDirectiveNoFileComp // one path was all it takes
 		}
@@ -153,6 +158,33 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	return names, more
+}
+
+// mostPrograms bounds what is offered: more than anybody reads.
+const mostPrograms = 500
+
+// programs are those that PATH leads to whose names begin with half. Half-written
+// paths are the shell's to complete.
+func programs(half string) []string {
+	var names []string
+	if half == "" || strings.Contains(half, "/") {
+		return nil
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not everything that PATH names is there
+		}
+		for _, e := range entries {
+			if len(names) >= mostPrograms {
+				return names
+			}
+			if name := e.Name(); strings.HasPrefix(name, half) && !slices.Contains(names, name) && guard.Runnable(filepath.Join(dir, name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // onlyFirst completes the first argument, and none behind it.

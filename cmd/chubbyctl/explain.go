@@ -33,6 +33,8 @@ func newExplainCommand(g *globals) *cobra.Command {
 change of the node would wait for: a change is made when every client that may
 have the node in its cache has dropped it, which takes a round trip, or has ended.
 
+A path without a node is explained too: what creates the node may have to wait.
+
 A client that does not answer is named, with how long a change has waited for it,
 and how long it can go on; chubbyctl session end takes its session away sooner.`,
 		Example: `  chubbyctl explain /ls/local/service/config

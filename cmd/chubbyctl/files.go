@@ -5,12 +5,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"os/signal"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
 )
 
 // statFields is a node's metadata, as -o json shows it.
@@ -196,10 +198,7 @@ func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]by
 	if len(given) > 0 {
 		argument = given[0]
 	}
-	if argument == "-" && isTerminal(cmd.InOrStdin()) {
-		o.notice(cmd.ErrOrStderr(), "type the value, and then Ctrl-D on a line of its own")
-	}
-	value, err := readValue(argument, cmd.InOrStdin(), p)
+	value, err := o.read(cmd, argument, p, "value")
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +209,18 @@ func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]by
 		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
 	}
 	return value, nil
+}
+
+// read is readValue for people too: what is to be typed on a terminal is called
+// for, and Ctrl-C ends the program while it is typed. Nothing was sent yet.
+func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if argument == "-" && isTerminal(in) {
+		signal.Reset(guard.Interrupts()...)
+		defer g.interrupts(cmd)
+		g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+	}
+	return readValue(argument, in, p)
 }
 
 // readValue takes the value from the command line or from in, and refuses what

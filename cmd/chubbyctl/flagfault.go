@@ -22,12 +22,34 @@ func flagFault(cmd *cobra.Command, err error) error {
 			return usagef("--%s %q: want %s; %s", value.GetFlag().Name, value.GetValue(), wanted, advice)
 		}
 		return usagef("--%s %q: %v; %s", value.GetFlag().Name, value.GetValue(), errors.Unwrap(value), advice)
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		if meant := meaningOfShorthand(cmd.Name(), unknown.GetSpecifiedName()); meant != "" {
+			advice = meant
+		}
 	case errors.As(err, &unknown):
 		if near := flagsLike(cmd, unknown.GetSpecifiedName()); len(near) > 0 {
 			advice = "did you mean " + strings.Join(near, " or ") + "?"
 		}
 	}
 	return usagef("%v; %s", err, advice)
+}
+
+// meaningOfShorthand says what to do instead of a letter that another program's
+// command of that name has.
+func meaningOfShorthand(command, letter string) string {
+	switch command + " -" + letter {
+	case "rm -r", "rm -R", "rm -f":
+		return "rm deletes one file, or one directory that is empty; 'chubbyctl tree PATH' shows what is in a directory"
+	case "ls -R", "ls -r":
+		return "'chubbyctl tree PATH' shows everything below a directory"
+	case "ls -a", "ls -A":
+		return "ls hides nothing"
+	case "cat -n":
+		return "cat writes the bytes as they are; pipe them into 'cat -n'"
+	case "cp -r", "cp -R", "cp -a":
+		return "cp copies one file"
+	}
+	return ""
 }
 
 // wantedOf says how a value of a type is written; "" where its own error does.

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/spf13/cobra"
+
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
 )
 
@@ -19,8 +21,9 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	ctx, stop := withInterrupts(context.Background())
-	defer stop()
 	root, g := newRootCommand()
+	g.stop = stop
+	defer func() { g.stop() }()
 	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
 	if err != nil {
 		g.printError(root.ErrOrStderr(), err)
@@ -32,6 +35,15 @@ func run() int {
 type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
+
+// interrupts has interrupts end the context of a command again, after the program
+// had left them to the system for a while.
+func (g *globals) interrupts(cmd *cobra.Command) {
+	g.stop()
+	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))
+	g.stop = stop
+	cmd.SetContext(ctx)
+}
 
 // withInterrupts returns a context that the first interrupt cancels. The second
 // finds the default action in place again, and ends the process.

@@ -23,6 +23,7 @@ type globals struct {
 	as      string
 	verbose bool
 
+	stop   func()               // ends the watch for interrupts
 	stderr io.Writer            // for what is to be said while an operation waits; nil is nowhere
 	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }
@@ -83,6 +84,7 @@ Environment:
 		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newBenchCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelpCommand(root))
 	g.complete(root)
 	return root, g
 }
@@ -108,6 +110,9 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs one of the commands above", cmd.CommandPath())
 	}
 	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	if meant := meaningOf(args[0]); meant != "" && !cmd.HasParent() {
+		return usagef("there is no command %q; %s", args[0], meant)
+	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}

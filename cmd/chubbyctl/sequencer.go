@@ -19,8 +19,8 @@ func newSequencerCommand(g *globals) *cobra.Command {
 			Use:   "check SEQ",
 			Short: "Ask the cell whether a sequencer is still valid",
 			Long: fmt.Sprintf(`check asks the cell whether the lock that a sequencer speaks of is still held in
-that generation. It exits with 0 if it is, and with %d if it is not or SEQ is no
-sequencer. What is true now need not be true a moment later: a server that acts on
+that generation. It exits with 0 if it is, and with %d if it is not or SEQ is not a
+valid sequencer. What is true now need not be true a moment later: a server that acts on
 requests compares tokens instead (package sequencer).`, exitMismatch),
 			Example: `  chubbyctl sequencer check "$CHUBBY_SEQUENCER"`,
 			Args:    arguments(cobra.ExactArgs(1)),
@@ -31,6 +31,7 @@ requests compares tokens instead (package sequencer).`, exitMismatch),
 		&cobra.Command{
 			Use:     "show SEQ",
 			Short:   "Show the parts of a sequencer, without asking anybody",
+			Long:    fmt.Sprintf("show prints the parts of a sequencer. It exits with %d if SEQ is not a valid sequencer.", exitMismatch),
 			Example: `  chubbyctl sequencer show "$CHUBBY_SEQUENCER"`,
 			Args:    arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,7 +99,7 @@ type sequencerFields struct {
 func (g *globals) showSequencer(text string, out io.Writer) error {
 	seq, err := sequencer.Parse(text)
 	if err != nil {
-		return err
+		return &exitError{exitMismatch, err}
 	}
 	if g.json() {
 		return printJSON(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})

@@ -269,6 +269,7 @@ func (o *watchOptions) complete(e api.Event) api.Event {
 }
 
 type eventFields struct {
+	Time        string         `json:"time"` // when chubbyctl was told, by this machine's clock
 	Event       string         `json:"event"`
 	Path        string         `json:"path"`
 	Child       string         `json:"child"`
@@ -277,8 +278,8 @@ type eventFields struct {
 	Explanation string         `json:"explanation"`
 }
 
-func newEventFields(e api.Event) eventFields {
-	f := eventFields{Event: e.Kind.String(), Path: e.Path, Child: e.Child, Generation: e.Generation, Explanation: e.Explanation}
+func newEventFields(e api.Event, at time.Time) eventFields {
+	f := eventFields{Time: at.Local().Format(time.RFC3339Nano), Event: e.Kind.String(), Path: e.Path, Child: e.Child, Generation: e.Generation, Explanation: e.Explanation}
 	if e.Reason != 0 {
 		f.Reason = e.Reason.String()
 	}
@@ -288,7 +289,7 @@ func newEventFields(e api.Event) eventFields {
 // print writes an event as one line.
 func (o *watchOptions) print(e api.Event) error {
 	if o.json() {
-		return printJSON(o.out, newEventFields(e))
+		return printJSON(o.out, newEventFields(e, o.now()))
 	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {

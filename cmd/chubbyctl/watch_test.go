@@ -121,11 +121,11 @@ func TestWatchJSON(t *testing.T) {
 	_ = o.follow(t.Context(), telling(errNoMore, everyKind()...))
 	lines := slices.Collect(strings.Lines(out.String()))
 	for i, want := range []string{
-		`{"event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":""}`,
-		`{"event":"child-added","path":"/ls/foo/dir","child":"web","generation":12,"reason":"","explanation":""}`,
-		`{"event":"master-failed-over","path":"/ls/foo/dir","child":"","generation":0,"reason":"","explanation":"another master serves the cell, and events may have been lost: look again"}`,
-		`{"event":"events-lost","path":"/ls/foo/dir","child":"","generation":0,"reason":"","explanation":"its\nown\u001b words"}`,
-		`{"event":"handle-invalid","path":"/ls/foo/dir","child":"","generation":0,"reason":"deleted","explanation":"by ann"}`,
+		`{"time":"2026-03-04T05:06:07.089Z","event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":""}`,
+		`{"time":"2026-03-04T05:06:07.089Z","event":"child-added","path":"/ls/foo/dir","child":"web","generation":12,"reason":"","explanation":""}`,
+		`{"time":"2026-03-04T05:06:07.089Z","event":"master-failed-over","path":"/ls/foo/dir","child":"","generation":0,"reason":"","explanation":"another master serves the cell, and events may have been lost: look again"}`,
+		`{"time":"2026-03-04T05:06:07.089Z","event":"events-lost","path":"/ls/foo/dir","child":"","generation":0,"reason":"","explanation":"its\nown\u001b words"}`,
+		`{"time":"2026-03-04T05:06:07.089Z","event":"handle-invalid","path":"/ls/foo/dir","child":"","generation":0,"reason":"deleted","explanation":"by ann"}`,
 	} {
 		if i >= len(lines) || lines[i] != want+"\n" {
 			t.Errorf("line %d is not %s, in\n%s", i+1, want, out.String())

@@ -65,5 +65,15 @@ func supervisionGuards() []guard {
 			old: "o.try || o.waits && o.wait <= o.begun()", new: "o.try",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
+		{
+			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/files.go",
+			old: "		signal.Reset(guard.Interrupts()...)\n", new: "		_ = guard.Interrupts()\n		signal.Stop(nil)\n",
+			pkg: "./e2e", test: "TestCtrlCWhileTyping",
+		},
+		{
+			name: "nobody locks himself out by a slip", file: "cmd/chubbyctl/lockout.go",
+			old: "	return !has, err\n", new: "	return !has && false, err\n",
+			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
+		},
 	}
 }

@@ -76,6 +76,12 @@ func notRun(name string, err error) *NotRunError {
 	return &NotRunError{Name: name, Code: code, Err: err}
 }
 
+// Runnable reports whether a file can be run as a program.
+func Runnable(path string) bool {
+	_, err := exec.LookPath(path)
+	return err == nil
+}
+
 // Find looks a program up as a shell does, and fails with a NotRunError if
 // there is none or it may not be executed.
 func Find(name string) (string, error) {

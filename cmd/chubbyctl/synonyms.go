@@ -1,0 +1,60 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// meaningOf says which command somebody means who uses another program's word for
+// it; "" for a word of nobody's.
+func meaningOf(word string) string {
+	switch word {
+	case "del", "delete", "remove", "unlink", "rmdir":
+		return "'chubbyctl rm PATH' deletes a node"
+	case "create", "new", "set", "write":
+		return "'chubbyctl put PATH VALUE' writes a file, 'chubbyctl touch PATH' creates an empty one, and 'chubbyctl mkdir PATH' a directory"
+	case "get", "read", "show":
+		return "'chubbyctl cat PATH' writes a file to standard output, and 'chubbyctl stat PATH' says what is known of a node"
+	case "members", "member", "replicas":
+		return "'chubbyctl cell members' lists the replicas of a cell"
+	case "health", "status", "endpoint", "ping", "info":
+		return "'chubbyctl cell status' shows how a cell and its replicas are"
+	case "unlock", "release":
+		return "a lock is released when the CMD of 'chubbyctl acquire PATH -- CMD' has ended; 'chubbyctl lock break PATH' takes one away from others"
+	case "backup", "snapshot", "save":
+		return "it would be for a copy of a cell: see what 'chubbyctl cell' can do, with 'chubbyctl cell --help'"
+	case "election", "campaign":
+		return "'chubbyctl elect PATH --value V' takes part in an election"
+	}
+	return ""
+}
+
+// newHelpCommand is cobra's, which finds nothing wrong with asking for the help of
+// a command that does not exist.
+func newHelpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if cmd, rest, err := root.Find(args); err == nil && len(rest) == 0 {
+				for _, one := range cmd.Commands() {
+					if one.IsAvailableCommand() {
+						names = append(names, one.Name()+"\t"+one.Short)
+					}
+				}
+			}
+			return beginning(half, names), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil {
+				return usagef("%v", err)
+			}
+			if len(rest) > 0 {
+				return needsVerb(cmd, rest)
+			}
+			cmd.InitDefaultHelpFlag() // as --help shows it
+			return cmd.Help()
+		},
+	}
+}
