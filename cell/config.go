@@ -48,8 +48,17 @@ type Config struct {
 
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
-	// Listeners, if set, are used instead of listening on the addresses of this
-	// replica's Member. Tests use them.
+	// Listen says where this replica listens, each of the three that is set: with a
+	// host of this machine, or without one on every interface. The others reach it
+	// at the addresses of its Member all the same, by NAT for example. By default it
+	// listens on these, and where they have a name on every interface.
+	Listen Addresses
+
+	// Advertise is the host:port at which clients reach this replica, if it is
+	// another than that of its Member; it is told to clients and to the others.
+	Advertise string
+
+	// Listeners, if set, are used instead of Listen. Tests use them.
 	ClientListener, RaftListener, HTTPListener net.Listener
 
 	// Dial connects to another replica's Raft address; default TCP.
@@ -149,6 +158,14 @@ func (cfg Config) complete() (Config, error) {
 		fault("id: %q is not among the members", cfg.ID)
 	}
 	cfg.checkMembers(fault)
+	for _, a := range []struct{ what, address string }{
+		{"listen: the client address", cfg.Listen.Client}, {"listen: the raft address", cfg.Listen.Raft},
+		{"listen: the http address", cfg.Listen.HTTP}, {"advertise: the client address", cfg.Advertise},
+	} {
+		if _, _, err := net.SplitHostPort(a.address); a.address != "" && err != nil {
+			fault("%s, %q, is not host:port", a.what, a.address)
+		}
+	}
 	if len(faults) > 0 {
 		return cfg, api.Errorf(api.InvalidArgument, "the replica's configuration has %d faults:\n  %s", len(faults), strings.Join(faults, "\n  "))
 	}

@@ -201,6 +201,9 @@ func (r *Replica) masterAddress() string {
 // clientAddress returns where clients reach a replica: as it said itself, or
 // else as the configuration has it.
 func (r *Replica) clientAddress(id string) string {
+	if id == r.cfg.ID {
+		return r.advertised()
+	}
 	if address := r.port.clientAddress(id); address != "" {
 		return address
 	}

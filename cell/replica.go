@@ -81,17 +81,9 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 // start builds the replica from the disk up. What it has built when it fails,
 // release takes down.
 func (r *Replica) start(ctx context.Context) error {
-	self, _ := r.cfg.self()
-	for listener, address := range map[*net.Listener]string{
-		&r.cfg.ClientListener: self.Client, &r.cfg.RaftListener: self.Raft, &r.cfg.HTTPListener: self.HTTP,
-	} {
-		if *listener != nil || address == "" {
-			continue
-		}
-		var err error
-		if *listener, err = net.Listen("tcp", address); err != nil {
-			return &api.Error{Code: api.Unavailable, Op: "listen on " + address, Message: "the address cannot be listened on; is another process using the port? choose another, or stop that process", Err: err}
-		}
+	r.log.Info("starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
+	if err := r.listen(ctx); err != nil {
+		return err
 	}
 	var err error
 	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
@@ -102,19 +94,21 @@ func (r *Replica) start(ctx context.Context) error {
 	if err := r.checkConfiguration(); err != nil {
 		return err
 	}
-	if err := r.startRaft(ctx, self); err != nil {
+	if err := r.startRaft(ctx); err != nil {
 		return err
 	}
 	r.serve()
+	r.logStart()
 	return nil
 }
 
 // startRaft opens the port and starts Raft on it.
-func (r *Replica) startRaft(ctx context.Context, self Member) error {
+func (r *Replica) startRaft(ctx context.Context) error {
+	self, _ := r.cfg.self()
 	r.passport = newPassport(r.stores.who.get, r.stores.last, r.fail, r.clock, r.log)
 	r.port = openPort(portConfig{
 		passport: r.passport, bootstrap: r.bootstrapReport,
-		cell: r.cfg.Cell, id: r.cfg.ID, client: self.Client, address: self.Raft, listen: r.cfg.RaftListener,
+		cell: r.cfg.Cell, id: r.cfg.ID, client: r.advertised(), address: self.Raft, listen: r.cfg.RaftListener,
 		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
 	})
 	raftLog := newRaftLog(r.log, r.clock, r.peer)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/spf13/cobra"
 )
@@ -23,10 +25,12 @@ func newConfigCommand() *cobra.Command {
 			Example: "  chubbyd config check /etc/chubby/chubbyd.yaml",
 			Long: `check reads a configuration file as serve would, without the environment, and
 reports all that is wrong with it at once, each with its line, on standard
-error. It exits with 1 if anything is.`,
+error. It exits with 1 if anything is. What is allowed and seldom meant is told as
+a warning: an even number of members, and members whose names only their own
+machine can use.`,
 			Args: arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return checkConfig(args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return checkConfig(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			},
 		},
 		&cobra.Command{
@@ -43,7 +47,7 @@ error. It exits with 1 if anything is.`,
 	return group
 }
 
-func checkConfig(name string, out, complaints io.Writer) error {
+func checkConfig(ctx context.Context, name string, out, complaints io.Writer) error {
 	d := newDraft(name)
 	if err := d.readFile(name); err != nil {
 		return err
@@ -54,6 +58,9 @@ func checkConfig(name string, out, complaints io.Writer) error {
 	}
 	switch len(faults) {
 	case 0:
+		for _, doubt := range doubts(ctx, d.settings, net.DefaultResolver) {
+			fmt.Fprintf(complaints, "%s: warning: %s\n", name, doubt)
+		}
 		_, err := fmt.Fprintf(out, "%s: replica %s of cell %s, %d members: ok\n",
 			name, d.replica.ID, d.replica.Cell, len(d.replica.Members))
 		return err
@@ -95,6 +102,17 @@ members:
     client: chubby3.example.org:7421
     raft: chubby3.example.org:7431
     http: chubby3.example.org:7441
+
+# Where this replica listens. auto: at the addresses of its member; where these
+# have a name instead of an IP address, on every interface, because the machine's
+# own name is often entered as 127.0.1.1 in its /etc/hosts. A host (10.0.0.5) keeps
+# to that one. CLIENT,RAFT[,HTTP] in full (:7421,:7431,:7441) is for ports that are
+# mapped, as by NAT or a container.
+listen: auto
+
+# The host:port at which clients reach this replica, if it is not the one of its
+# member: for clients on the far side of a mapped port.
+advertise: auto
 
 # The directory that belongs to this replica alone; created with --bootstrap.
 data: /var/lib/chubby

@@ -26,7 +26,8 @@ file system, after Burrows (OSDI 2006).
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = builtFrom().Version // for --version, which prints what version does
+	root.SetVersionTemplate(builtFrom().String())
 	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newVersionCommand())
 	return root
 }

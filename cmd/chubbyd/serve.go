@@ -51,6 +51,12 @@ when it must not run on the data that it has: starting it again does not help.`,
 		},
 	}
 	o.addFlags(cmd.Flags())
+	for flag, words := range map[string][]string{
+		"log-store": {string(cell.WALStore), string(cell.BoltStore)}, "log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+		"insecure-principals": {"true", "false"}, "bootstrap": {"true", "false"}, "listen": {auto}, "advertise": {auto},
+	} {
+		complete(cmd, flag, words...)
+	}
 	return cmd
 }
 

@@ -21,6 +21,8 @@ type settings struct {
 	logLevel  slog.Level
 	logFormat string        // text or json
 	stop      time.Duration // how long a stop may take before the process ends regardless
+
+	listenHost string // where to listen, with the ports of this replica's member; empty is none
 }
 
 // key is one setting: its name in the file, which is also its flag and, as
@@ -38,6 +40,8 @@ func keys() []key {
 		{"cell", "the cell's name, the second part of every path", setCell},
 		{"id", "this replica's name, one of the members", setID},
 		{"members", `every replica of the cell: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, setMembers},
+		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface", setListen},
+		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", setAdvertise},
 		{"data", "the directory that belongs to this replica alone", setData},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", setBootstrap},
 		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
@@ -277,6 +281,7 @@ func (d *draft) finish() []fault {
 		}
 	}
 	d.checkMembers()
+	d.placeListen()
 	slices.SortStableFunc(d.faults, func(a, b fault) int {
 		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
 	})

@@ -4,4 +4,25 @@ import "slices"
 
 // replicaGuards are those of a replica as a whole: how it becomes master, and
 // what it tells its operator.
-func replicaGuards() []guard { return slices.Concat(epochGuards(), logGuards()) }
+func replicaGuards() []guard { return slices.Concat(epochGuards(), logGuards(), addressGuards()) }
+
+// addressGuards are those of where a replica listens and is reached.
+func addressGuards() []guard {
+	return []guard{
+		{
+			name: "a replica listens on every interface for a name", file: "cell/listen.go",
+			old: "if err != nil || host == \"localhost\"", new: "if true || err != nil || host == \"localhost\"",
+			pkg: "./cell", test: "TestListenOn",
+		},
+		{
+			name: "clients are told the advertised address", file: "cell/reign.go",
+			old: "		return r.advertised()\n", new: "",
+			pkg: "./cell", test: "TestListenBehindAMappedPort",
+		},
+		{
+			name: "names that mean loopback are told of", file: "cmd/chubbyd/doubts.go",
+			old: "if elsewhere && loopback(found[i]) {", new: "if false {",
+			pkg: "./cmd/chubbyd", test: "TestDoubts",
+		},
+	}
+}

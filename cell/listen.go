@@ -1,0 +1,96 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Addresses are those of the three ports of a replica: for clients, for the other
+// replicas, and for health and metrics. Each is host:port, or empty.
+type Addresses struct{ Client, Raft, HTTP string }
+
+// listenOn returns where to listen for what others reach at an advertised
+// address. An IP address is listened on itself. A name is for the others to
+// resolve: here it may mean the loopback interface (Debian and Ubuntu enter the
+// host's own name as 127.0.1.1 in /etc/hosts) or a router that forwards the port.
+// So for a name the replica listens on every interface; localhost alone means
+// what it says.
+func listenOn(advertised string) string {
+	host, port, err := net.SplitHostPort(advertised)
+	if err != nil || host == "localhost" || net.ParseIP(host) != nil {
+		return advertised
+	}
+	return net.JoinHostPort("", port)
+}
+
+// listenAddresses returns where this replica listens.
+func (cfg Config) listenAddresses() Addresses {
+	self, _ := cfg.self()
+	return Addresses{
+		Client: cmp.Or(cfg.Listen.Client, listenOn(self.Client)),
+		Raft:   cmp.Or(cfg.Listen.Raft, listenOn(self.Raft)),
+		HTTP:   cmp.Or(cfg.Listen.HTTP, listenOn(self.HTTP)),
+	}
+}
+
+// listen opens those of the replica's ports that it was not given.
+func (r *Replica) listen(ctx context.Context) error {
+	where := r.cfg.listenAddresses()
+	for _, port := range []struct {
+		listener *net.Listener
+		address  string
+	}{{&r.cfg.ClientListener, where.Client}, {&r.cfg.RaftListener, where.Raft}, {&r.cfg.HTTPListener, where.HTTP}} {
+		if *port.listener != nil || port.address == "" {
+			continue
+		}
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", port.address)
+		if err != nil {
+			return &api.Error{Code: api.Unavailable, Op: "listen on " + port.address, Err: err,
+				Message: "the address cannot be listened on: another process uses the port, or the address is not one of this machine; " +
+					"stop that process, or say where to listen (listen) if others reach this replica through NAT or a mapped port"}
+		}
+		*port.listener = l
+	}
+	return nil
+}
+
+// listening returns where the replica listens, for people.
+func (r *Replica) listening() string {
+	var list []string
+	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
+		if l != nil {
+			list = append(list, l.Addr().String())
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// advertised returns the client address that this replica tells the others and
+// clients.
+func (r *Replica) advertised() string {
+	self, _ := r.cfg.self()
+	return cmp.Or(r.cfg.Advertise, self.Client)
+}
+
+// logStart says in one line what has been started, for whoever reads the log of a
+// machine that he does not know.
+func (r *Replica) logStart() {
+	self, _ := r.cfg.self()
+	data, err := filepath.Abs(r.cfg.Data)
+	if err != nil {
+		data = r.cfg.Data
+	}
+	entries := uint64(0)
+	if first, err := r.stores.logs.FirstIndex(); err == nil && first > 0 {
+		entries = r.raft.LastIndex() - first + 1
+	}
+	r.log.Info("started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,
+		"listens", r.listening(), "advertises", strings.TrimSpace(strings.Join([]string{r.advertised(), self.Raft, self.HTTP}, " ")),
+		"entries", entries, "last", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.cfg.Members))
+}

@@ -1,0 +1,69 @@
+package cell
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+func TestListenOn(t *testing.T) {
+	for advertised, want := range map[string]string{
+		"10.0.0.5:7421": "10.0.0.5:7421", "[2001:db8::5]:7421": "[2001:db8::5]:7421", "127.0.0.1:7421": "127.0.0.1:7421", "localhost:7421": "localhost:7421",
+		"chubby1:7421": ":7421", "chubby1.example.org:7421": ":7421", "": "",
+	} {
+		if got := listenOn(advertised); got != want {
+			t.Errorf("for %q it listens on %q, want %q", advertised, got, want)
+		}
+	}
+}
+
+// A replica whose addresses are names that mean nothing here listens where it is
+// told, answers there, and tells clients the address at which they reach it. Its
+// log begins with what it is.
+func TestListenBehindAMappedPort(t *testing.T) {
+	log, dir := &lineCount{}, t.TempDir()
+	r, err := Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "inside.invalid:7421", Raft: "inside.invalid:7431", HTTP: "inside.invalid:7441"}},
+		Data: filepath.Join(dir, "r1"), Bootstrap: true, Advertise: "outside.invalid:443",
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"},
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Stop(t.Context()) }()
+	await(t, "a master", func() bool { return r.master.Load() != nil })
+	if got := r.Health().Address; got != "outside.invalid:443" {
+		t.Errorf("clients are told %s", got)
+	}
+	client := r.cfg.ClientListener.Addr().String()
+	conn, err := net.Dial("tcp", client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	lines := log.take()
+	if len(lines) < 2 || !strings.Contains(lines[0], "msg=starting") {
+		t.Fatalf("the log begins with %q", lines)
+	}
+	text := strings.Join(lines, "")
+	for _, want := range []string{
+		"msg=started replica=r1 version=" + Version() + " cell=local data=" + filepath.Join(dir, "r1") + " ", fmt.Sprintf(`listens="%s 127.0.0.1:`, client),
+		`advertises="outside.invalid:443 inside.invalid:7431 inside.invalid:7441"`, " entries=",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %s:\n%s", want, text)
+		}
+	}
+	taken := r.cfg
+	taken.ID, taken.Data, taken.ClientListener, taken.RaftListener, taken.HTTPListener = "r1", t.TempDir(), nil, nil, nil
+	taken.Listen.Client = client
+	if _, err := Start(t.Context(), taken); api.CodeOf(err) != api.Unavailable || !strings.Contains(err.Error(), "listen on "+client) {
+		t.Errorf("an address that is taken: %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+// auto leaves a setting to the replica.
+const auto = "auto"
+
+// setListen reads where to listen: a host, which keeps the ports of the member,
+// or CLIENT,RAFT[,HTTP] in full.
+func setListen(s *settings, text string) error {
+	s.listenHost, s.replica.Listen = "", cell.Addresses{}
+	addresses := strings.Split(text, ",")
+	switch {
+	case text == "":
+		return errors.New("is empty; name a host, as in 0.0.0.0, or leave it to 'auto'")
+	case text == auto:
+		return nil
+	case len(addresses) == 1:
+		if _, _, err := net.SplitHostPort(text); err == nil {
+			return fmt.Errorf("%q has a port, and a replica has two or three: want a host alone, as in 0.0.0.0, or CLIENT,RAFT[,HTTP], as in :7421,:7431,:7441", text)
+		}
+		s.listenHost = strings.Trim(text, "[]")
+		return nil
+	case len(addresses) > 3:
+		return fmt.Errorf("%q has %d addresses: want CLIENT,RAFT[,HTTP], as in :7421,:7431,:7441", text, len(addresses))
+	}
+	for i, address := range addresses {
+		_, port, err := net.SplitHostPort(address)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("%q is not [host]:port", address)
+		}
+		*[]*string{&s.replica.Listen.Client, &s.replica.Listen.Raft, &s.replica.Listen.HTTP}[i] = address
+	}
+	return nil
+}
+
+func setAdvertise(s *settings, text string) error {
+	if s.replica.Advertise = ""; text == auto {
+		return nil
+	}
+	if fault := addressFault(text); fault != "" {
+		return errors.New(fault)
+	}
+	s.replica.Advertise = text
+	return nil
+}
+
+// placeListen gives the host that was set to listen on the ports of this
+// replica's member.
+func (s *settings) placeListen() {
+	for _, m := range s.replica.Members {
+		if s.listenHost == "" || m.ID != s.replica.ID {
+			continue
+		}
+		on := func(address string) string {
+			if _, port, err := net.SplitHostPort(address); err == nil {
+				return net.JoinHostPort(s.listenHost, port)
+			}
+			return ""
+		}
+		s.replica.Listen = cell.Addresses{Client: on(m.Client), Raft: on(m.Raft), HTTP: on(m.HTTP)}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/cell"
+)
+
+func TestListenAndAdvertise(t *testing.T) {
+	for _, c := range []struct {
+		listen, advertise string
+		want              cell.Addresses
+		fault             string
+	}{
+		{listen: "auto", advertise: "auto"},
+		{listen: "0.0.0.0", advertise: "lb.example.org:443", want: cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431"}},
+		{listen: "[::1]", want: cell.Addresses{Client: "[::1]:7421", Raft: "[::1]:7431"}},
+		{listen: ":1,127.0.0.1:2,:3", want: cell.Addresses{Client: ":1", Raft: "127.0.0.1:2", HTTP: ":3"}},
+		{listen: ":1,:2", want: cell.Addresses{Client: ":1", Raft: ":2"}},
+		{listen: "0.0.0.0:7421", fault: "has a port"},
+		{listen: "h1,h2", fault: "not [host]:port"},
+		{listen: ":1,:2,:3,:4", fault: "4 addresses"},
+		{listen: "", fault: "is empty"},
+		{listen: "auto", advertise: "0.0.0.0:7421", fault: "others must be able to reach"},
+	} {
+		d := newDraft("test")
+		set := func(name, text string) {
+			k, _ := findKey(name)
+			d.set(k, text, place{source: "--" + name})
+		}
+		set("listen", c.listen)
+		if c.advertise != "" {
+			set("advertise", c.advertise)
+		}
+		set("cell", "c")
+		set("data", "d")
+		set("id", "r1")
+		set("members", "r1=h1:7421,h1:7431")
+		err := asError(d.finish())
+		switch {
+		case c.fault != "":
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		case err != nil:
+			t.Errorf("%+v: %v", c, err)
+		case d.replica.Listen != c.want:
+			t.Errorf("%+v: listens on %+v", c, d.replica.Listen)
+		case c.advertise != "" && c.advertise != auto && d.replica.Advertise != c.advertise:
+			t.Errorf("%+v: advertises %q", c, d.replica.Advertise)
+		}
+	}
+}
+
+// hostsFile resolves the names that are in it.
+type hostsFile map[string]string
+
+func (h hostsFile) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	if text, ok := h[host]; ok {
+		return []netip.Addr{netip.MustParseAddr(text)}, nil
+	}
+	return nil, errors.New("no such host")
+}
+
+func TestDoubts(t *testing.T) {
+	members := func(hosts ...string) []cell.Member {
+		var list []cell.Member
+		for i, h := range hosts {
+			list = append(list, cell.Member{ID: "r" + string(rune('1'+i)), Client: h + ":7421", Raft: h + ":7431"})
+		}
+		return list
+	}
+	debian := hostsFile{"h1": "127.0.1.1", "h2": "10.0.0.2", "h3": "10.0.0.3", "localhost": "127.0.0.1"}
+	for _, c := range []struct {
+		hosts  []string
+		id     string
+		listen cell.Addresses
+		want   []string // a part of each
+	}{
+		{hosts: []string{"h2", "h3", "10.0.0.4"}, id: "r1"},
+		{hosts: []string{"h2", "unknown", "h3"}, id: "r1"},
+		{hosts: []string{"localhost", "127.0.0.1", "127.0.0.2"}, id: "r1"},
+		{hosts: []string{"h1", "h2", "h3"}, id: "r1", want: []string{"h1, the host of r1, is 127.0.1.1 here, which only this machine reaches, and the others are not: this replica listens on every"}},
+		{hosts: []string{"h1", "h2", "h3"}, id: "r2", want: []string{"correct /etc/hosts"}},
+		{hosts: []string{"h1", "h2", "h3"}, id: "r1", listen: cell.Addresses{Client: "h1:7421"}, want: []string{"correct /etc/hosts"}},
+		{hosts: []string{"h2", "127.0.0.1", "h3"}, id: "r2", want: []string{"correct /etc/hosts"}},
+		{hosts: []string{"h2", "h3"}, id: "r1", want: []string{"a cell of 2 replicas survives the loss of 0, no more than one of 1"}},
+		{hosts: []string{"h2", "h3", "h4", "h1"}, id: "r1", want: []string{"a cell of 4 replicas survives the loss of 1", "h1, the host of r4"}},
+	} {
+		var s settings
+		s.replica = cell.Config{ID: c.id, Members: members(c.hosts...), Listen: c.listen}
+		got := doubts(t.Context(), s, debian)
+		if len(got) != len(c.want) {
+			t.Errorf("%v: %q, want %q", c.hosts, got, c.want)
+			continue
+		}
+		for i := range got {
+			if !strings.Contains(got[i], c.want[i]) {
+				t.Errorf("%v: %q, want %q", c.hosts, got[i], c.want[i])
+			}
+		}
+	}
+}
