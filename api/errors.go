@@ -94,6 +94,7 @@ type Error struct {
 	Remaining time.Duration // of LockDelayed
 	Current   Generation    // of GenerationMismatch
 	Cacheable bool          // of NotFound: it holds until the cell says otherwise, to a session that caches
+	Final     bool          // the refusal is the answer of a numbered request in the log: no copy of it was done, or will be
 
 	Err error // the cause, when it is an error of this process; it does not cross the wire
 }

@@ -13,7 +13,8 @@ import (
 // this master knows, a full queue, a quota, a closed handle, never refuses a
 // numbered request by itself. Such a refusal is proposed, and the log decides: if
 // the request was done the client hears so, and if not, no copy of it ever will
-// be. That entry is a proof of leadership besides.
+// be. That entry is a proof of leadership besides. The error says so (Final), and
+// a client takes no other for the outcome of a request that it has sent before.
 
 // refuse makes a refusal the answer of a request. It returns what the log has
 // answered: the result if the request had been done, or else a refusal, this one
@@ -33,9 +34,10 @@ func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftf
 
 // refuseHere remembers the refusal of an Open that needed no entry, until its
 // client has heard it: other copies are answered the same. m.mu is held.
-func (m *master) refuseHere(by session.Mutation, because error) error {
-	m.handles.own(by.Session).refused[by.Number] = because
-	return because
+func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
+	refusal := raftfsm.Refusal(because).Err().(*api.Error)
+	m.handles.own(by.Session).refused[by.Number] = refusal
+	return refusal
 }
 
 // ended is the error of a call in the name of a session that is not served any

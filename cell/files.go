@@ -131,8 +131,7 @@ func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o ope
 		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
 	case !there && r.create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
-		_ = m.refuseHere(r.mutation, absent)
-		told := *absent
+		told := *m.refuseHere(r.mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
 	}

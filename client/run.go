@@ -85,8 +85,9 @@ func (f *finder) run(ctx context.Context, k call) (unsettled bool, err error) {
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := judge(e); {
 		case v == final:
-			// What gRPC itself refused says nothing of the attempts before.
-			unsettled = unsettled && e.Err != nil
+			// What is not the answer of the log says nothing of the attempts before:
+			// one may have been done, and its answer lost.
+			unsettled = unsettled && !e.Final && e.Code != api.SessionExpired
 			if e.Code == api.SessionExpired && k.session != nil {
 				k.session.end(EndedByCell, brief(e))
 				e = k.session.gone()

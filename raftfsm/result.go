@@ -103,7 +103,7 @@ func (a Answer) Err() error {
 	if a.Code == api.OK {
 		return nil
 	}
-	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current}
+	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current, Final: true}
 	for _, s := range a.Holders {
 		e.Holders = append(e.Holders, api.Holder{Session: s})
 	}

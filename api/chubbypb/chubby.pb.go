@@ -729,6 +729,7 @@ type ErrorDetail struct {
 	RemainingNs   int64                  `protobuf:"varint,9,opt,name=remaining_ns,json=remainingNs,proto3" json:"remaining_ns,omitempty"`
 	Current       uint64                 `protobuf:"varint,10,opt,name=current,proto3" json:"current,omitempty"`
 	Cacheable     bool                   `protobuf:"varint,11,opt,name=cacheable,proto3" json:"cacheable,omitempty"` // of NotFound: the absence of the path
+	Final         bool                   `protobuf:"varint,12,opt,name=final,proto3" json:"final,omitempty"`         // the refusal is the request's answer in the log: no copy of it was done, or will be
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -836,6 +837,13 @@ func (x *ErrorDetail) GetCurrent() uint64 {
 func (x *ErrorDetail) GetCacheable() bool {
 	if x != nil {
 		return x.Cacheable
+	}
+	return false
+}
+
+func (x *ErrorDetail) GetFinal() bool {
+	if x != nil {
+		return x.Final
 	}
 	return false
 }
@@ -5237,7 +5245,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\"\xac\x02\n" +
+	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\"\xc2\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -5250,7 +5258,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\fremaining_ns\x18\t \x01(\x03R\vremainingNs\x12\x18\n" +
 	"\acurrent\x18\n" +
 	" \x01(\x04R\acurrent\x12\x1c\n" +
-	"\tcacheable\x18\v \x01(\bR\tcacheable\"\xae\x01\n" +
+	"\tcacheable\x18\v \x01(\bR\tcacheable\x12\x14\n" +
+	"\x05final\x18\f \x01(\bR\x05final\"\xae\x01\n" +
 	"\x14CreateSessionRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x19\n" +

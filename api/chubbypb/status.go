@@ -66,7 +66,7 @@ func Status(err error) error {
 	plain := status.New(grpcCode(e.Code), e.Error())
 	detailed, err := plain.WithDetails(&ErrorDetail{
 		Code: uint32(e.Code), Op: e.Op, Path: e.Path, Replica: e.Replica, Master: e.Master, Cell: e.Cell, Message: e.Message,
-		Holders: Parties(e.Holders), RemainingNs: int64(e.Remaining), Current: uint64(e.Current), Cacheable: e.Cacheable,
+		Holders: Parties(e.Holders), RemainingNs: int64(e.Remaining), Current: uint64(e.Current), Cacheable: e.Cacheable, Final: e.Final,
 	})
 	if err != nil {
 		return plain.Err()
@@ -100,7 +100,7 @@ func Error(err error) error {
 func (d *ErrorDetail) error() *api.Error {
 	return &api.Error{
 		Code: api.Code(d.Code), Op: d.Op, Path: d.Path, Replica: d.Replica, Master: d.Master, Cell: d.Cell, Message: d.Message,
-		Holders: Holders(d.Holders), Remaining: time.Duration(d.RemainingNs), Current: api.Generation(d.Current), Cacheable: d.Cacheable,
+		Holders: Holders(d.Holders), Remaining: time.Duration(d.RemainingNs), Current: api.Generation(d.Current), Cacheable: d.Cacheable, Final: d.Final,
 	}
 }
 
