@@ -180,7 +180,7 @@ func (m *master) progress(w *waiter) *pb.Queued {
 	state := m.state()
 	place, waiting := m.queues.place(w)
 	q := &pb.Queued{
-		Ticket: m.sign.ticket(w.ticket, w.claim.Mutation.Session, w.claim.Mutation.Number),
+		Ticket: m.sign.ticket(w.ticket, w.lock, w.claim.Mutation.Session, w.claim.Mutation.Number),
 		Place:  uint32(place), Waiting: uint32(waiting), DelayedNs: int64(m.delays.left(w.lock.Name, m.clock())),
 	}
 	if node, ok := state.Tree.Get(w.lock.Name); ok {

@@ -58,7 +58,7 @@ func (s *service) lock(ctx context.Context, op string, q lockRequest, ask func(*
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
 	const op = "acquire"
 	granted, err := s.lock(stream.Context(), op, q, func(m *master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
-		t := m.sign.parseTicket(q.GetTicket(), claim.Mutation.Session, claim.Mutation.Number)
+		t := m.sign.parseTicket(q.GetTicket(), h.node, claim.Mutation.Session, claim.Mutation.Number)
 		return m.acquire(stream.Context(), claim, h.node, t, func(q *pb.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: q}})
 		})

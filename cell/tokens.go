@@ -129,7 +129,7 @@ func (s signer) parseHandle(token []byte) (handle, error) {
 	}, nil
 }
 
-// ticket is a place in the queue of a lock, good for one request. Those of an
+// ticket is a place in the queue of one lock, good for one request. Those of an
 // earlier epoch come before those of a later one.
 type ticket struct {
 	epoch  api.Epoch
@@ -140,20 +140,21 @@ func (t ticket) before(other ticket) bool {
 	return t.epoch < other.epoch || t.epoch == other.epoch && t.number < other.number
 }
 
-func (s signer) ticket(t ticket, id api.SessionID, request api.RequestNumber) []byte {
+func (s signer) ticket(t ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
 	fields := binary.AppendUvarint(nil, uint64(t.epoch))
-	for _, n := range []uint64{t.number, uint64(id), uint64(request)} {
+	for _, n := range []uint64{t.number, uint64(id), uint64(request), uint64(lock.Instance)} {
 		fields = binary.AppendUvarint(fields, n)
 	}
 	return s.seal(ticketToken, fields)
 }
 
-// parseTicket reads the ticket of that request; anything else is the zero
-// ticket, and its bearer goes to the end of the queue.
-func (s signer) parseTicket(token []byte, id api.SessionID, request api.RequestNumber) ticket {
+// parseTicket reads the ticket of that request for that lock, whose instance is
+// nobody else's; anything else is the zero ticket, and its bearer goes to the end
+// of the queue.
+func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) ticket {
 	fields, ok := s.unseal(ticketToken, token)
-	numbers, rest, whole := uvarints(fields, 4)
-	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) {
+	numbers, rest, whole := uvarints(fields, 5)
+	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) || numbers[4] != uint64(lock.Instance) {
 		return ticket{}
 	}
 	return ticket{epoch: api.Epoch(numbers[0]), number: numbers[1]}

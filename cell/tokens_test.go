@@ -55,7 +55,7 @@ func FuzzTokens(f *testing.F) {
 	s := signer{secret: []byte("secret")}
 	f.Add(s.handle(someHandle()))
 	f.Add(s.session(7))
-	f.Add(s.ticket(ticket{epoch: 3, number: 4}, 7, 300))
+	f.Add(s.ticket(ticket{epoch: 3, number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, token := range [][]byte{data, s.seal(handleToken, data), s.seal(sessionToken, data), s.seal(ticketToken, data)} {
 			if h, err := s.parseHandle(token); err == nil {
@@ -63,8 +63,8 @@ func FuzzTokens(f *testing.F) {
 					t.Errorf("%+v reads back as %+v (%v)", h, again, err)
 				}
 			}
-			_, _ = s.parseSession(token)     // must not panic
-			_ = s.parseTicket(token, 7, 300) // must not panic
+			_, _ = s.parseSession(token)                                             // must not panic
+			_ = s.parseTicket(token, namespace.Ref{Name: "/f", Instance: 9}, 7, 300) // must not panic
 		}
 	})
 }
