@@ -132,6 +132,17 @@ func (m *master) conflicting(lock namespace.Ref, by namespace.Owner, mode api.Lo
 	}
 }
 
+// conflictsAlready tells one who got a lock, as far as it asked for it, that
+// somebody who wants it in a conflicting mode waits already: at the time at which
+// that one came, another was told. m.mu is held.
+func (m *master) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
+	one := m.handles.find(by)
+	if one == nil || !one.events.has(api.EventConflictingLock) || m.queues.ahead(got.Lock.Name, got.Mode) == nil {
+		return
+	}
+	m.post(by, got.Lock, api.EventConflictingLock, &pb.Event{Generation: uint64(got.Generation)})
+}
+
 // failedOver tells every session that outlived the master before this one:
 // events may have been lost with that, so clients look again (Chubby §2.5, §2.9
 // step 5). m.mu is held.

@@ -135,6 +135,9 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		if !claim.Pending {
 			m.granted(claim)
 			m.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
+			if claim.Answer.Code == api.OK {
+				m.conflictsAlready(claim.Owner, claim.Answer)
+			}
 		}
 	}
 	if c.Cancel != nil {
