@@ -307,6 +307,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 
 // keep keeps a session alive, and drops what it is told to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
+	c.told = map[pb.EventKind]int{}
 	for ctx.Err() == nil {
 		reply, err := c.m.keepAlive(ctx, c.who, c.heard())
 		if err != nil {
@@ -319,8 +320,11 @@ func (c *soloClient) keep(ctx context.Context) {
 		if g := reply.GetGrant(); g != nil {
 			c.grant = g.GetNumber()
 		}
-		if e := reply.GetEvents(); len(e) > 0 {
-			c.acked = e[len(e)-1].GetSequence()
+		for _, e := range reply.GetEvents() {
+			if e.GetSequence() > c.acked {
+				c.acked = e.GetSequence()
+				c.told[e.GetKind()]++
+			}
 		}
 	}
 }

@@ -109,6 +109,7 @@ type soloClient struct {
 	number api.RequestNumber
 	acked  uint64
 	grant  uint64
+	told   map[pb.EventKind]int // by keep
 }
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {

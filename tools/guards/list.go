@@ -18,6 +18,7 @@ func guards() []guard {
 		supervisionGuards(),
 		paperGuards(),
 		toldGuards(),
+		answerGuards(),
 		boundGuards(),
 		replicaGuards(),
 		limitGuards(),

@@ -1,0 +1,290 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// congested does something while the proposer takes nothing.
+func (s *soloMaster) congested(do func()) {
+	set := func(why error) {
+		s.proposer.mu.Lock()
+		defer s.proposer.mu.Unlock()
+		s.proposer.closed = why
+	}
+	set(api.Errorf(api.Unavailable, "too much waits"))
+	do()
+	set(nil)
+}
+
+func (c *soloClient) claim(h handle, mode api.LockMode) raftfsm.Claim {
+	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: mode}
+}
+
+func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answer {
+	t.Helper()
+	claim := c.claim(h, mode)
+	got, err := c.m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return c.m.tryAcquire(t.Context(), claim, h.node) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// wait asks for a lock and waits in its queue; the answer comes through the channel.
+func (c *soloClient) wait(ctx context.Context, h handle, claim raftfsm.Claim) <-chan lockAnswer {
+	done := make(chan lockAnswer, 1)
+	go func() {
+		a, err := c.m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
+			return c.m.acquire(ctx, claim, h.node, ticket{}, func(*pb.Queued) error { return nil })
+		})
+		done <- lockAnswer{a, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+type lockAnswer struct {
+	raftfsm.Answer
+	err error
+}
+
+// answered returns what has come through the channel by now.
+func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	select {
+	case a := <-done:
+		return a
+	default:
+		t.Fatal("no answer")
+		return lockAnswer{}
+	}
+}
+
+// lockers are three clients with the same file open, kept alive.
+func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []handle) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	for i := range byte(3) {
+		c := m.client(t, i+1)
+		go c.keep(ctx)
+		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).handle)
+	}
+	return clients, handles
+}
+
+func (s *soloMaster) holders() []namespace.Holder {
+	node, _ := s.state().Tree.Get("/f")
+	return node.Holders
+}
+
+// A Release that was refused before the log is as if it had not been tried: who
+// waits is not forgotten, and gets the lock with the retry.
+func TestRefusedRelease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		release := c[0].mutation()
+		m.congested(func() {
+			if err := m.release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
+				t.Fatal(err)
+			}
+		})
+		if err := m.release(t.Context(), release, h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+	})
+}
+
+// A Close that was refused before the log has closed nothing, and its retry is not
+// answered before the lock is free and those who wait through the handle know.
+func TestRefusedClose(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		own := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
+		for i := range h {
+			if i == 1 {
+				continue
+			}
+			closing := c[i].mutation()
+			closing.Outstanding = nil
+			for n := api.RequestNumber(1); n <= closing.Number; n++ {
+				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is one of them
+			}
+			m.congested(func() {
+				if err := m.close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
+					t.Fatal(err)
+				}
+			})
+			if err := m.use(h[i], namespace.ToWrite, false); err != nil {
+				t.Errorf("after a Close that was refused: %v", err)
+			}
+			if err := m.close(t.Context(), closing, h[i]); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		}
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+		if a := answered(t, own); !errors.Is(a.err, api.HandleClosed) {
+			t.Errorf("one who waited through a handle that was closed: %v", a.err)
+		}
+	})
+}
+
+// An Acquire that was granted is answered so, whatever would refuse it now.
+func TestGrantedIsNotRefused(t *testing.T) {
+	inSolo(t, quota(t, api.Quota{Waiters: 1}), func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		claim := c[0].claim(h[0], api.Exclusive)
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		again := answered(t, c[0].wait(t.Context(), h[0], claim))
+		if again.err != nil || again.Generation != first.Generation {
+			t.Errorf("the quota of waiters is used up: %v, token %d, was %d", again.err, again.Generation, first.Generation)
+		}
+		other := c[2].claim(h[2], api.Exclusive)
+		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
+			t.Errorf("a second waiter: %v", a.err)
+		}
+		// Its other copies hear the same, though there is room by now.
+		if _, err := m.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, Upto: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
+			t.Errorf("a copy of what was refused: %v", a.err)
+		}
+	})
+}
+
+// Every stream that stands for a request hears its answer, so the newest does.
+func TestEveryStreamIsAnswered(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		var streams []<-chan lockAnswer
+		for range 3 {
+			streams = append(streams, c[1].wait(t.Context(), h[1], claim))
+		}
+		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range streams {
+			if a := answered(t, one); a.err != nil {
+				t.Error(a.err)
+			}
+		}
+	})
+}
+
+// TryAcquire overtakes nobody: a reader who tries does not join the readers when a
+// writer waits.
+func TestTryAcquireOvertakesNobody(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Shared)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		if _, err := m.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2].node); !errors.Is(err, api.LockHeld) {
+			t.Errorf("a reader who came after a writer: %v", err)
+		}
+		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+	})
+}
+
+// A holder that asked to be told when others want its lock is told so with a
+// hand-over as well, if somebody waits already (Chubby §2.5).
+func TestSuccessorHearsOfConflict(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		q := c[1].asked("/ls/local/f", raftfsm.Open{})
+		q.handle.events = eventSet(0).with(api.EventConflictingLock)
+		o, err := m.open(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := c[1].wait(t.Context(), o.handle, c[1].claim(o.handle, api.Exclusive))
+		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
+		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		answered(t, second)
+		if n := c[1].told[pb.EventKind_EVENT_KIND_CONFLICTING_LOCK]; n != 1 {
+			t.Errorf("told %d times; want once", n)
+		}
+	})
+}
+
+// A ticket is good for the lock in whose queue it was given.
+func TestTicketOfAnotherLock(t *testing.T) {
+	s := signer{secret: make([]byte, 32)}
+	a, b := namespace.Ref{Name: "/a", Instance: 3}, namespace.Ref{Name: "/b", Instance: 4}
+	given := ticket{epoch: 1, number: 5}
+	token := s.ticket(given, a, 7, 9)
+	if got := s.parseTicket(token, a, 7, 9); got != given {
+		t.Errorf("%+v reads back as %+v", given, got)
+	}
+	if got := s.parseTicket(token, b, 7, 9); got != (ticket{}) {
+		t.Errorf("for another lock it is %+v", got)
+	}
+}
+
+// A client is told that its session has expired when the log says so, and not
+// before: if this master could not say that, a later one may know it alive.
+func TestExpiredIsWhatTheLogSays(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		f := c.open(t, "/ls/local/f", api.MayCreate).handle
+		calls := map[string]func() error{
+			"any call": func() error {
+				_, err := m.admit(&pb.Caller{Session: m.sign.session(c.who.session), Epoch: 1})
+				return err
+			},
+			"KeepAlive": func() error { _, err := m.keepAlive(t.Context(), c.who, c.heard()); return err },
+		}
+		m.congested(func() {
+			time.Sleep(20 * time.Second) // its lease runs out, and the end cannot be proposed
+			for name, call := range calls {
+				if err := call(); !errors.Is(err, api.Unavailable) {
+					t.Errorf("%s before its end has committed: %v", name, err)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, api.SessionExpired) {
+				t.Errorf("%s after its end has committed: %v", name, err)
+			}
+		}
+		if err := m.use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package main
+
+// answerGuards are those of what clients are told of their requests: what the log
+// says, and nothing else.
+func answerGuards() []guard {
+	return []guard{
+		{
+			name: "what was marked for a command that was refused is unmarked", file: "cell/master.go",
+			old: "		m.unproposed(one.command)\n	}\n	return err\n", new: "		_ = m.unproposed\n	}\n	return err\n",
+			pkg: "./cell", test: "TestRefusedRelease",
+		},
+		{
+			name: "a handle is closed when its Close has committed", file: "cell/files.go",
+			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		for _, w := range m.waitersOf(h.owner) {\n",
+			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		for _, w := range m.waitersOf(h.owner) {\n",
+			pkg: "./cell", test: "TestRefusedClose",
+		},
+		{
+			name: "Close goes by what the log says", file: "cell/files.go",
+			old: "	return gone == nil && (node.Holds(h.owner) || slices.Contains(node.Openers, h.owner))\n", new: "	_, _ = node, gone\n	return false\n",
+			pkg: "./cell", test: "TestCloseGoesByTheLog",
+		},
+		{
+			name: "one whose handle is being closed is offered nothing", file: "cell/queue.go",
+			old: "return w.absent || w.closing }", new: "return w.absent }",
+			pkg: "./cell", test: "TestCopiesAndRefusalsLeaveNothing",
+		},
+		{
+			name: "the log refuses, not the master", file: "cell/answers.go",
+			old: "	return m.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
+			pkg: "./cell", test: "TestGrantedIsNotRefused",
+		},
+		{
+			name: "the quota of handles is asked before the log", file: "cell/files.go",
+			old: "	return m.handles.reserve(h, principal, &allowed)\n", new: "	_ = allowed\n	return m.handles.reserve(h, principal, nil)\n",
+			pkg: "./cell", test: "TestRefusedOpenMakesNothing",
+		},
+		{
+			name: "a late copy of an Open opens nothing", file: "cell/files.go",
+			old: "!m.handles.own(by.Session).heard.Finished(by.Number) {", new: "true {",
+			pkg: "./cell", test: "TestLateCopyOfOpen",
+		},
+		{
+			name: "an Open that was refused stays refused", file: "cell/answers.go",
+			old: "	m.handles.own(by.Session).refused[by.Number] = refusal\n", new: "",
+			pkg: "./cell", test: "TestLateCopyOfOpen",
+		},
+		{
+			name: "no handle is entered for a session that has ended", file: "cell/files.go",
+			old: "	if m.boxes[by.Session] == nil {\n		return m.ended(by.Session)\n	}\n	if s, ok", new: "	if s, ok",
+			pkg: "./cell", test: "TestOpenOfAnEndedSession",
+		},
+		{
+			name: "closed handles of earlier epochs are bounded", file: "cell/handles.go",
+			old: "	if len(own.earlier) >= api.MaxHandles {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestHandlesOfEarlierEpochs",
+		},
+		{
+			name: "TryAcquire overtakes nobody", file: "cell/queue.go",
+			old: "		if !w.away() && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
+			pkg: "./cell", test: "TestTryAcquireOvertakesNobody",
+		},
+		{
+			name: "who gets a lock hears who waits for it", file: "cell/master.go",
+			old: "				m.conflictsAlready(claim.Owner, claim.Answer)\n", new: "				_ = m.conflictsAlready\n",
+			pkg: "./cell", test: "TestSuccessorHearsOfConflict",
+		},
+		{
+			name: "a ticket is of one lock", file: "cell/tokens.go",
+			old: " || numbers[4] != uint64(lock.Instance) {", new: " {",
+			pkg: "./cell", test: "TestTicketOfAnotherLock",
+		},
+		{
+			name: "expired is what the log says", file: "cell/answers.go",
+			old: "	case ok:\n		return api.Errorf(api.Unavailable,", new: "	case false:\n		return api.Errorf(api.Unavailable,",
+			pkg: "./cell", test: "TestExpiredIsWhatTheLogSays",
+		},
+		{
+			name: "a refusal that is not the log's does not settle a request", file: "client/run.go",
+			old: "unsettled && !e.Final && e.Code", new: "unsettled && e.Err != nil && e.Code",
+			pkg: "./client", test: "TestRefusalAfterALostAnswer",
+		},
+	}
+}
