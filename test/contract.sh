@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Exercises what users type and read, on a live cell: every verb, flag, JSON
-# field and exit code that scripts may depend on. It starts a cell with 'chubbyd
+# Exercises what users type and read, on a live cell: every verb and every flag
+# that chubbyctl's help names is tried, and the JSON fields and exit codes that
+# scripts may depend on. It starts a cell with 'chubbyd
 # dev' in an empty directory, on the default ports, and stops it. Run it with
 # 'make contract', which builds the binaries; it needs bash, jq and curl.
 #
@@ -34,11 +35,24 @@ bad() {
 	[ -s err ] && sed 's/^/      err: /' err
 }
 
+# Each run of chubbyctl is noted as a line of this file, so that the end can tell
+# what was never tried. A command line that was not understood (exit 2) is no
+# trial.
+typed=$work/typed
+tried() { local one; for one in "$@"; do printf ' %s' "${one//$'\n'/ }"; done >>"$typed"; echo ' ' >>"$typed"; }
+chubbyctl() {
+	local status
+	timeout 60 "$bin/chubbyctl" "$@"
+	status=$?
+	[ "$status" = 2 ] || tried "$@"
+	return "$status"
+}
+
 # ctl EXIT ARG... runs chubbyctl, which is to end with that exit code.
 ctl() {
 	local want=$1 got
 	shift
-	timeout 60 "$bin/chubbyctl" "$@" >out 2>err </dev/null
+	chubbyctl "$@" >out 2>err </dev/null
 	got=$?
 	if [ "$got" = "$want" ]; then ok "chubbyctl $* -> $got"; else bad "chubbyctl $* -> $got, want $want"; fi
 }
@@ -71,16 +85,23 @@ is() {
 	if [ "$got" = "$2" ]; then ok "  $1 is $2"; else bad "  $1 is $got, want $2"; fi
 }
 
-# flags VERB FLAG...: the verb's help names them.
-flags() {
-	local verb=$1 flag
-	shift
-	# shellcheck disable=SC2086
-	"$bin/chubbyctl" $verb --help >out 2>err
-	for flag in "$@"; do
-		if grep -Eq -- "(^|[ ,])$flag( |$)" out; then ok "chubbyctl $verb has $flag"; else bad "chubbyctl $verb has $flag"; fi
+# commands PATH prints every command at and below one, as its help lists them;
+# options PATH SECTION the flags that a section of its help has.
+# shellcheck disable=SC2086
+helped() { "$bin/chubbyctl" $1 --help; }
+commands() {
+	local sub found=
+	for sub in $(helped "$1" | awk '/^Available Commands:/ {f = 1; next} /^$/ {f = 0} f {print $1}'); do
+		commands "${1:+$1 }$sub"; found=1
 	done
+	[ -n "$found" ] || echo "$1"
 }
+options() {
+	helped "$1" | awk -v section="$2" '$0 == section {f = 1; next} /^$/ {f = 0} f' |
+		grep -oE -- '^ +(-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vx -e --help
+}
+# was_tried COMMAND FLAG: in one line; the flag may be empty.
+was_tried() { grep -E -- "^( -[^ ]+( [^- ][^ ]*)?)* $1 " "$typed" | grep -Eq -- "${2:+ $2[ =]}"; }
 
 # until_true SECONDS COMMAND...: polls until the command succeeds.
 until_true() {
@@ -99,6 +120,7 @@ holds() { if until_true "$1" "${@:3}"; then ok "$2"; else bad "$2"; fi; }
 background() {
 	local name=$1
 	shift
+	tried "$@"
 	env --default-signal=INT,QUIT "$bin/chubbyctl" "$@" >"$name.out" 2>"$name.err" </dev/null &
 	pid=$!
 }
@@ -157,20 +179,15 @@ ctl 0 ls # by the default ports
 ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
 ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
 
-echo "== every verb and flag"
+echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
 for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
-flags acquire --shared --try --wait --lock-delay --lease --reason --kill-after --jeopardy-signal --safe-signal --sequencer-file --at-least --output --timeout --servers --as --verbose
-flags elect --value --observe --wait --lock-delay --lease --reason --kill-after --priority --name --yield --nominate --candidates --sequencer-file
-flags put --if-generation --ephemeral
-flags watch --children --exec --initial
-flags 'lock break' --reason --yes --now
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
 ctl 0 put /ls/local/d/f 'hello'
 ctl 0 cat /ls/local/d/f; [ "$(cat out)" = hello ] && [ "$(wc -c <out)" = 5 ] && ok "  the bytes exactly" || bad "  the bytes exactly"
-printf 'a\0b\n' >bytes; timeout 20 "$bin/chubbyctl" put /ls/local/d/bytes - <bytes >out 2>err && ok "put - reads stdin" || bad "put - reads stdin"
+printf 'a\0b\n' >bytes; chubbyctl put /ls/local/d/bytes - <bytes >out 2>err && ok "put - reads stdin" || bad "put - reads stdin"
 "$bin/chubbyctl" cat /ls/local/d/bytes >got; cmp -s bytes got && ok "  and keeps every byte" || bad "  and keeps every byte"
 ctl 0 stat /ls/local/d/f
 ctl 0 -o json stat /ls/local/d/f
@@ -181,8 +198,16 @@ ctl 0 put /ls/local/d/f 'again' --if-generation "$generation"
 ctl 3 put /ls/local/d/f 'never' --if-generation "$generation"; err 'generation'
 ctl 3 -o json put /ls/local/d/f 'never' --if-generation "$generation"; cp err out; is .error.code '"GenerationMismatch"'; fields out error.current
 ctl 0 touch /ls/local/d/empty
+ctl 0 mkdir -p /ls/local/deep/er; ctl 0 mkdir --parents /ls/local/deep/er
+ctl 0 ls --long /ls/local/d; out 'f'
+ctl 0 tree --depth 1 /ls/local; if grep -q ' er$' out; then bad "  no deeper"; else ok "  no deeper"; fi
 ctl 0 cp /ls/local/d/f /ls/local/d/copy
 ctl 0 cat /ls/local/d/copy; out '^again$'
+ctl 3 cp --if-absent /ls/local/d/f /ls/local/d/copy
+ctl 0 cp --if-absent /ls/local/d/f /ls/local/d/second; ctl 0 rm /ls/local/d/second
+generation=$("$bin/chubbyctl" -o json stat /ls/local/d/copy | jq .content_generation)
+ctl 0 cp /ls/local/d/f /ls/local/d/copy --if-generation "$generation"
+ctl 3 cp /ls/local/d/f /ls/local/d/copy --if-generation "$generation"
 ctl 0 ls /ls/local/d; out '^copy$'
 ctl 0 -o json ls /ls/local/d; fields out path kind
 ctl 0 tree /ls/local; out 'copy'
@@ -214,6 +239,10 @@ cp watchjson.out out; fields out event path child generation
 ctl 0 cell transfer
 holds 15 "  says that another master has taken over" grep -q master-failed-over watchjson.out
 kill -INT "$watch"; wait "$watch"
+background counted watch /ls/local/d --events child-added,child-removed --count 1 --initial --exec 'echo "$CHUBBY_EVENT" >>initial.out'; counted=$pid
+holds 10 "watch --initial runs CMD at once" grep -q initial initial.out
+ctl 0 touch /ls/local/d/newer
+ends "$counted" 0 "watch --count 1"
 
 echo "== acquire"
 ctl 7 acquire /ls/local/job -- sh -c '[ "$CHUBBY_LOCK" = /ls/local/job ] && [ -n "$CHUBBY_SEQUENCER" ] && [ "$CHUBBY_TOKEN" -gt 0 ] && [ -n "$CHUBBY_SESSION" ] && exit 7'
@@ -231,6 +260,14 @@ sequencer=$(jq -r .sequencer holder.out); session=$(jq -r .session holder.out)
 ctl 75 acquire /ls/local/held --try -- true; err 'nightly backup'; err '(for|since) '
 ctl 75 -o json acquire /ls/local/held --try; cp err out; is .error.code '"LockHeld"'; fields out error.holders.0.session error.holders.0.since_s error.holders.0.reason
 ctl 124 acquire /ls/local/held --wait 1s -- true
+ctl 124 acquire /ls/local/held --wait 0 -- true
+ctl 0 acquire /ls/local/quick --wait 0 -- true
+ctl 0 -v acquire /ls/local/quick --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- true; err 'rides out'
+ctl 2 acquire /ls/local/quick --jeopardy-signal NOSUCH -- true
+ctl 0 put /ls/local/d/guarded one
+ctl 0 put /ls/local/d/guarded two --if-sequencer "$sequencer"
+ctl 0 cp /ls/local/d/f /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 0 rm /ls/local/d/guarded --if-sequencer "$sequencer"
 background waiter acquire /ls/local/held -- sh -c 'echo mine'; waiter=$pid
 waits() { "$bin/chubbyctl" -o json locks /ls/local/held | jq -e '.waiters | length == 1'; }
 holds 10 "a waiter is listed" waits
@@ -261,6 +298,8 @@ ctl 0 lock break /ls/local/held --reason drill --yes
 ends "$holder" 74 "the holder of a lock that was broken"
 [ -e seq ] && bad "  its sequencer file is gone" || ok "  its sequencer file is gone"
 ctl 3 sequencer check "$sequencer"
+ctl 0 touch /ls/local/d/guarded
+ctl 3 put /ls/local/d/guarded late --if-sequencer "$sequencer"; ctl 3 rm /ls/local/d/guarded --if-sequencer "$sequencer"
 ends "$waiter" 0 "the waiter has it"
 grep -q mine waiter.out && ok "  and its CMD ran" || bad "  and its CMD ran"
 background victim acquire /ls/local/held --kill-after 1s -- sh -c 'echo up; exec sleep 100'; victim=$pid
@@ -287,6 +326,18 @@ holds 10 "  is observed" grep -q '"value":"web1:80"' observer.out
 tail -n 1 observer.out >out; fields out path vacant token value holder.session
 ctl 0 elect --candidates /ls/local/primary; out 'web1'
 ctl 0 -o json elect --candidates /ls/local/primary; fields out name rank priority primary session
+background yielding elect /ls/local/chosen --value a --name a --yield --lease 5s --lock-delay 3s --kill-after 1s --reason drill --sequencer-file elected --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- sh -c 'echo up; exec sleep 100'; yielding=$pid
+holds 15 "elect with a command" grep -q up yielding.out
+background second elect /ls/local/chosen --value b --name b --wait 30s -- sh -c 'echo up; exec sleep 100'; second=$pid
+listed() { "$bin/chubbyctl" elect --candidates /ls/local/chosen | grep -q '^b '; }
+holds 15 "  and a second candidate" listed
+ctl 0 elect --nominate b /ls/local/chosen
+ends "$yielding" 143 "  which the first yields to"
+holds 15 "  and which is the primary then" grep -q up second.out
+background better elect /ls/local/chosen --value c --name c --priority 10 -- sh -c 'echo up'; better=$pid
+priority() { "$bin/chubbyctl" -o json elect --candidates /ls/local/chosen | grep -q '"name":"c".*"priority":10'; }
+holds 15 "a candidate of a higher priority" priority
+kill "$second"; ends "$second" 143 "the primary ends"; ends "$better" 0 "  and the better one comes next"
 ctl 1 elect --nominate nobody /ls/local/primary; err 'no candidate'
 kill "$candidate"; ends "$candidate" 143 "the primary's CMD"
 vacant() { tail -n 1 observer.out | jq -e .vacant; }
@@ -300,25 +351,60 @@ kill -INT "$plain"; ends "$plain" 0 "  until Ctrl-C"
 
 echo "== access control"
 ctl 0 acl get /ls/local/d; ctl 0 -o json acl get /ls/local/d; fields out acl.read acl.write acl.change
-printf 'ann\n' >list; timeout 20 "$bin/chubbyctl" acl file put private - <list >out 2>err && ok "acl file put" || bad "acl file put"
+printf 'ann\n' >list; chubbyctl acl file put private - <list >out 2>err && ok "acl file put" || bad "acl file put"
 ctl 0 acl file ls; out 'private'
 ctl 0 acl file cat private; out 'ann'
 ctl 0 acl set /ls/local/d/f --write private --read private
 ctl 77 --as bob put /ls/local/d/f no; err 'ann|bob|private|permi'
 ctl 77 -o json --as bob cat /ls/local/d/f; cp err out; is .error.code '"PermissionDenied"'
 ctl 0 --as ann cat /ls/local/d/f
+names=$("$bin/chubbyctl" --as ann -o json acl get /ls/local/d/f | jq .acl_generation)
+ctl 2 --as eve acl set /ls/local/d --change private; err 'does not admit you'
+ctl 0 --as ann acl set /ls/local/d/f --change private --if-generation "$names" --yes
+ctl 3 --as ann acl set /ls/local/d/f --change private --if-generation "$names"
+ctl 2 acl file put bad 'a b c'
+ctl 2 acl file put everyone ''; err 'not undo it'
+ctl 0 acl file put spare ann --yes; ctl 0 acl file rm spare --yes
+
+echo "== quotas"
+ctl 0 quota set --principal ann --nodes 1000 --bytes 1MiB --sessions 10 --handles 100 --waiters 10
+ctl 0 quota set --dir /ls/local/d --nodes 100 --bytes 1MiB
+ctl 0 quota ls; out 'ann'; ctl 0 -o json quota ls
 
 echo "== the cell"
 ctl 0 cell status; out 'master'
 ctl 0 -o json cell status
 fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version sessions nodes locks
 ctl 0 cell members; ctl 0 -o json cell members
+ctl 1 cell status other; err 'local'
+other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
+ctl 0 cell transfer --to "$other"; out "$other is the master"
 ctl 69 --servers 127.0.0.1:1 --timeout 1s ls; err 'chubbyctl: '
 ctl 69 -o json --servers 127.0.0.1:1 --timeout 1s ls; cp err out; is .error.exit 69
 ctl 0 bench locks --duration 1s --clients 2; out '[0-9]'
-ctl 0 -o json bench reads --duration 1s --clients 2; jq -e . <out >/dev/null && ok "  prints objects" || bad "  prints objects"
-for shell in bash zsh fish; do ctl 0 completion "$shell"; out 'chubbyctl'; done
+ctl 0 mkdir /ls/local/bench
+ctl 0 bench locks --duration 1s --clients 2 --locks 2 --rate 50 --prefix /ls/local/bench
+for load in cached writes; do ctl 0 bench "$load" --duration 1s --clients 2 --size 64 --rate 50 --prefix /ls/local/bench; done
+ctl 0 bench sessions --duration 1s --clients 2 --rate 20 --prefix /ls/local/bench
+ctl 0 -o json bench reads --duration 1s --clients 2 --size 64 --rate 50 --prefix /ls/local/bench; jq -e . <out >/dev/null && ok "  prints objects" || bad "  prints objects"
+for shell in bash zsh fish powershell; do ctl 0 completion "$shell"; out 'chubbyctl'; done
 ctl 0 version; ctl 0 -o json version
+ctl 0 help acquire; ctl 2 help nosuch
+nothing=$SECONDS
+ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
+[ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"
+
+echo "== every verb and flag was tried"
+while read -r command; do
+	was_tried "$command" "" && ok "$command" || bad "$command is tried nowhere in this script"
+	for flag in $(options "$command" Flags:); do
+		was_tried "$command" "$flag" && ok "$command $flag" || bad "$command $flag is tried nowhere in this script"
+	done
+done < <(commands "")
+for flag in $(options ls "Global Flags:"); do
+	short=$(helped ls | grep -oE -- "-[a-z], $flag" | cut -c1-2)
+	grep -Eq -- " ($flag${short:+|$short})[ =]" "$typed" && ok "$flag" || bad "$flag is tried nowhere in this script"
+done
 
 echo "== the end"
 mapfile -t pids < <(jq '.replicas[].pid' .chubby/local/dev.json)

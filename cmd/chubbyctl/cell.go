@@ -175,7 +175,7 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 		if err := printJSON(out, newStatusFields(s)); err != nil {
 			return err
 		}
-	} else if err := writeStatus(out, s, fault); err != nil {
+	} else if err := g.writeStatus(out, s, fault); err != nil {
 		return err
 	}
 	if s.Master == "" {
@@ -199,7 +199,7 @@ func noMaster(s client.Status) string {
 	return fmt.Sprintf("%s %s is the master of cell %s, as other replicas say, and does not answer from here: look at the network between, or at its machine", s.Named, where, s.Cell)
 }
 
-func writeStatus(out io.Writer, s client.Status, fault string) error {
+func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) error {
 	master := "master " + s.Master
 	switch {
 	case s.Master == "" && s.Named != "":
@@ -211,7 +211,7 @@ func writeStatus(out io.Writer, s client.Status, fault string) error {
 		s.Cell, master, s.Epoch, counted(int(s.Sessions), "session"), counted(int(s.Nodes), "node"), counted(int(s.Locks), "lock")); err != nil {
 		return err
 	}
-	t := newTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM", "LAST", "LAG", "DISK", "STATE", "VERSION")
+	t := g.newTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
 	for _, r := range s.Replicas {
 		if r.Err != nil {
 			t.add(r.ID, painted{trouble, "no answer"}, painted{trouble, "NO"}, r.Client, "", "", "", "", "", r.Err)
@@ -286,7 +286,7 @@ func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 		}
 		return nil
 	}
-	t := newTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
+	t := g.newTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
 	for _, m := range members {
 		voter := "yes"
 		if !m.Voter {

@@ -77,7 +77,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
-		return words("text\tfor people", "json\tone object per line")
+		return words("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line")
 	case "events":
 		return completeKinds
 	case "jeopardy-signal", "safe-signal":

@@ -49,7 +49,7 @@ func TestCompletionOffers(t *testing.T) {
 			"watch /ls/local/file --events lock":             "lock-acquired lock-vacant :6",
 			"watch /ls/local/file --events lock-vacant,lock": "lock-vacant,lock-acquired :6",
 			"acquire --jeopardy-signal USR":                  "USR1 USR2 :4",
-			"-o ''":                                          "text json :4",
+			"-o ''":                                          "text wide json :4",
 			"cell status ''":                                 "local zoo :4",
 			"cell transfer --to ''":                          "r1 :4",
 			"sequencer check ''":                             "chubby1:mine :4",

@@ -77,7 +77,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		if _, err := fmt.Fprintln(out); err != nil {
 			return err
 		}
-		t := newTable(out, lockColumns()...)
+		t := g.newTable(out, lockColumns()...)
 		addLock(t, e.Lock)
 		if err := t.flush(); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	t := newTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
+	t := g.newTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
 	for _, c := range e.Cachers {
 		waits := painted{plain, "-"}
 		if c.Waiting > 0 {

@@ -91,7 +91,7 @@ func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, err
 
 // lockColumns are those of addLock.
 func lockColumns() []string {
-	return []string{"PATH", "STATE", "TOKEN", "SESSION", "WHO", "FOR", "REASON"}
+	return []string{"PATH", "STATE", "TOKEN?", "SESSION?", "WHO", "FOR", "REASON"}
 }
 
 // addLock adds a row for each holder of a lock and each who waits for it.

@@ -71,7 +71,7 @@ Environment:
 	}
 	root.SetFlagErrorFunc(flagFault)
 	flags := root.PersistentFlags()
-	flags.StringVarP(&g.output, "output", "o", "text", "text, or json: one object per line, errors too")
+	flags.StringVarP(&g.output, "output", "o", "text", "text, wide (text of which nothing is left out), or json: one object per line, errors too")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
 	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
 	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
@@ -91,13 +91,16 @@ Environment:
 
 func (g *globals) validate() error {
 	switch {
-	case g.output != "text" && g.output != "json":
-		return usagef("-o %q: want text or json", g.output)
+	case g.output != "text" && g.output != outputWide && g.output != "json":
+		return usagef("-o %q: want text, wide or json", g.output)
 	case g.timeout <= 0:
 		return usagef("--timeout %v: want a positive duration, as in 15s", g.timeout)
 	}
 	return nil
 }
+
+// outputWide is text that is not kept to the width of the terminal.
+const outputWide = "wide"
 
 func (g *globals) json() bool { return g.output == "json" }
 

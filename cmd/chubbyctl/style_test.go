@@ -84,6 +84,34 @@ func TestTableAligns(t *testing.T) {
 	}
 }
 
+// Where the terminal is too narrow, a column that may be missed goes before another
+// is shortened; with -o wide nothing does.
+func TestTableLeavesColumnsOut(t *testing.T) {
+	for _, c := range []struct {
+		g     globals
+		width int
+		want  string
+	}{
+		{globals{output: "text"}, 40, "PATH  TOKEN  SESSION  WHO"},
+		{globals{output: "text"}, 24, "PATH  TOKEN  WHO"},
+		{globals{output: "text"}, 20, "PATH  WHO"},
+		{globals{output: outputWide}, 0, "PATH  TOKEN  SESSION  WHO"},
+	} {
+		var b bytes.Buffer
+		table := c.g.newTable(&b, "PATH", "TOKEN?", "SESSION?", "WHO")
+		if c.width > 0 {
+			table.style.width = c.width
+		}
+		table.add("/a", 1, "s1", "ann on web1")
+		if err := table.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(strings.SplitN(b.String(), "\n", 2)[0]), "  "); got != c.want {
+			t.Errorf("at %d columns: %q, want %q", c.width, got, c.want)
+		}
+	}
+}
+
 // On a terminal no line of a list is wider than it, as long as that can be; in a
 // pipe nothing is left out.
 func TestTableFits(t *testing.T) {

@@ -22,6 +22,7 @@ const (
 // A long list is written in pieces of piece rows, so that it takes no more memory
 // than that; a column is as wide as the pieces up to then want it.
 type table struct {
+	spare []int // columns that may be left out, the first of them first
 	out   io.Writer
 	style style
 	list  bool
@@ -32,6 +33,19 @@ type table struct {
 
 // piece is the rows of a list that are written together.
 const piece = 1000
+
+// spareMark ends the name of a column that is left out where the terminal is too
+// narrow, before anything is shortened. The last such column goes first.
+const spareMark = "?"
+
+// newTable is a table of a command: with -o wide, nothing is left out of it.
+func (g *globals) newTable(w io.Writer, names ...string) *table {
+	t := newTable(w, names...)
+	if g.output == outputWide {
+		t.style.width = 0
+	}
+	return t
+}
 
 // painted is a value with what it means.
 type painted struct {
@@ -44,6 +58,10 @@ func newTable(w io.Writer, names ...string) *table {
 	if t.list {
 		row := make([]painted, len(names))
 		for i, name := range names {
+			name, spare := strings.CutSuffix(name, spareMark)
+			if spare {
+				t.spare = append([]int{i}, t.spare...)
+			}
 			row[i] = painted{heading, name}
 		}
 		t.rows = append(t.rows, row)
@@ -80,6 +98,9 @@ func (t *table) flush() error {
 	var b strings.Builder
 	for _, row := range t.rows {
 		for i, c := range row {
+			if wide[i] == 0 {
+				continue // there is no room for this column
+			}
 			text, last := fmt.Sprint(c.value), i == len(row)-1
 			if t.list {
 				text = shortened(text, wide[i])
@@ -110,11 +131,18 @@ func (t *table) wide() []int {
 	if t.style.width == 0 || !t.list {
 		return wide
 	}
-	over := (len(wide) - 1) * columnGap
+	over := (len(wide)-1)*columnGap - t.style.width
 	for _, w := range wide {
 		over += w
 	}
-	for over -= t.style.width; over > 0; over-- {
+	for _, column := range t.spare {
+		if over <= 0 {
+			break
+		}
+		over -= wide[column] + columnGap
+		wide[column] = 0
+	}
+	for ; over > 0; over-- {
 		if !shorten(wide[1:]) && !shorten(wide[:1]) {
 			break // the terminal breaks the lines
 		}
@@ -139,7 +167,7 @@ func shorten(wide []int) bool {
 // printEach prints what a listing yields, as it comes: each as a line of JSON, or as
 // rows of a table that add adds. none says that there was nothing.
 func printEach[T, F any](g *globals, out io.Writer, list iter.Seq2[T, error], fields func(T) F, add func(*table, T), none string, columns ...string) error {
-	t, some := newTable(out, columns...), false
+	t, some := g.newTable(out, columns...), false
 	for one, err := range list {
 		if err == nil && g.json() {
 			err = printJSON(out, fields(one))
