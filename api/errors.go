@@ -3,8 +3,11 @@ package api
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Code is the closed list of what can go wrong. A Code is itself an error, so
@@ -104,8 +107,19 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error writes "acquire /ls/foo/lock: held by … (LockHeld, replica r2)".
+// Error writes "acquire /ls/foo/lock: held by … (LockHeld, replica r2)". What a
+// terminal or a log would act on instead of showing it, such as a line feed in a path
+// that a client has made up, is written as Go's \n; an Err has its own text.
 func (e *Error) Error() string {
+	text := printable(e.text())
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// text is Error without the cause.
+func (e *Error) text() string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(e.Op + " " + e.Path))
 	if b.Len() > 0 {
@@ -123,11 +137,30 @@ func (e *Error) Error() string {
 		b.WriteString(", master " + e.Master)
 	}
 	b.WriteString(")")
-	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+	return b.String()
+}
+
+// printable escapes what is not shown as it is: control characters, what changes the
+// direction of text or breaks lines, and bytes that are no UTF-8.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if hidden(r) || r == utf8.RuneError && size == 1 {
+			quoted := strconv.Quote(text[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(text[:size])
+		}
+		text = text[size:]
 	}
 	return b.String()
 }
+
+func hidden(r rune) bool { return !unicode.IsPrint(r) }
 
 // Is reports whether target is e's Code.
 func (e *Error) Is(target error) bool {

@@ -68,3 +68,14 @@ func TestModesExclude(t *testing.T) {
 		t.Error("only shared and shared go together (Chubby §2.4)")
 	}
 }
+
+// Whoever makes up a path, a name or a reason cannot forge a line of somebody's log, or
+// give orders to a terminal.
+func TestErrorTextIsOneLine(t *testing.T) {
+	err := &api.Error{Code: api.InvalidPath, Op: "open", Path: "/ls/local/a\nERROR all is lost", Replica: "r\r2",
+		Message: "h\u00f6st \x1b[31m \u202e \xff held by \u65e5\u672c (a\tb)"}
+	want := `open /ls/local/a\nERROR all is lost: höst \x1b[31m \u202e \xff held by 日本 (a\tb) (InvalidPath, replica r\r2)`
+	if err.Error() != want {
+		t.Errorf("got  %s\nwant %s", err, want)
+	}
+}

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -94,7 +96,7 @@ func (a *acquiring) run(ctx context.Context, op string, ask func(ctx context.Con
 	h.locked, a.token = true, h.token
 	h.mu.Unlock()
 	if err := ask(within); err != nil {
-		return nil, h.poisoned(op, a.left(ctx, err))
+		return nil, h.poisoned(op, named(a.left(ctx, err)))
 	}
 	l, err := a.lock(within)
 	return l, h.poisoned(op, err)
@@ -219,6 +221,36 @@ func (a *acquiring) undo(ctx context.Context, number uint64) {
 	}
 }
 
+// named puts into the text of a refusal who holds the lock, and why.
+func named(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) == 0 {
+		return err
+	}
+	own := *e
+	own.Message = "held by " + whoHolds(e.Holders) + "; " + own.Message
+	return &own
+}
+
+// maxNamed is how many holders a text names.
+const maxNamed = 3
+
+// whoHolds says who the holders are: "ann on web3 (pid 4711, s42: deploy)".
+func whoHolds(holders []api.Holder) string {
+	var list []string
+	for _, h := range holders[:min(len(holders), maxNamed)] {
+		who := fmt.Sprintf("%s on %s (pid %d, %v", cmp.Or(h.Principal, "somebody"), cmp.Or(h.Host, "an unknown host"), h.PID, h.Session)
+		if h.Reason != "" {
+			who += ": " + h.Reason
+		}
+		list = append(list, who+")")
+	}
+	if more := len(holders) - maxNamed; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
 // left is the error of one who gave up. The outcome is not uncertain to him:
 // whatever it was is undone.
 func (a *acquiring) left(ctx context.Context, err error) error {
@@ -240,6 +272,9 @@ func (a *acquiring) left(ctx context.Context, err error) error {
 		own.Message = fmt.Sprintf("gave up waiting in place %d of %d; the lock is not held, and the request is withdrawn", q.GetPlace(), q.GetWaiting())
 	} else if e := a.crowded; e != nil {
 		own.Holders, own.Remaining, own.Message = e.Holders, e.Remaining, leftCrowd()
+	}
+	if len(own.Holders) > 0 {
+		own.Message += "; held by " + whoHolds(own.Holders)
 	}
 	return &own
 }

@@ -111,6 +111,10 @@ func (b *belief) turn(s session.State, now session.Instant) {
 	b.tell(slog.LevelWarn, StateChange{State: s, Epoch: b.epoch, Left: left})
 }
 
+// notKnown is what is said of a session that the master refuses as one that has
+// ended; who ended it, if anybody did, stands in an event.
+const notKnown = "the cell has ended it"
+
 // stop ends the session for this process; mu is held.
 func (b *belief) stop(cause Cause, explanation string) {
 	b.state = session.Gone

@@ -193,6 +193,7 @@ func (f *finder) leave(s *search) {
 func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
 	var refused refusals
+	var said searchLog
 	for {
 		believed := f.believed()
 		found, err := f.round(ctx)
@@ -205,6 +206,7 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 		if found != nil {
 			return f.adopt(found, believed), nil
 		}
+		said.note(ctx, f)
 		if p.wait(ctx); ctx.Err() != nil {
 			return nil, closedError() // nobody waits any more, or close was called
 		}

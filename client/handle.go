@@ -193,6 +193,8 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 }
 
 // Contents returns the whole of a file with its metadata (see Stat), atomically.
+//
+// The contents of an empty file are empty, and not nil.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	if h.reads && h.fromCache(ctx) {
 		if contents, stat, ok := h.client.cache.contentsOf(h.name, h.instance); ok {
@@ -204,7 +206,7 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	err := h.fetch(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
 		reply, err := t.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
 		if err == nil {
-			contents = reply.GetContents()
+			contents = append([]byte{}, reply.GetContents()...)
 			stat, err = h.shown(reply.GetStat())
 		}
 		return reply.GetCacheable(), err

@@ -148,7 +148,7 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 	}
 	if e.Code == api.SessionExpired {
 		k.buried = true
-		k.session.end(EndedByCell, brief(e))
+		k.session.end(EndedByCell, notKnown)
 		return
 	}
 	if ctx.Err() != nil {

@@ -373,7 +373,7 @@ func TestCloseEndsLocksFirst(t *testing.T) {
 			t.Errorf("%v, held %d", l.Err(), f.state().held)
 		}
 		closeClient(t, c) // does nothing
-		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{}); !errors.Is(err, Closed) {
+		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, Closed) {
 			t.Errorf("Open after Close: %v", err)
 		}
 		if _, err := c.Locks(t.Context(), ""); !errors.Is(err, Closed) {

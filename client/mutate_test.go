@@ -246,7 +246,7 @@ func TestAbandonedOpen(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.Open(ctx, "/ls/foo/x", OpenOptions{Create: File}); !errors.Is(err, api.Uncertain) {
+		if _, err := c.Open(ctx, "/ls/foo/x", OpenOptions{Read: true, Create: File}); !errors.Is(err, api.Uncertain) {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(time.Second)

@@ -39,8 +39,8 @@ func (c Create) wire(kind api.Kind) (create api.Create, created api.Kind, ok boo
 	return 0, 0, false
 }
 
-// OpenOptions says what a handle is opened for. Rights are checked when it is
-// opened, by the node's ACLs.
+// OpenOptions says what a handle is opened for: Read, Write or ChangeACL, one at
+// least. Rights are checked when it is opened, by the node's ACLs.
 type OpenOptions struct {
 	Read      bool // to read contents, metadata and listings
 	Write     bool // to write contents, delete, and acquire the lock in either mode (Chubby §2.4)
@@ -82,7 +82,8 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 
 // Open opens a node below a directory, whose handle h is (Chubby §2.6). name has
 // one component or several, joined by slashes. The node is looked for in the
-// instance of the directory that h is bound to.
+// instance of the directory that h is bound to. The cell is asked each time: only
+// Client.Open is answered from the cache.
 func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Handle, error) {
 	p, err := api.ParsePath(h.path + "/" + name)
 	if err != nil {
@@ -162,6 +163,8 @@ func (o OpenOptions) fault(p api.Path) error {
 	}
 	create, kind, ok := o.Create.wire(o.Kind)
 	switch {
+	case !o.Read && !o.Write && !o.ChangeACL:
+		return bad("the handle is to be for nothing: set Read, Write or ChangeACL of OpenOptions")
 	case !ok:
 		return bad("Create %d and Kind %v do not go together", o.Create, o.Kind)
 	case o.LockDelay < 0 || o.LockDelay > api.MaxLockDelay:

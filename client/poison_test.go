@@ -47,7 +47,7 @@ func TestPoison(t *testing.T) {
 			func() error { _, err := h.Stat(t.Context()); return err }(),
 			h.Delete(t.Context()),
 			func() error { _, err := h.TryAcquire(t.Context(), api.Shared); return err }(),
-			func() error { _, err := h.Open(t.Context(), "y", OpenOptions{}); return err }(),
+			func() error { _, err := h.Open(t.Context(), "y", OpenOptions{Read: true}); return err }(),
 		} {
 			if !errors.Is(err, api.HandleClosed) || !errors.Is(err, Poisoned) {
 				t.Errorf("later: %v", err)
@@ -117,7 +117,7 @@ func TestGrantToPoisoned(t *testing.T) {
 func TestOpenBelow(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		d, err := c.Open(t.Context(), "/ls/foo/d", OpenOptions{Create: Directory})
+		d, err := c.Open(t.Context(), "/ls/foo/d", OpenOptions{Read: true, Create: Directory})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestOpenBelow(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for _, name := range []string{"", "/a", "a/", "..", "a//b"} {
-			if _, err := d.Open(t.Context(), name, OpenOptions{}); !errors.Is(err, api.InvalidPath) {
+			if _, err := d.Open(t.Context(), name, OpenOptions{Read: true}); !errors.Is(err, api.InvalidPath) {
 				t.Errorf("%q: %v", name, err)
 			}
 		}

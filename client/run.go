@@ -89,7 +89,7 @@ func (f *finder) run(ctx context.Context, k call) (unsettled bool, err error) {
 			// one may have been done, and its answer lost.
 			unsettled = unsettled && !e.Final && e.Code != api.SessionExpired
 			if e.Code == api.SessionExpired && k.session != nil {
-				k.session.end(EndedByCell, brief(e))
+				k.session.end(EndedByCell, notKnown)
 				e = k.session.gone()
 			}
 			return unsettled, about(e, k.op, k.path)

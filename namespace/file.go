@@ -37,7 +37,7 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	parent, ok := t.Get(name.Parent())
 	switch {
 	case !ok:
-		return nil, api.Errorf(api.NotFound, "there is no directory %q to create the node in; create that first", name.Parent())
+		return nil, api.Errorf(api.NotFound, "the directory to create the node in, %q within the cell, is not there; create that first", name.Parent())
 	case parent.Kind != api.Directory:
 		return nil, api.Errorf(api.NotDirectory, "%q, in which the node is to be created, is a %v", name.Parent(), parent.Kind)
 	case parent.Dying():

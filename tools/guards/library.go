@@ -70,6 +70,21 @@ func libraryGuards() []guard {
 			pkg: "./client", test: "TestCrowdIsThrifty",
 		},
 		{
+			name: "nobody forges a line of a log", file: "api/errors.go",
+			old: "	text := printable(e.text())\n", new: "	text := e.text()\n",
+			pkg: "./api", test: "TestErrorTextIsOneLine",
+		},
+		{
+			name: "a refusal names the holders", file: "client/acquire.go",
+			old: "	own.Message = \"held by \" + whoHolds(e.Holders) + \"; \" + own.Message\n", new: "",
+			pkg: "./client", test: "TestRefusalNamesHolders",
+		},
+		{
+			name: "a search that goes on is logged", file: "client/find.go",
+			old: "		said.note(ctx, f)\n", new: "		_ = said\n",
+			pkg: "./client", test: "TestSearchIsLogged",
+		},
+		{
 			name: "a stalled upload is cut off behind any wrapper", file: "sequencer/seqhttp/server.go",
 			old: "					r.Body = &sectionBody{ctx: ctx, body: r.Body}\n", new: "",
 			pkg: "./sequencer/seqhttp", test: "TestStalledUploadIsCutOff",
