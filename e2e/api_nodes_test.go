@@ -44,6 +44,7 @@ func wholeFile(s *suite) {
 // Chubby §2.6: a write may be conditional on the content generation.
 func compareAndSwap(s *suite) {
 	h := s.file(s.alice, "f")
+	born := s.stat(h)
 	first := s.write(h, "first")
 	second := s.write(h, "second", client.IfGeneration(first.Content))
 	_, err := h.SetContents(s.ctx, []byte("late"), client.IfGeneration(first.Content))
@@ -55,7 +56,7 @@ func compareAndSwap(s *suite) {
 	}
 	s.ok(h.Delete(s.ctx))
 	again := s.file(s.alice, "f")
-	for _, old := range []api.Generation{first.Content, second.Content} {
+	for _, old := range []api.Generation{born.Content, first.Content, second.Content} {
 		_, err := again.SetContents(s.ctx, []byte("late"), client.IfGeneration(old))
 		s.fails(err, api.GenerationMismatch) // of a file that is gone
 	}

@@ -1,7 +1,7 @@
 package namespace
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 )
@@ -46,19 +46,10 @@ func (l aclLook) admits(acl string) bool {
 	}
 	l.seen[acl] = true
 	file, ok := l.tree.Get(ACLFile(acl))
-	if !ok || file.Kind != api.File {
+	if !ok || file.list == nil {
 		return false
 	}
-	for line := range strings.Lines(string(file.Contents)) {
-		line = strings.TrimSpace(line)
-		included, isList := strings.CutPrefix(line, "@")
-		switch {
-		case line == "" || line[0] == '#':
-		case isList && l.admits(included), line == "*", !isList && line == l.principal:
-			return true
-		}
-	}
-	return false
+	return file.list.names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 }
 
 // SetACL replaces those of a node's ACL names that are not empty; ifACLs, unless

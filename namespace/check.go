@@ -107,6 +107,8 @@ func faultOfSelf(n *Node) string {
 		return "has more contents than are allowed"
 	case n.Quota != nil && n.Kind != api.Directory:
 		return "has a quota and is no directory"
+	case n.isACLFile() != (n.list != nil):
+		return "is an access control list that was not read, or is none"
 	case n.Checksum != checksum(n.Contents):
 		return "has contents that do not match their checksum"
 	}

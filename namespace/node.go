@@ -30,6 +30,8 @@ type Node struct {
 	Revoked string       `cbor:"15,keyasint,omitempty"` // why the lock is being taken from its holders; empty while they may have it
 	Creator string       `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
 	Quota   *Quota       `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
+
+	list *list // of a file below ACLs: what its contents say, made with them
 }
 
 // Owner names one handle: what holds a lock or has an ephemeral node open.
@@ -124,7 +126,10 @@ func (n Node) withContents(contents []byte) *Node {
 	if len(contents) == 0 {
 		contents = nil
 	}
-	n.Contents, n.Checksum = contents, checksum(contents)
+	n.Contents, n.Checksum, n.list = contents, checksum(contents), nil
+	if n.isACLFile() {
+		n.list = parseList(contents)
+	}
 	return &n
 }
 

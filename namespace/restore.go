@@ -31,6 +31,9 @@ func (t *Tree) Restore(n *Node) error {
 		counted.Quota = &Quota{Limit: n.Quota.Limit}
 		n = &counted
 	}
+	if n.isACLFile() {
+		n.list = parseList(n.Contents)
+	}
 	e.add(n)
 	e.commit()
 	return nil

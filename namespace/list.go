@@ -1,0 +1,81 @@
+package namespace
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// list is an access control list in a form that is quick to ask. It is made once,
+// when the contents of the file are written, and is a function of these: rights are
+// looked up for every Open, in the log's order, on every replica, and a list may be
+// as long as a file.
+type list struct {
+	everybody bool     // it has the line *
+	includes  []string // the lists that it includes, in their order, each once; maxACLFiles at most, for more are never read
+	members   string   // the other lines, ascending, each once, with nothing between
+	ends      []uint32 // where each of them ends in members
+}
+
+// parseList reads what the file of an access control list says.
+func parseList(contents []byte) *list {
+	l := &list{}
+	var members []string
+	for line := range strings.Lines(string(contents)) {
+		line = strings.TrimSpace(line)
+		included, isList := strings.CutPrefix(line, "@")
+		switch {
+		case line == "" || line[0] == '#':
+		case line == "*":
+			l.everybody = true
+		case !isList:
+			members = append(members, line)
+		case included != "" && len(l.includes) < maxACLFiles && !slices.Contains(l.includes, included):
+			l.includes = append(l.includes, strings.Clone(included))
+		}
+	}
+	slices.Sort(members)
+	members = slices.Compact(members)
+	l.members = strings.Join(members, "")
+	end := 0
+	for _, member := range members {
+		end += len(member)
+		l.ends = append(l.ends, uint32(end))
+	}
+	return l
+}
+
+// names reports whether the list itself admits the principal. It takes time for the
+// logarithm of its length.
+func (l *list) names(principal string) bool {
+	if l.everybody {
+		return true
+	}
+	low, high := 0, len(l.ends)
+	for low < high {
+		at := (low + high) / 2
+		switch c := strings.Compare(l.member(at), principal); {
+		case c == 0:
+			return true
+		case c < 0:
+			low = at + 1
+		default:
+			high = at
+		}
+	}
+	return false
+}
+
+func (l *list) member(at int) string {
+	begin := uint32(0)
+	if at > 0 {
+		begin = l.ends[at-1]
+	}
+	return l.members[begin:l.ends[at]]
+}
+
+// isACLFile reports whether a node's contents are an access control list.
+func (n *Node) isACLFile() bool {
+	return n.Kind == api.File && strings.HasPrefix(string(n.Name), string(ACLs)+"/")
+}

@@ -1,0 +1,92 @@
+package namespace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// longLists makes as many lists as one question may look at, each as long as a file
+// may be and including the next. Their members are u0 to uN, who are everywhere, and
+// last, who is in the last list.
+func longLists(tb testing.TB, number int) (tree namespace.Tree, members int) {
+	tb.Helper()
+	w := newWorld()
+	create := func(name api.Name, spec namespace.Spec) {
+		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	create(namespace.ACLs, namespace.Spec{Kind: api.Directory})
+	var all strings.Builder
+	for all.Len() < api.MaxContents-100 {
+		fmt.Fprintf(&all, "u%d\n", members)
+		members++
+	}
+	for i := range number {
+		text := all.String() + fmt.Sprintf("@l%d\n", i+1)
+		if i == number-1 {
+			text = all.String() + "last\n"
+		}
+		create(namespace.ACLFile(fmt.Sprintf("l%d", i)), namespace.Spec{Kind: api.File, Contents: []byte(text)})
+	}
+	return w.tree, members
+}
+
+// Whom a list admits is looked up, and not read again with every Open: the state
+// machine of every replica does that.
+func TestLongListsAreLookedUp(t *testing.T) {
+	tree, members := longLists(t, 64)
+	began := time.Now()
+	for i := range 20 {
+		if !tree.Admits("l0", fmt.Sprintf("u%d", i*members/20)) || tree.Admits("l0", fmt.Sprintf("x%d", i)) {
+			t.Fatalf("question %d has the wrong answer", i)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("40 questions took %v", took)
+	}
+	if !tree.Admits("l0", "last") {
+		t.Error("the list at the end of 64 does not count")
+	}
+	if tree, _ := longLists(t, 65); tree.Admits("l0", "last") {
+		t.Error("65 lists were looked at")
+	}
+}
+
+// Lists that include very many others are bounded, too.
+func TestManyIncludes(t *testing.T) {
+	w := newWorld()
+	create := func(name api.Name, spec namespace.Spec) {
+		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(namespace.ACLs, namespace.Spec{Kind: api.Directory})
+	var includes strings.Builder
+	for i := 0; includes.Len() < api.MaxContents-20; i++ {
+		fmt.Fprintf(&includes, "@m%d\n", i%30_000)
+	}
+	create(namespace.ACLFile("wide"), namespace.Spec{Kind: api.File, Contents: []byte(includes.String())})
+	create(namespace.ACLFile("m5"), namespace.Spec{Kind: api.File, Contents: []byte("early")})
+	create(namespace.ACLFile("m62"), namespace.Spec{Kind: api.File, Contents: []byte("last")})
+	create(namespace.ACLFile("m63"), namespace.Spec{Kind: api.File, Contents: []byte("late")})
+	for principal, want := range map[string]bool{"early": true, "last": true, "late": false, "": false, "@m5": false} {
+		if got := w.tree.Admits("wide", principal); got != want {
+			t.Errorf("Admits(%q) = %v, want %v", principal, got, want)
+		}
+	}
+}
+
+func BenchmarkAdmitsLongLists(b *testing.B) {
+	tree, _ := longLists(b, 64)
+	for b.Loop() {
+		if tree.Admits("l0", "nobody") {
+			b.Fatal("admitted")
+		}
+	}
+}
