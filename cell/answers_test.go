@@ -236,7 +236,7 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 		answered(t, second)
-		if n := c[1].told[pb.EventKind_EVENT_KIND_CONFLICTING_LOCK]; n != 1 {
+		if n := len(c[1].conflicts()); n != 1 {
 			t.Errorf("told %d times; want once", n)
 		}
 	})

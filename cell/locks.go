@@ -132,6 +132,7 @@ func (m *master) reoffer(c raftfsm.Command) {
 		for _, w := range m.waitersOf(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}) {
 			w.closing = false
 			m.queues.retry(w.lock.Name)
+			m.conflicting(w.lock, namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}, w.claim.Mode) // who got the lock meanwhile
 		}
 		again(c.Close.Node, c.Close.Successors)
 	case c.EndSessions != nil:

@@ -166,9 +166,10 @@ func (s *service) setQuota(ctx context.Context, m *master, q *pb.SetQuotaRequest
 	case allowed.Sessions+allowed.Handles+allowed.Waiters > 0:
 		return c, api.Errorf(api.InvalidArgument, "a directory's quota is of nodes and bytes only")
 	}
-	var directory namespace.Ref
-	if directory, err = s.nodeAt(ctx, m, q.GetPath()); err == nil {
-		c.Directory = &directory
+	directory, err := s.nodeAt(ctx, m, q.GetPath())
+	if err != nil {
+		_, err = m.refuse(ctx, c.Mutation, err) // it may have been there
 	}
+	c.Directory = &directory
 	return c, err
 }

@@ -153,11 +153,13 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 	if err == nil {
 		err = validReason(q.GetReason())
 	}
-	var node namespace.Ref
-	if err == nil {
-		node, err = s.nodeAt(ctx, m, q.GetPath())
+	if err != nil {
+		return nil, s.fail(op, q.GetPath(), err)
 	}
-	if err == nil {
+	node, err := s.nodeAt(ctx, m, q.GetPath())
+	if err != nil {
+		_, err = m.refuse(ctx, mutation, err) // it may have been there
+	} else {
 		err = m.breakLock(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
 	}
 	return &pb.BreakLockReply{}, s.fail(op, q.GetPath(), err)

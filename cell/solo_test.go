@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -109,7 +110,9 @@ type soloClient struct {
 	number api.RequestNumber
 	acked  uint64
 	grant  uint64
-	told   map[pb.EventKind]int // by keep
+
+	mu   sync.Mutex  // guards told
+	told []*pb.Event // that keep has heard
 }
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
