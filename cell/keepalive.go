@@ -47,6 +47,7 @@ type heard struct {
 // and promises the session its lease from the start of that proof.
 func (m *master) keepAlive(ctx context.Context, c caller, h heard) (*pb.KeepAliveReply, error) {
 	receipt := m.clock()
+	client := signsOf(ctx, receipt)
 	p, due, err := m.park(c, h)
 	if err != nil {
 		return nil, err
@@ -55,17 +56,20 @@ func (m *master) keepAlive(ctx context.Context, c caller, h heard) (*pb.KeepAliv
 		if err := m.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
 			return nil, err
 		}
+		if silent, err := m.silent(ctx, c, p, client); silent || err != nil {
+			return &pb.KeepAliveReply{Epoch: uint64(m.epoch)}, err
+		}
 	}
 	t0, err := m.fence.prove(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return m.extend(c, p, receipt, t0)
+	return m.extend(c, p, receipt, t0, client.fresh(t0))
 }
 
 // park returns a place to wait, or nil if the reply is due at once: because the
-// client has not yet heard what it was told or granted, or does not know this
-// epoch. A reply that was lost must not cost the client the time until the next
+// client has not yet heard what it was told or granted, does not know this epoch,
+// or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
 func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 	m.mu.Lock()
@@ -79,7 +83,7 @@ func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 		m.caches.acknowledge(c.session, box.received)
 		m.acknowledged(c.session)
 	}
-	if c.epoch != m.epoch || h.grant < box.grant || len(box.events) > 0 {
+	if c.epoch != m.epoch || h.grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
 		return nil, 0, nil
 	}
 	lease := m.leaseOf(c.session)
@@ -93,11 +97,15 @@ func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 	return box.park(), together(due, lease), nil
 }
 
+// replyTogether is the part of a lease by which a reply may be early or late so as
+// to be sent together with others.
+const replyTogether = 48
+
 // together has replies that are due at about the same time be sent at the same
 // time, a little early, so that with very many sessions they share proofs, wake-ups
 // and packets.
 func together(due session.Instant, lease time.Duration) session.Instant {
-	return due - due%session.Instant(lease/48)
+	return due - due%session.Instant(lease/replyTogether)
 }
 
 // leaseOf returns the length of the leases that a session is granted: by the
@@ -147,8 +155,9 @@ func (m *master) waitUntil(ctx context.Context, p *parked, due time.Duration) er
 }
 
 // extend grants the lease from t0, unless the client has not acknowledged what
-// it was told or the session is ending, and takes the events along.
-func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.KeepAliveReply, error) {
+// it was told, has shown no sign of life lately (fresh), or the session is ending,
+// and takes the events along.
+func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (*pb.KeepAliveReply, error) {
 	lease := m.leaseOf(c.session)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,12 +169,12 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant) (*pb.K
 	reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
 	if ending := m.losses.ends[c.session]; ending != nil && box.acked >= ending.sequence {
 		return nil, m.ended(c.session)
-	} else if ending == nil && box.heard() {
+	} else if ending == nil && box.heard() && fresh {
 		number, ok := m.leases.Grant(c.session, lease, t0)
 		if !ok {
 			return nil, m.ended(c.session)
 		}
-		box.grant = number
+		box.grant, box.asked = number, false
 		reply.Grant = &pb.Grant{LeaseNs: int64(lease), ParkedNs: int64(t0.Sub(receipt)), Number: number}
 		m.metrics.extended()
 		m.raise(c.session)

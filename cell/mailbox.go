@@ -28,6 +28,7 @@ type mailbox struct {
 	missed    bool   // an event was dropped after the marker was told
 
 	grant  uint64 // number of the newest grant made to the session
+	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
 	parked *parked
 }
 

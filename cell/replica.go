@@ -209,7 +209,7 @@ func (r *Replica) peer(address string) (id string, ok bool) {
 func (r *Replica) serve() {
 	r.grpc = newGRPCServer(r)
 	r.work.Go(func() {
-		if err := r.grpc.Serve(r.cfg.ClientListener); err != nil {
+		if err := r.grpc.Serve(hearing{Listener: r.cfg.ClientListener, clock: r.cfg.Clock}); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})

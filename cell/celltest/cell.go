@@ -116,18 +116,30 @@ func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, er
 	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.dial(ctx, host, address) }
 }
 
-// Cut cuts hosts off: replicas by their ids, or clients' hosts. Their
-// connections break, and nobody is connected with them until Heal. It imitates a
-// switch that fails, or a firewall.
+// Cut cuts hosts off: replicas by their ids, or clients' hosts. Nothing they send
+// or are sent arrives until Heal, and nobody is told: connections stay as they
+// are, and new ones do not come about. What was on its way then arrives late, on
+// connections that nobody has closed meanwhile. It imitates a cable that is cut, a
+// switch that fails, a firewall that drops.
 func (c *Cell) Cut(hosts ...string) {
 	for _, h := range hosts {
 		c.network.setCut(h, true)
 	}
 }
 
-// Heal connects hosts again.
+// Reset breaks the connections of hosts, and refuses new ones until Heal. Both
+// ends notice at once. It imitates a process that is killed, whose system lives,
+// and a firewall that rejects.
+func (c *Cell) Reset(hosts ...string) {
+	for _, h := range hosts {
+		c.network.setRefusing(h, true)
+	}
+}
+
+// Heal ends Cut and Reset.
 func (c *Cell) Heal(hosts ...string) {
 	for _, h := range hosts {
+		c.network.setRefusing(h, false)
 		c.network.setCut(h, false)
 	}
 }
@@ -156,11 +168,11 @@ func (c *Cell) Rejoin(ids ...string) {
 	}
 }
 
-// Kill stops a replica as a crash does: it is cut off first, so that it tells
-// nobody.
+// Kill stops a replica as a crash does: its connections are reset first, so that it
+// tells nobody.
 func (c *Cell) Kill(id string) {
 	c.t.Helper()
-	c.Cut(id)
+	c.Reset(id)
 	c.mu.Lock()
 	r := c.replicas[id]
 	delete(c.replicas, id)

@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// network carries connections between named addresses in memory. An address
-// that is cut off loses its connections and gets no new ones, in either
-// direction.
+// network carries connections between named addresses in memory. Nothing arrives
+// from a host that is cut off, or at it, and it gets no new connections; nobody is
+// told. A host that refuses loses its connections and gets no new ones, at once.
 type network struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	conns     map[*link]bool
 	cut       map[string]bool // hosts
+	refusing  map[string]bool // hosts
+	healed    chan struct{}   // closed and replaced when a host is not cut off any more
 	isolated  map[string]bool // hosts that no other replica is connected with
 	paused    map[string]bool // hosts whose connections are frozen
 	delays    map[string]time.Duration
@@ -25,12 +27,12 @@ type network struct {
 func newNetwork() *network {
 	return &network{
 		listeners: map[string]*listener{}, conns: map[*link]bool{},
-		cut: map[string]bool{}, isolated: map[string]bool{}, paused: map[string]bool{}, delays: map[string]time.Duration{},
+		cut: map[string]bool{}, refusing: map[string]bool{}, healed: make(chan struct{}), isolated: map[string]bool{}, paused: map[string]bool{}, delays: map[string]time.Duration{},
 	}
 }
 
-// errCut is what a connection over a cut wire fails with.
-var errCut = errors.New("celltest: the network is cut")
+// errCut is what a connection with a host that refuses fails with.
+var errCut = errors.New("celltest: the connection is refused, or was reset")
 
 // listen opens an address.
 func (n *network) listen(address string) net.Listener {
@@ -68,10 +70,13 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
+	if err := n.reach(ctx, from, to); err != nil {
+		return nil, err
+	}
 	n.mu.Lock()
 	l, ok := n.listeners[address]
 	peers := port == raftPort
-	down := n.cut[from] || n.cut[to] || peers && (n.isolated[from] || n.isolated[to])
+	down := n.refusing[from] || n.refusing[to] || peers && (n.isolated[from] || n.isolated[to])
 	n.mu.Unlock()
 	switch {
 	case down:
@@ -89,6 +94,27 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	n.conns[one] = true
 	one.freeze(n.frozen(one))
 	return one, nil
+}
+
+// reach waits while one of two hosts is cut off, as who dials over a cable that is
+// cut waits for his time-out.
+func (n *network) reach(ctx context.Context, hosts ...string) error {
+	for {
+		n.mu.Lock()
+		healed, cut := n.healed, false
+		for _, h := range hosts {
+			cut = cut || n.cut[h]
+		}
+		n.mu.Unlock()
+		if !cut {
+			return nil
+		}
+		select {
+		case <-healed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // link is one connection of the network.
@@ -142,14 +168,26 @@ func (l *link) isClosed() bool {
 }
 
 // frozen reports whether nothing passes a connection. n.mu is held.
-func (n *network) frozen(l *link) bool { return n.paused[l.ends[0]] || n.paused[l.ends[1]] }
+func (n *network) frozen(l *link) bool {
+	return n.paused[l.ends[0]] || n.paused[l.ends[1]] || n.cut[l.ends[0]] || n.cut[l.ends[1]]
+}
 
-// setPaused freezes or thaws the connections of a host. What is written to a
+// setPaused freezes or thaws the connections of a host that is paused.
+func (n *network) setPaused(host string, paused bool) { n.setFrozen(n.paused, host, paused) }
+
+// setCut does so for a host that is cut off, or connected again.
+func (n *network) setCut(host string, cut bool) { n.setFrozen(n.cut, host, cut) }
+
+// setFrozen marks a host and freezes or thaws its connections. What is written to a
 // frozen one, and that it was closed, arrives when it has thawed.
-func (n *network) setPaused(host string, paused bool) {
+func (n *network) setFrozen(marks map[string]bool, host string, marked bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.paused[host] = paused
+	marks[host] = marked
+	if !n.cut[host] {
+		close(n.healed)
+		n.healed = make(chan struct{})
+	}
 	for l := range n.conns {
 		if l.ends[0] != host && l.ends[1] != host {
 			continue
@@ -165,8 +203,9 @@ func (n *network) setPaused(host string, paused bool) {
 // raftPort is the port of the Raft addresses.
 const raftPort = "7431"
 
-// setCut cuts a host off, or connects it again.
-func (n *network) setCut(host string, cut bool) { n.set(n.cut, host, cut, false) }
+// setRefusing breaks the connections of a host and refuses new ones, or does not
+// any more.
+func (n *network) setRefusing(host string, refusing bool) { n.set(n.refusing, host, refusing, false) }
 
 // isolate does so between replicas only.
 func (n *network) isolate(host string, isolated bool) { n.set(n.isolated, host, isolated, true) }

@@ -105,7 +105,7 @@ func leaseGuards() []guard {
 		},
 		{
 			name: "a lease counts from the start of its proof", file: "cell/keepalive.go",
-			old: "	return m.extend(c, p, receipt, t0)\n", new: "	_ = t0\n	return m.extend(c, p, receipt, m.clock())\n",
+			old: "	return m.extend(c, p, receipt, t0, client.fresh(t0))\n", new: "	t0 = m.clock()\n	return m.extend(c, p, receipt, t0, client.fresh(t0))\n",
 			pkg: "./cell", test: "TestLeaseCountsFromTheProof",
 		},
 		{

@@ -1,0 +1,129 @@
+package cell
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc/peer"
+)
+
+// maxSilence is how long before the start of a grant the client must have shown a
+// sign of life at the latest. A KeepAlive that was parked for longer is none: its
+// client may have been stopped since, or its network be silent, and the master
+// would begin a whole lease for somebody who has gone. So what a client that falls
+// silent holds is free after lease, lock-delay and this, however it fell silent.
+//
+// Whatever arrives over the client's connection is a sign of life: sessions that
+// share one, and those that call anything, seldom have to give another.
+const maxSilence = time.Second
+
+// hearing is a listener whose connections know when something last arrived.
+type hearing struct {
+	net.Listener
+	clock session.Clock
+}
+
+// Accept implements net.Listener.
+func (l hearing) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &heardConn{Conn: conn, clock: l.clock}, nil
+}
+
+// heardConn is a connection that knows when something last arrived over it.
+type heardConn struct {
+	net.Conn
+	clock session.Clock
+	last  atomic.Int64 // a session.Instant; 0 before anything arrived
+	asked atomic.Int64 // when a sign of life was last asked for; 0 if it never was
+}
+
+// Read implements net.Conn.
+func (c *heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.last.Store(int64(c.clock()))
+	}
+	return n, err
+}
+
+// RemoteAddr implements net.Conn. It is the way from a call to its connection.
+func (c *heardConn) RemoteAddr() net.Addr { return heardAddr{Addr: c.Conn.RemoteAddr(), conn: c} }
+
+// heardAddr is the address of a connection's other end, and the connection.
+type heardAddr struct {
+	net.Addr
+	conn *heardConn
+}
+
+// ask reports whether a sign of life is to be asked for over the connection, and
+// that it was not already asked for after since.
+func (c *heardConn) ask(now, since session.Instant) bool {
+	last := c.asked.Load()
+	return session.Instant(last) <= since && c.asked.CompareAndSwap(last, int64(now))
+}
+
+// signs is what is known of the life of a call's client.
+type signs struct {
+	receipt session.Instant // of the call
+	conn    *heardConn      // nil if it is not known
+}
+
+func signsOf(ctx context.Context, receipt session.Instant) signs {
+	s := signs{receipt: receipt}
+	if p, ok := peer.FromContext(ctx); ok {
+		if addr, ok := p.Addr.(heardAddr); ok {
+			s.conn = addr.conn
+		}
+	}
+	return s
+}
+
+// fresh reports whether there was a sign of life lately.
+func (s signs) fresh(now session.Instant) bool {
+	last := s.receipt
+	if s.conn != nil {
+		last = max(last, session.Instant(s.conn.last.Load()))
+	}
+	return now.Sub(last) <= maxSilence
+}
+
+// silent reports whether a call that was parked, and has nothing to bring, is to be
+// answered without a grant, because its client has shown no sign of life lately: it
+// comes back at once, if it is there, and has the grant then. Of sessions that
+// share a connection one is asked so; the others wait for what that brings.
+func (m *master) silent(ctx context.Context, c caller, p *parked, s signs) (bool, error) {
+	now := m.clock()
+	if s.fresh(now) || m.news(c) {
+		return false, nil
+	}
+	wait := m.leaseOf(c.session) / replyTogether
+	if s.conn != nil && !s.conn.ask(now, now.Add(-wait)) {
+		if err := m.waitUntil(ctx, p, wait); err != nil {
+			return false, err
+		}
+		if s.fresh(m.clock()) || m.news(c) {
+			return false, nil
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if box := m.boxes[c.session]; box != nil {
+		box.unpark(p)
+		box.asked = true
+	}
+	return true, nil
+}
+
+// news reports whether there is something to tell a session.
+func (m *master) news(c caller) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	box := m.boxes[c.session]
+	return box == nil || len(box.events) > 0
+}
