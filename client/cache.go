@@ -297,6 +297,20 @@ func (c *cache) flush(epoch api.Epoch) (closing []spare) {
 	return closing
 }
 
+// spares takes out all handles that are kept.
+func (c *cache) spares() (closing []spare) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		for _, list := range e.handles {
+			closing = append(closing, list...)
+		}
+		clear(e.handles)
+	}
+	c.idle = 0
+	return closing
+}
+
 // suspend puts aside what a change of this client's own is about to touch.
 // A read that is part of the change is not spoiled by it: what it brings is kept
 // if the change turns out to be none.

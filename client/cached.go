@@ -76,6 +76,15 @@ func (c *Client) retire(closing []spare) {
 	}
 }
 
+// closeSpares closes the handles that were kept for another Open, which count
+// against the quota of the principal although its program has closed them. It
+// reports whether there were any.
+func (c *Client) closeSpares() bool {
+	closing := c.cache.spares()
+	c.retire(closing)
+	return len(closing) > 0
+}
+
 // openKey returns what another Open must ask for to share a handle of these
 // options; false if none may: the handle is for events, or the Open is to make
 // sure that there was no such node.

@@ -49,13 +49,14 @@ type finder struct {
 	cfg     Config
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
-	running sync.WaitGroup // searches; Add only under mu, and not after closed
+	running sync.WaitGroup // searches and look-ups; Add only under mu, and not after closed
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	master  *target   // believed; nil when none is
 	former  *target   // the last believed
 	search  *search   // running; nil when none is
+	lookup  *lookup   // running; nil when none is
 	said    []answer  // what the last round was told
 	servers []string  // what the last round asked
 	name    string    // the cell's own name, once a replica told it
@@ -275,6 +276,9 @@ func (f *finder) close() {
 	if f.search != nil {
 		f.search.cancel()
 	}
+	if f.lookup != nil {
+		f.lookup.cancel()
+	}
 	f.mu.Unlock()
 	f.running.Wait()
 }
@@ -291,21 +295,4 @@ func (f *finder) diagnosis() string {
 		parts = append(parts, a.String())
 	}
 	return "asked for the master: " + strings.Join(parts, "; ")
-}
-
-// addresses returns where replicas are to be asked. The sources are read again
-// in every round, because a name that is looked up once sends a client for ever
-// to where its cell was; if they cannot be read now, the last answer serves.
-func (f *finder) addresses(ctx context.Context) ([]string, error) {
-	servers, err := f.resolve(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil && len(f.servers) > 0 {
-		f.cfg.Logger.InfoContext(ctx, "the servers of the cell could not be looked up again", "cell", f.cfg.Cell, "error", err)
-		return f.servers, nil
-	}
-	if err == nil {
-		f.servers = servers
-	}
-	return servers, err
 }

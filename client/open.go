@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -77,7 +78,11 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if h, err, ok := c.reopen(ctx, p, opts); ok {
 		return h, err
 	}
-	return c.open(ctx, newHandle(c, p, opts), opts.request(p))
+	h, err := c.open(ctx, newHandle(c, p, opts), opts.request(p))
+	if errors.Is(err, api.QuotaExceeded) && c.closeSpares() {
+		return c.open(ctx, newHandle(c, p, opts), opts.request(p)) // which waits until they are closed
+	}
+	return h, err
 }
 
 // Open opens a node below a directory, whose handle h is (Chubby §2.6). name has
@@ -100,6 +105,9 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	request := opts.request(p)
 	request.Path, request.Directory = name, h.key()
 	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)
+	if errors.Is(err, api.QuotaExceeded) && h.client.closeSpares() {
+		below, err = h.client.open(ctx, newHandle(h.client, p, opts), request)
+	}
 	return below, h.poisoned("open", err)
 }
 

@@ -92,3 +92,29 @@ func TestNoCallAfterClose(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// Handles that were kept are closed when the quota of handles is used up, and the Open is
+// made again: once, since the quota may be used up without them.
+func TestSparesMakeRoomInTheQuota(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := reuse(t, f)
+		f.script(func(s seen) verb {
+			if s.method == "Open" && f.state().handles > 0 {
+				return fail(api.Errorf(api.QuotaExceeded, "too many handles"))
+			}
+			return nil
+		})
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true})
+		if err != nil || len(f.heard("Close")) != 1 {
+			t.Errorf("%v; %d handles were closed", err, len(f.heard("Close")))
+		}
+		before := len(f.heard("Open"))
+		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, api.QuotaExceeded) || len(f.heard("Open")) != before+1 {
+			t.Errorf("without spares: %v after %d attempts", err, len(f.heard("Open"))-before)
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closeClient(t, c)
+	})
+}

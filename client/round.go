@@ -18,9 +18,7 @@ import (
 // returns neither a master nor an error if there is none; the error is one that
 // another round would not change.
 func (f *finder) round(ctx context.Context) (*target, error) {
-	resolving, cancel := context.WithTimeout(ctx, f.cfg.DialTimeout)
-	servers, err := f.addresses(resolving)
-	cancel()
+	servers, err := f.addresses(ctx)
 	if err != nil {
 		if api.CodeOf(err) != api.Unavailable {
 			return nil, err
@@ -28,7 +26,7 @@ func (f *finder) round(ctx context.Context) (*target, error) {
 		f.note([]answer{{address: "the servers of cell " + f.cfg.Cell, err: err}})
 		return nil, nil
 	}
-	ctx, cancel = context.WithTimeout(ctx, f.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.DialTimeout)
 	a := &asking{finder: f, answers: make(chan answer)}
 	a.queue, a.first = f.order(servers)
 	defer a.asked.Wait()
