@@ -255,3 +255,43 @@ func TestOtherMembersAreRefused(t *testing.T) {
 		c.Master()
 	})
 }
+
+// TestOldCopyIsRefused: a replica whose data directory is replaced by an older copy
+// of itself is the same replica to everybody, and holds less than it acknowledged.
+// It is refused, and stops, as soon as it meets one that remembers.
+func TestOldCopyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, dir := t.Context(), t.TempDir()
+		c := onDisks(t, dir)
+		write(t, ctx, c, "old")
+		c.Kill("r2")
+		old := filepath.Join(t.TempDir(), "copy")
+		if err := os.CopyFS(old, os.DirFS(filepath.Join(dir, "r2"))); err != nil {
+			t.Fatal(err)
+		}
+		c.Restart("r2")
+		time.Sleep(10 * time.Second)
+		c.Kill("r3")
+		write(t, ctx, c, "acknowledged")
+		time.Sleep(10 * time.Second)
+		c.Kill("r2")
+		wipe(t, dir, "r2")
+		if err := os.CopyFS(filepath.Join(dir, "r2"), os.DirFS(old)); err != nil {
+			t.Fatal(err)
+		}
+		c.Restart("r2")
+		r2 := c.Replica("r2")
+		select {
+		case <-r2.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the old copy goes on")
+		}
+		if err := r2.Err(); !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "replica r2 lost entries: replica r1 knows") {
+			t.Errorf("it stopped with %v", err)
+		}
+		c.Restart("r3")
+		if got := read(ctx, c); got != "acknowledged" {
+			t.Errorf("the others serve %q", got)
+		}
+	})
+}

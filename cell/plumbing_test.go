@@ -67,7 +67,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		logger: slog.New(slog.DiscardHandler),
 	})
 	n.trans = newRaftTransport(n.port, hclog.NewNullLogger())
-	n.prober = newProber(n.port, testClock())
+	n.prober = newProber(n.port, testClock(), func(string, termReport) {})
 	var trans raft.Transport = n.trans
 	if cfg.wrap != nil {
 		trans = cfg.wrap(n.trans)
@@ -98,7 +98,9 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 			t.Fatal(err)
 		}
 	}
-	n.port.answer(func() termReport { return termReport{n.raft.CurrentTerm(), n.raft.AppliedIndex()} })
+	n.port.passport.holdsUpTo(n.raft.LastIndex)
+	n.trans.listen()
+	n.port.answer(func() termReport { return termReport{term: n.raft.CurrentTerm(), last: n.raft.LastIndex()} })
 	return n
 }
 

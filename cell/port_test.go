@@ -230,7 +230,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		if _, err := port.dial(raftStream, "r4", "elsewhere", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("nobody there: %v", err)
 		}
-		if _, err := (raftStreams{port}).Dial("nobody", time.Second); api.CodeOf(err) != api.Unavailable {
+		if _, err := (raftStreams{port: port}).Dial("nobody", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("an address that is nobody's: %v", err)
 		}
 		impostor := wire.listen("impostor")
@@ -296,7 +296,7 @@ func TestSilence(t *testing.T) {
 		}
 		accepted := make(chan error, 1)
 		go func() {
-			_, err := raftStreams{port}.Accept()
+			_, err := raftStreams{port: port}.Accept()
 			accepted <- err
 		}()
 		synctest.Wait()

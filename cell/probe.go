@@ -60,13 +60,17 @@ import (
 type termReport struct {
 	term uint64 // Raft.CurrentTerm
 	last uint64 // Raft.LastIndex: how far its log goes; says who may take over, and proves nothing
+
+	applied uint64 // the last command applied; it and all before are held and committed
+	history uint64 // the running hash of what was applied up to there
 }
 
 // Frames of a probe stream: the question is its number; the answer is the
-// number, the term and the last index, all big-endian.
+// number, the term, the last index, the applied index and the running hash, all
+// big-endian.
 const (
 	questionSize = 8
-	answerSize   = 24
+	answerSize   = 40
 )
 
 const (
@@ -98,6 +102,8 @@ func (p *raftPort) serveProbe(c *portConn) {
 		r := report()
 		binary.BigEndian.PutUint64(frame[8:], r.term)
 		binary.BigEndian.PutUint64(frame[16:], r.last)
+		binary.BigEndian.PutUint64(frame[24:], r.applied)
+		binary.BigEndian.PutUint64(frame[32:], r.history)
 		if _, err := c.Write(frame[:]); err != nil {
 			return
 		}
@@ -110,6 +116,7 @@ func (p *raftPort) serveProbe(c *portConn) {
 // them.
 type prober struct {
 	connect func(id, address string) (net.Conn, error)
+	heard   func(id string, r termReport)
 	clock   session.Clock
 	stop    chan struct{} // closed by close
 	work    sync.WaitGroup
@@ -119,9 +126,11 @@ type prober struct {
 	closed bool
 }
 
-// newProber returns a prober that connects through the port.
-func newProber(port *raftPort, clock session.Clock) *prober {
+// newProber returns a prober that connects through the port. heard is told of
+// every answer, before the caller of ask; it must not block.
+func newProber(port *raftPort, clock session.Clock, heard func(id string, r termReport)) *prober {
 	return &prober{
+		heard: heard,
 		connect: func(id, address string) (net.Conn, error) {
 			return port.dial(probeStream, id, address, probeDialTimeout)
 		},
@@ -344,11 +353,15 @@ func (q *probePeer) receive(conn net.Conn) {
 			return
 		}
 		number := binary.BigEndian.Uint64(frame[:])
-		report := termReport{term: binary.BigEndian.Uint64(frame[8:]), last: binary.BigEndian.Uint64(frame[16:])}
+		report := termReport{
+			term: binary.BigEndian.Uint64(frame[8:]), last: binary.BigEndian.Uint64(frame[16:]),
+			applied: binary.BigEndian.Uint64(frame[24:]), history: binary.BigEndian.Uint64(frame[32:]),
+		}
 		ready, err := q.accept(number, q.prober.clock())
 		if err != nil {
 			return
 		}
+		q.prober.heard(q.id, report)
 		for _, w := range ready {
 			w.reply(report)
 		}

@@ -22,6 +22,7 @@ type scriptedPeer struct {
 func newScriptedPeer() (*scriptedPeer, *prober) {
 	peer := &scriptedPeer{conns: make(chan net.Conn, 100)}
 	return peer, &prober{
+		heard: func(string, termReport) {},
 		clock: testClock(), stop: make(chan struct{}), peers: map[string]*probePeer{},
 		connect: func(string, string) (net.Conn, error) {
 			if peer.down.Load() {
@@ -190,7 +191,7 @@ func TestProbeWaitsForRaft(t *testing.T) {
 		defer voter.close()
 		port, _ := newTestPort(wire, "foo", "r1")
 		defer port.close()
-		p := newProber(port, testClock())
+		p := newProber(port, testClock(), func(string, termReport) {})
 		defer p.close()
 		answer := make(chan termReport, 1)
 		p.ask("r2", "r2", func(r termReport) { answer <- r })

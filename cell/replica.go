@@ -27,16 +27,17 @@ type Replica struct {
 	log   *slog.Logger // never waits for what is logged to be written
 	logs  *logQueue
 
-	stores    *stores
-	passport  *passport
-	port      *raftPort
-	transport *raftTransport
-	prober    *prober
-	fsm       *raftfsm.FSM
-	raft      *raft.Raft
-	metrics   *metrics
-	grpc      *grpc.Server
-	http      *http.Server
+	stores     *stores
+	passport   *passport
+	comparison *comparison
+	port       *raftPort
+	transport  *raftTransport
+	prober     *prober
+	fsm        *raftfsm.FSM
+	raft       *raft.Raft
+	metrics    *metrics
+	grpc       *grpc.Server
+	http       *http.Server
 
 	master atomic.Pointer[master] // nil unless this replica is the master
 
@@ -116,8 +117,9 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.mu.Lock()
 	r.quiet = r.transport.silence
 	r.mu.Unlock()
-	r.prober = newProber(r.port, r.clock)
 	r.fsm = raftfsm.NewFSM(r.fail)
+	r.comparison = &comparison{at: r.fsm.HistoryAt, clock: r.clock, logger: r.log, differs: map[string]session.Instant{}}
+	r.prober = newProber(r.port, r.clock, r.hear)
 	r.elected = make(chan bool, 64)
 	conf := r.raftConfig(r.elected, raftLog)
 	if err := r.bootstrap(ctx, conf); err != nil {
@@ -127,9 +129,12 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	if r.raft, err = r.stores.startRaft(conf, r.fsm, r.transport); err != nil {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
-	r.passport.holdsUpTo(r.raft.LastIndex)
+	r.passport.holdsUpTo(func() uint64 {
+		return max(r.raft.LastIndex(), r.fsm.State().Applied) // a snapshot of the leader's is applied first
+	})
+	r.transport.listen()
 	r.metrics = newMetrics(r)
-	r.port.answer(func() termReport { return termReport{term: r.raft.CurrentTerm(), last: r.raft.LastIndex()} })
+	r.port.answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	r.reigned = make(chan struct{})
@@ -137,6 +142,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		defer close(r.reigned)
 		r.runEpochs(ctx, r.elected)
 	})
+	r.work.Go(func() { r.compare(ctx) })
 	return nil
 }
 

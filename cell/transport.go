@@ -26,7 +26,8 @@ const raftPool = 3
 // in one log line.
 type raftTransport struct {
 	*raft.NetworkTransport
-	port *raftPort
+	port  *raftPort
+	ready chan struct{} // closed by listen
 }
 
 var (
@@ -38,10 +39,12 @@ var (
 // newRaftTransport starts Raft's transport on the port, which it owns from here
 // on.
 func newRaftTransport(port *raftPort, logger hclog.Logger) *raftTransport {
+	ready := make(chan struct{})
 	return &raftTransport{
-		port: port,
+		port:  port,
+		ready: ready,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:                  raftStreams{port},
+			Stream:                  raftStreams{port, ready},
 			MaxPool:                 raftPool,
 			Timeout:                 raftRPCTimeout,
 			Logger:                  logger,
@@ -75,17 +78,30 @@ func (t *raftTransport) Close() error {
 	return err
 }
 
+// listen lets Raft have what the others send. It is to be called once, when this
+// replica's hellos say how far its log goes: before that it must acknowledge
+// nothing, or a hello could say less than it has acknowledged.
+func (t *raftTransport) listen() { close(t.ready) }
+
 // silence makes the replica fall silent at once; see raftPort.silence.
 func (t *raftTransport) silence() { t.port.silence() }
 
 // raftStreams is the raftPort as raft.NetworkTransport sees it.
-type raftStreams struct{ port *raftPort }
+type raftStreams struct {
+	port  *raftPort
+	ready <-chan struct{}
+}
 
 var _ raft.StreamLayer = raftStreams{}
 
 // Accept waits for an inbound stream whose hello was accepted. On a port that
 // is silent it waits for the close: the transport would log any error in a loop.
 func (s raftStreams) Accept() (net.Conn, error) {
+	select {
+	case <-s.ready:
+	case <-s.port.done:
+		return nil, errSilenced
+	}
 	select {
 	case conn := <-s.port.streams:
 		return conn, nil

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -189,4 +190,30 @@ func (g *gatedTransport) AppendEntries(id raft.ServerID, to raft.ServerAddress, 
 
 func (g *gatedTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// TestAcknowledgementsAreRemembered: a leader knows what each follower has
+// acknowledged and it has told them to be committed, whichever way it was sent.
+func TestAcknowledgementsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+		var nodes []*raftNode
+		for _, id := range []string{"r1", "r2", "r3"} {
+			n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
+			defer n.stop()
+			nodes = append(nodes, n)
+		}
+		nodes[0].found(t, members)
+		l := leader(t, nodes...)
+		for i := range 20 {
+			l.say(t, fmt.Sprint(i))
+		}
+		pass(time.Second) // the followers hear of the commit
+		for _, n := range nodes {
+			if held := l.port.passport.heldBy(n.id); n != l && held < l.raft.CommitIndex() {
+				t.Errorf("%s is remembered to hold %d, and %d are committed", n.id, held, l.raft.CommitIndex())
+			}
+		}
+	})
 }

@@ -16,6 +16,7 @@ type FSM struct {
 	published atomic.Pointer[State]
 	fatal     func(error)
 	broken    error // an entry could not be read: nothing after it may be applied
+	trail     trail
 }
 
 var _ raft.BatchingFSM = (*FSM)(nil)
@@ -64,7 +65,10 @@ func (f *FSM) apply(log *raft.Log) any {
 		f.fatal(f.broken)
 		return f.broken
 	}
-	return f.now.Apply(log.Index, log.Term, entry)
+	results := f.now.Apply(log.Index, log.Term, entry)
+	f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
+	f.trail.add(log.Index, f.now.History)
+	return results
 }
 
 // Snapshot takes a snapshot in constant time.
@@ -83,6 +87,8 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return err
 	}
 	f.now = state
+	f.trail.clear()
+	f.trail.add(state.Applied, state.History)
 	f.publish()
 	return nil
 }

@@ -42,6 +42,7 @@ type header struct {
 	Delays   int        `cbor:"9,keyasint"`
 	Quotas   int        `cbor:"10,keyasint"`
 	Version  int        `cbor:"11,keyasint,omitempty"`
+	History  uint64     `cbor:"12,keyasint"`
 }
 
 type quotaRecord struct {
@@ -86,7 +87,7 @@ func (s State) header() header {
 		delays++
 	}
 	return header{
-		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter,
+		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Version: s.Version,
 	}
 }
@@ -165,7 +166,7 @@ func (in *recordReader) state() (State, error) {
 	if h.Version < 0 || h.Version > Version {
 		return s, fmt.Errorf("it is of version %d; this replica knows versions 0 to %d", h.Version, Version)
 	}
-	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.Version = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.Version
+	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Version = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Version
 	if err := in.records(&s, h); err != nil {
 		return s, err
 	}

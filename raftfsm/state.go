@@ -20,6 +20,7 @@ type State struct {
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: instances, all generations, sessions and delays are drawn from it
 	Version int        // of what commands do; see the constant
+	History uint64     // a running hash of all entries applied; FSM keeps it, and Apply leaves it alone
 
 	quotas *iradix.Tree[api.Quota] // that were set, by principal
 }

@@ -269,12 +269,34 @@ func divergence(replicas []client.ReplicaStatus) string {
 	for i, a := range replicas {
 		for _, b := range replicas[i+1:] {
 			if a.Err == nil && b.Err == nil && a.Applied == b.Applied && a.StateHash != "" && b.StateHash != "" && a.StateHash != b.StateHash {
-				return fmt.Sprintf("%s and %s have both applied %d entries, and their states (%.6s, %.6s) differ: stop the one that is not the master, and keep its data for a report",
-					a.ID, b.ID, a.Applied, a.StateHash, b.StateHash)
+				return fmt.Sprintf("%s and %s have both applied %d entries, and their states (%.6s, %.6s) differ: one of them has lost entries or is damaged. Remove no data directory. %s",
+					a.ID, b.ID, a.Applied, a.StateHash, b.StateHash, whichToStop(replicas, a, b))
 			}
 		}
 	}
 	return ""
+}
+
+// whichToStop says which of two replicas that differ is to be stopped: the one that
+// differs from a majority of the cell, if there is one. Which of them is the master
+// says nothing: the other one may have the only copy of what was acknowledged.
+func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) string {
+	agree := func(with client.ReplicaStatus) (n int) {
+		for _, r := range replicas {
+			if r.Err == nil && r.Applied == with.Applied && r.StateHash == with.StateHash {
+				n++
+			}
+		}
+		return n
+	}
+	const report = "keep its data directory for a report"
+	switch majority := len(replicas)/2 + 1; {
+	case agree(a) >= majority:
+		return fmt.Sprintf("Stop %s, which differs from most replicas, and %s", b.ID, report)
+	case agree(b) >= majority:
+		return fmt.Sprintf("Stop %s, which differs from most replicas, and %s", a.ID, report)
+	}
+	return "No majority agrees: stop all replicas, and keep every data directory for a report"
 }
 
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {

@@ -229,6 +229,13 @@ func TestDivergence(t *testing.T) {
 	b := client.ReplicaStatus{ID: "r2", Applied: 7, StateHash: "bbbbbbbbbbbb"}
 	if fault := divergence([]client.ReplicaStatus{a, b}); !strings.Contains(fault, "r1 and r2") {
 		t.Errorf("not noticed: %q", fault)
+	} else if !strings.Contains(fault, "stop all replicas") {
+		t.Errorf("one of two that differ is to be stopped: %q", fault)
+	}
+	like := a
+	like.ID = "r3"
+	if fault := divergence([]client.ReplicaStatus{b, a, like}); !strings.Contains(fault, "Stop r2,") {
+		t.Errorf("the one that differs from two of three is to be stopped: %q", fault)
 	}
 	b.Applied = 8
 	c := client.ReplicaStatus{ID: "r3", Applied: 7, Err: errors.New("refused")}

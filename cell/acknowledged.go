@@ -1,0 +1,84 @@
+package cell
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// AppendEntries sends entries, and remembers what the replica holds then. See
+// raft.Transport.
+func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	if err == nil {
+		t.acknowledged(id, args, resp)
+	}
+	return err
+}
+
+// AppendEntriesPipeline is AppendEntries for entries that follow each other
+// closely.
+func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	p := &watchedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
+	p.work.Go(func() {
+		p.watch(func(f raft.AppendFuture) { t.acknowledged(id, f.Request(), f.Response()) })
+	})
+	return p, nil
+}
+
+// acknowledged notes how far a replica's log agrees with that of its leader, this
+// replica, as far as it was committed when the request was made.
+func (t *raftTransport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+	if !resp.Success {
+		return
+	}
+	index := args.PrevLogEntry
+	if n := len(args.Entries); n > 0 {
+		index = args.Entries[n-1].Index
+	}
+	t.port.passport.saw(string(id), min(index, args.LeaderCommitIndex))
+}
+
+// watchedPipeline looks at each answer before Raft has it. Its goroutine ends with
+// Close, which waits for it.
+type watchedPipeline struct {
+	raft.AppendPipeline
+	answers chan raft.AppendFuture
+	closed  chan struct{}
+	once    sync.Once
+	work    sync.WaitGroup
+}
+
+// Consumer implements raft.AppendPipeline.
+func (p *watchedPipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+// Close implements raft.AppendPipeline.
+func (p *watchedPipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	err := p.AppendPipeline.Close()
+	p.work.Wait()
+	return err
+}
+
+// watch passes answers on until the pipeline is closed.
+func (p *watchedPipeline) watch(answered func(raft.AppendFuture)) {
+	for {
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			if f.Error() == nil { // it is decided: an answer comes when it is
+				answered(f)
+			}
+			select {
+			case p.answers <- f:
+			case <-p.closed:
+				return
+			}
+		case <-p.closed:
+			return
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package cell
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+const (
+	compareEvery  = 5 * time.Second // questions to every other replica
+	divergedEvery = time.Minute     // log lines on one replica that differs
+)
+
+// comparison compares what this replica has applied with what the others have,
+// by the running hashes that probes report (Chubby §2.11 compares the contents of
+// databases every few hours). Replicas of one cell that differ at the same index
+// have lost or damaged something, and no later entry mends that. It is for any
+// goroutine.
+type comparison struct {
+	at     func(index uint64) (sum uint64, ok bool) // of this replica
+	clock  session.Clock
+	logger *slog.Logger
+
+	mu      sync.Mutex                 // guards what follows
+	differs map[string]session.Instant // by replica ID: when that was last logged
+}
+
+// heard takes a replica's report.
+func (c *comparison) heard(id string, index, sum uint64) {
+	ours, ok := c.at(index)
+	if !ok {
+		return // it is ahead, or far behind; one of the two finds out
+	}
+	now := c.clock()
+	c.mu.Lock()
+	told, before := c.differs[id]
+	due := ours != sum && (!before || now.Sub(told) >= divergedEvery)
+	switch {
+	case ours == sum:
+		delete(c.differs, id)
+	case due:
+		c.differs[id] = now
+	}
+	c.mu.Unlock()
+	if due {
+		c.logger.Error("another replica has applied other entries than this one", "peer", id, "index", index,
+			"here", ours, "there", sum, "advice", divergedAdvice)
+	}
+}
+
+// count returns how many replicas differ from this one.
+func (c *comparison) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.differs)
+}
+
+// divergedAdvice is what to do about replicas that differ. Nobody may remove the
+// only copy of what was acknowledged, so it names none.
+const divergedAdvice = "one of them has lost entries or is damaged; being the master proves nothing. Remove no data directory. " +
+	"Stop the replica that differs from most of the others (chubbyctl cell status); if that cannot be told, stop all of them, and keep every data directory for a report"
+
+// compare asks every other replica regularly, until ctx ends.
+func (r *Replica) compare(ctx context.Context) {
+	tick := time.NewTicker(compareEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, m := range r.cfg.Members {
+			if m.ID != r.cfg.ID {
+				r.prober.ask(m.ID, m.Raft, func(termReport) {}) // hear has it first
+			}
+		}
+	}
+}
+
+// hear takes every answer to a probe, whoever asked.
+func (r *Replica) hear(id string, report termReport) {
+	r.passport.saw(id, report.applied)
+	r.comparison.heard(id, report.applied, report.history)
+}
+
+// report answers a probe.
+func (r *Replica) report() termReport {
+	term := r.raft.CurrentTerm()
+	state := r.fsm.State()
+	return termReport{term: term, last: r.raft.LastIndex(), applied: state.Applied, history: state.History}
+}
