@@ -121,7 +121,7 @@ func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, 
 func newer(was api.Generation, next func(was api.Generation) api.Generation) (api.Generation, error) {
 	g := next(was)
 	if g <= was || g > api.MaxGeneration {
-		return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for what is at generation %d already; restore the cell from a backup", g, was)
+		return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for what is at generation %d already; stop all replicas, and keep every data directory for analysis", g, was)
 	}
 	return g, nil
 }
