@@ -22,6 +22,8 @@ type service struct {
 	pb.UnimplementedCellServer
 	r    *Replica
 	crcs *crc64.Table
+
+	inflight *inflight
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
@@ -31,9 +33,9 @@ const maxCall = time.Minute
 // newGRPCServer returns a server with limits on everything a stranger could
 // make grow.
 func newGRPCServer(r *Replica) *grpc.Server {
-	s := &service{r: r, crcs: crc64.MakeTable(crc64.ECMA)}
+	s := &service{r: r, crcs: crc64.MakeTable(crc64.ECMA), inflight: newInflight(maxInflight, maxInflightEach)}
 	g := grpc.NewServer(
-		grpc.MaxRecvMsgSize(api.MaxMessage),
+		grpc.MaxRecvMsgSize(api.MaxCommand),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(5*time.Second),
@@ -48,9 +50,17 @@ func newGRPCServer(r *Replica) *grpc.Server {
 	return g
 }
 
-// maxStreams bounds the calls of one connection, which may carry the sessions of
-// many processes.
-const maxStreams = 10_000
+// What clients may have in flight. A connection may carry the sessions of many
+// processes, each with a KeepAlive parked and a call or a place in a queue: 2,000
+// calls are a thousand such sessions, and 100,000 sessions need a hundred
+// connections. What a call brings is kept while it is served: 64 whole files of one
+// connection, a thousand of all. A request is no larger than the command that is
+// made of it.
+const (
+	maxStreams      = 2_000
+	maxInflightEach = 16 << 20
+	maxInflight     = 256 << 20
+)
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	defer s.recovered(info.FullMethod, &err)
@@ -59,6 +69,11 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
+	done, err := s.inflight.admit(ctx, request)
+	if err != nil {
+		return nil, status(err)
+	}
+	defer done()
 	reply, err = next(ctx, request)
 	return reply, status(err)
 }
