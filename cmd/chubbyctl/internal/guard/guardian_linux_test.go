@@ -74,15 +74,15 @@ func TestReportsDoNotBlock(t *testing.T) {
 	o, read := &outbox{fd: ends[1]}, os.NewFile(uintptr(ends[0]), "reports")
 	defer read.Close()
 	defer unix.Close(ends[1])
-	for range 10_000 {
-		if err := o.put(report{Suspended: int(unix.SIGSTOP)}); err != nil {
+	flooded := make(chan error, 1)
+	go func() { flooded <- flood(o) }()
+	select {
+	case err := <-flooded:
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &end{Code: 3}}} {
-		if err := o.put(r); err != nil {
-			t.Fatal(err)
-		}
+	case <-time.After(bound):
+		t.Fatal("a report waits for its reader")
 	}
 	done := make(chan error, 1)
 	go func() { done <- o.put(report{Gone: true}) }() // the last waits for its reader
@@ -102,4 +102,19 @@ func TestReportsDoNotBlock(t *testing.T) {
 	if len(last) != 3 || last[0].Stopping != 7 || last[1].Ended == nil || last[1].Ended.Code != 3 {
 		t.Errorf("chubbyctl learns of %+v", last)
 	}
+}
+
+// flood reports more than a pipe holds, and then how the command ended.
+func flood(o *outbox) error {
+	for range 10_000 {
+		if err := o.put(report{Suspended: int(unix.SIGSTOP)}); err != nil {
+			return err
+		}
+	}
+	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &end{Code: 3}}} {
+		if err := o.put(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }

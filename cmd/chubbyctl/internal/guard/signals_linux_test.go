@@ -109,7 +109,7 @@ func TestStopOfOneProcess(t *testing.T) {
 	waitForState(t, supervisor, 'T')
 	waitForState(t, command, 'T')
 	if got := stateOf(t, script.Process.Pid); got == 'T' {
-		t.Error("the script was stopped too")
+		t.Fatal("the script was stopped too")
 	}
 	for _, s := range []syscall.Signal{unix.SIGCONT, unix.SIGUSR2} {
 		if err := unix.Kill(supervisor, s); err != nil {
