@@ -26,6 +26,11 @@ type Config struct {
 	// already, Start fails with ErrRefused.
 	Bootstrap bool
 
+	// RestoreAccess has this replica, if it becomes the master within a minute of its
+	// start, give everybody the right to write the access control lists again: the
+	// way back where they admit nobody any more. It is to be set for one start only.
+	RestoreAccess bool
+
 	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
 
 	// How long a replica that hears nothing from the master waits before it

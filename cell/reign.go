@@ -140,8 +140,9 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 		return nil, fmt.Errorf("draw random bytes: %w", err)
 	}
 	id := api.CellID(r.stores.who.get().roster.CellID)
+	restore := r.restoresAccess()
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
-		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version},
+		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version, RestoreAccess: restore},
 	})
 	if err != nil {
 		return nil, err
@@ -158,7 +159,27 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	if state.Cell != r.cfg.Cell || state.CellID != id {
 		return nil, api.Errorf(api.WrongCell, "the log is of cell %s with the id %s, and this replica of cell %s with the id %s", state.Cell, state.CellID, r.cfg.Cell, id)
 	}
+	if restore {
+		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)
+	}
 	return r.newMaster(ctx, api.Epoch(term), state), nil
+}
+
+// restoreWindow is for how long after its start a replica that is to restore
+// access does so. A setting that is forgotten must not give the cell away at some
+// fail-over weeks later.
+const restoreWindow = time.Minute
+
+// restoresAccess reports whether an epoch that begins now restores access.
+func (r *Replica) restoresAccess() bool {
+	if !r.cfg.RestoreAccess {
+		return false
+	}
+	if r.clock().Sub(r.begun) > restoreWindow {
+		r.log.Warn("access is not restored: this replica has run for too long; start it again with --restore-access if that is wanted, and without if not")
+		return false
+	}
+	return true
 }
 
 // newMaster puts a mastership together; start sets it going.

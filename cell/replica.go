@@ -24,7 +24,8 @@ import (
 type Replica struct {
 	cfg   Config
 	clock session.Clock
-	log   *slog.Logger // never waits for what is logged to be written
+	begun session.Instant // when it was started
+	log   *slog.Logger    // never waits for what is logged to be written
 	logs  *logQueue
 
 	stores     *stores
@@ -68,7 +69,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, clock: cfg.Clock, handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
+	r := &Replica{cfg: cfg, clock: cfg.Clock, begun: cfg.Clock(), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	defer close(r.started)

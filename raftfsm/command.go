@@ -76,6 +76,8 @@ type NewEpoch struct {
 	Secret []byte     `cbor:"3,keyasint"`
 
 	Version int `cbor:"4,keyasint,omitempty"` // of what commands do from here on, unless the state is in a later one
+
+	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // whoever has the machine of the master takes the ACLs back
 }
 
 // CreateSession adds a session, or finds the one that has that nonce.

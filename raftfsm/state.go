@@ -131,6 +131,9 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
 		s.found()
 	}
+	if c.RestoreAccess {
+		s.restoreAccess()
+	}
 	s.Epoch = epoch
 	return Answer{}
 }
@@ -143,7 +146,7 @@ func (s *State) found() {
 		namespace.Spec
 	}{
 		{namespace.ACLs, namespace.Spec{Kind: api.Directory}},
-		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte("*\n")}},
+		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
 		spec.First = s.firstGeneration()
 		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is

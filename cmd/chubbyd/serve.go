@@ -16,6 +16,7 @@ import (
 
 type serveOptions struct {
 	config        string
+	restoreAccess bool // for this start only, so it is no key of the file
 	exitWithStdin bool // stop when standard input ends: how dev's replicas notice that it died
 	flags         *pflag.FlagSet
 }
@@ -37,6 +38,12 @@ A new cell begins when each of its members has been started with --bootstrap, an
 with the same members. From then on the flag means nothing and may stay. Without
 it, an empty data directory is refused; with it, too, where another member knows
 the cell already: that replica has lost its data, and must not vote.
+
+Where access control lists admit nobody any more, whoever has the machines has the
+way back: stop the replicas, and start each once with --restore-access. The one that
+becomes the master within a minute makes the list everyone admit everybody, and the
+root directory and all lists name it; the rest of the names stay. Start them without
+the flag after that: it means nothing later, and the log of the cell keeps what it did.
 
 If the replica stops by itself (its disk failed or stalled), serve says why and
 exits with 1; let the supervisor of the process start it again. It exits with 78
@@ -63,6 +70,7 @@ when it must not run on the data that it has: starting it again does not help.`,
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	o.flags = flags
 	flags.StringVar(&o.config, "config", "", "the configuration file")
+	flags.BoolVar(&o.restoreAccess, "restore-access", false, "have everybody admitted to the access control lists again; see above")
 	flags.BoolVar(&o.exitWithStdin, "exit-with-stdin", false, "stop when standard input ends")
 	if err := flags.MarkHidden("exit-with-stdin"); err != nil {
 		panic(err) // the flag was defined in the line above
@@ -118,7 +126,7 @@ func (o *serveOptions) run(ctx context.Context, in io.Reader, out io.Writer) err
 			cancel(errors.New("standard input ended"))
 		}()
 	}
-	s.replica.Logger = newLogger(out, s)
+	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s), o.restoreAccess
 	replica, err := cell.Start(ctx, s.replica)
 	if err != nil {
 		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)

@@ -1,0 +1,59 @@
+package cell_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// A cell that has locked everybody out is opened again by a start with
+// RestoreAccess, and not by one that became the master later than that is meant for.
+func TestRestoreAccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var restore atomic.Bool
+		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.RestoreAccess = restore.Load() })
+		open := func() error {
+			k, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = k.Close(t.Context()) }()
+			h, err := k.Open(t.Context(), "/ls/local/acl/everyone", client.OpenOptions{Write: true, Create: client.File})
+			if err == nil {
+				_, err = h.SetContents(t.Context(), nil)
+			}
+			return err
+		}
+		if err := open(); err != nil { // the last who may
+			t.Fatal(err)
+		}
+		restart := func(set bool) {
+			restore.Store(set)
+			for _, do := range []func(string){c.Kill, c.Restart} {
+				for _, id := range []string{"r1", "r2", "r3"} {
+					do(id)
+				}
+			}
+			c.Master()
+		}
+		restart(false)
+		if err := open(); api.CodeOf(err) != api.PermissionDenied {
+			t.Fatalf("the cell is open before: %v", err)
+		}
+		restart(true)
+		if err := open(); err != nil {
+			t.Errorf("after a start with RestoreAccess: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		c.Transfer()
+		if err := open(); api.CodeOf(err) != api.PermissionDenied {
+			t.Errorf("the flag of a start of long ago still opens the cell: %v", err)
+		}
+	})
+}

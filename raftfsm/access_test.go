@@ -1,0 +1,70 @@
+package raftfsm_test
+
+import (
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// However the lists were spoiled, everybody may write them again after a master has
+// restored access; other nodes keep their names, and nothing happens without.
+func TestRestoreAccess(t *testing.T) {
+	c := newCell(t)
+	tree := &c.state.Tree
+	next := func(api.Generation) api.Generation {
+		c.state.Counter++
+		return api.Generation(c.state.Counter)
+	}
+	if _, err := tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Create("/data", namespace.Spec{Kind: api.File}, next(0)); err != nil {
+		t.Fatal(err)
+	}
+	closed := api.ACL{Read: "ops", Write: "ops", Change: "ops"}
+	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
+		n, _ := tree.Get(name)
+		if _, err := tree.SetACL(n.Ref(), closed, nil, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	everyone, _ := tree.Get("/acl/everyone")
+	if _, err := tree.SetContents(everyone.Ref(), nil, nil, next); err != nil {
+		t.Fatal(err)
+	}
+	may := func(name api.Name) bool {
+		n, _ := c.state.Tree.Get(name)
+		return c.state.Tree.Permit(n, "anonymous", namespace.ToRead|namespace.ToWrite|namespace.ToChange) == nil
+	}
+	begin := func(restore bool) {
+		t.Helper()
+		c.term++
+		c.index++
+		results := c.state.Apply(c.index, c.term, raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{
+			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Version: raftfsm.Version, RestoreAccess: restore},
+		}}})
+		if err := results[0].Answer.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(false)
+	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
+		if may(name) {
+			t.Fatalf("%q is open before: the test shows nothing", name)
+		}
+	}
+	begin(true)
+	for name, want := range map[api.Name]bool{"": true, "/acl": true, "/acl/ops": true, "/acl/everyone": true, "/data": false} {
+		if may(name) != want {
+			t.Errorf("%q open to everybody: %t, want %t", name, !want, want)
+		}
+	}
+	if n, _ := c.state.Tree.Get("/acl/ops"); string(n.Contents) != "alice\n" {
+		t.Errorf("the list ops is %q", n.Contents)
+	}
+	if err := c.state.Check(); err != nil {
+		t.Error(err)
+	}
+}
