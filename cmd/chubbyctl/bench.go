@@ -38,7 +38,7 @@ type bench struct {
 }
 
 func newBenchCommand(g *globals) *cobra.Command {
-	group := newGroup("bench", "Put load on a cell, and measure how it bears it")
+	group := newGroup("bench", "Generate load, and measure throughput and latency")
 	for _, w := range workloads() {
 		group.AddCommand(newWorkloadCommand(g, w))
 	}
@@ -68,7 +68,7 @@ The figures are of operations that began within --duration; what takes longer th
 waited for, at most for --timeout. With --rate an operation counts from when it was
 due, so that waiting for a slow one before it is not left out. The first that fails
 ends the bench. Ctrl-C ends it too: the figures until then are printed, and it exits
-as one that was interrupted.`,
+with 130.`,
 		Example: w.example,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -44,9 +44,9 @@ has ended. --nominate chooses the next primary by name; 'elect PATH --candidates
 the names.
 
 --observe prints every primary, and every vacancy, until Ctrl-C. What it prints was
-true a moment ago: servers that must not heed two primaries check sequencers.
+true a moment ago: servers that must not obey two primaries check sequencers.
 
-Exit codes: as acquire, but for %d, which is its --try's.`, exitHeld),
+Exit codes: as acquire, except %d, which is for its --try.`, exitHeld),
 		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
   chubbyctl elect /ls/local/svc/primary --value db1 --priority 10 --yield -- ./serve
   chubbyctl elect --observe /ls/local/svc/primary

@@ -63,10 +63,10 @@ func newLocksCommand(g *globals) *cobra.Command {
 		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
 because a holder failed. A lock that is free and that nobody waits for is not shown.
 
-TOKEN is the fencing number of the lock's latest grant. Who waits is listed below the
-holders, with the place in the queue; one who is away has lost the connection, and
-keeps the place for a while. How much longer a wait may be is a guess: it supposes that
-the others have the lock for as long as it was held of late. A lock that is being taken
+TOKEN is the fencing number of the lock's latest grant. Waiters are listed below the
+holders, with their place in the queue; one that is away has lost the connection, and
+keeps the place for a while. How much longer a wait may be is an estimate from recent
+hold times. A lock that is being taken
 (lock break) is held until its holders have let go; 'chubbyctl explain' says why.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json`,

@@ -111,9 +111,9 @@ func newQuotaSetCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [CELL] (--principal NAME | --dir PATH)",
 		Short: "Set what a principal may use, or a directory may hold",
-		Long: `set replaces the whole quota of a principal or of a directory: an amount that is not
-given, or 0, is the default for a principal, and no limit for a directory. What is
-used already stays, also if it is more. It takes the right to change the ACL of the
+		Long: `set replaces the whole quota of a principal or of a directory: an omitted or zero
+amount means the default for principals and unlimited for directories. What is used
+already stays, also if it is more. It takes the right to change the ACL of the
 root directory.
 
 SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,

@@ -163,7 +163,7 @@ ephemeral files, is gone and its locks are free once its client has heard of it,
 its lease (and the lock-delays) are over. end does not wait for that: 'chubbyctl
 session show ID' shows it. Without --yes it says whose session it is, changes
 nothing, and exits with 2. It takes the right to change the ACL of the root
-directory, but for sessions of one's own principal.`,
+directory, except for sessions of one's own principal.`,
 		Example: `  chubbyctl session end s42 --reason 'left over from the test'        # whose is it?
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
 		Args: arguments(cobra.RangeArgs(1, 2)),

@@ -61,7 +61,8 @@ func newSessionLsCommand(g *globals) *cobra.Command {
 		Short: "List the sessions of a cell",
 		Long: `ls lists the sessions of a cell: whose they are, the length of their lease, and
 how much of it is left. A session that is not extended lives at least as long as the
-first figure says, and is ended at the latest after the second.`,
+first figure says. It normally ends before the second; a fail-over, or a master that
+was stopped for a moment, starts all leases again in full.`,
 		Example: "  chubbyctl session ls -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

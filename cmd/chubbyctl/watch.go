@@ -47,8 +47,9 @@ func newWatchCommand(g *globals) *cobra.Command {
 		Use:   "watch PATH",
 		Short: "Print what happens to a node, as it happens",
 		Long: fmt.Sprintf(`watch prints the events of a node, one per line, until Ctrl-C: when, what, on which
-path, the generation it is about, and an explanation. An event comes after what it
-tells of: who reads then sees that, or newer. Several changes may be one event.
+path, the generation it is about, and an explanation. An event comes after the change
+that it reports: a read then returns that state, or a newer one. Several changes may
+be one event. With -o json the time is that of this machine.
 
 Without --events it tells when the contents are written, and, without --exec, when the
 lock is taken and when nobody holds it any more; with --children also of what comes,
@@ -61,8 +62,8 @@ gone: it then exits with %d, also if the node is created again.
 --exec runs CMD with /bin/sh -c for each line that is printed, but for contents once
 for each generation: after a fail-over only if they have changed meanwhile. --initial
 runs it at the beginning, too. No two run at once: what happens meanwhile waits, up to
-%d events, of which the rest becomes one events-lost. How CMD ends does not matter to
-watch. It reads nothing from standard input, and has in its environment:
+%d events; the rest becomes one events-lost. watch ignores CMD's exit status. CMD
+reads nothing from standard input, and has in its environment:
   CHUBBY_EVENT       the kind, as contents-modified; initial at the beginning
   CHUBBY_PATH        the path that is watched
   CHUBBY_CHILD       the name of the child, of events of children; else empty

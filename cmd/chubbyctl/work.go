@@ -54,14 +54,14 @@ type tenure struct {
 const defaultKillAfter = 3 * time.Second
 
 func (o *workOptions) addFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the lock; 0 is one try (default: without limit)")
 	flags.DurationVar(&o.lockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
 	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
 	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
-	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock for so long at least, also if CMD has ended: for jobs that clocks start in many places")
+	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file while the lock is held, for other programs")
 }
 

@@ -65,7 +65,7 @@ that a majority whether it is still the master.`,
 		},
 		{
 			name: "cached", short: "Read a file from the clients' caches", takes: "size", caches: true,
-			long: `cached has all clients read one file, with a cache: but for the first of each, the
+			long: `cached has all clients read one file, with a cache: except for the first of each, the
 reads are answered by the client library and ask nobody. It measures this machine.`,
 			example:    "  chubbyctl bench cached --clients 2",
 			operations: []string{"cached read"},
