@@ -85,5 +85,10 @@ func supervisionGuards() []guard {
 			old: "		names = append(names, list.Name)\n", new: "		_ = append(names, list.Name)\n",
 			pkg: "./raftfsm", test: "TestRestoreAccess",
 		},
+		{
+			name: "the farewell is bounded by the lease", file: "cmd/chubbyctl/work.go",
+			old: "min(o.timeout, max(c.Left(), farewellBound))", new: "o.timeout",
+			pkg: "./e2e", test: "TestFarewellInAnOutage",
+		},
 	}
 }

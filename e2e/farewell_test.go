@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// When CMD has ended while the cell is away, chubbyctl ends with CMD's exit code as
+// soon as the lease is over, and at once when somebody interrupts it.
+func TestFarewellInAnOutage(t *testing.T) {
+	w := start(t, "--replicas", "1")
+	dir := t.TempDir()
+	holder := func(name, lease string) *process {
+		script := fmt.Sprintf("echo up; while [ ! -e %s ]; do sleep 0.05; done; echo over; exit 5", filepath.Join(dir, "go"))
+		p := w.ctl("acquire", "/ls/local/"+name, "--lease", lease, "--lock-delay", "1m", "--", "sh", "-c", script)
+		p.waitFor("up", 20*time.Second)
+		return p
+	}
+	short, long := holder("short", "4s"), holder("long", "1m")
+	for _, r := range w.replicas() {
+		if err := syscall.Kill(r.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(r.PID, syscall.SIGCONT) })
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := short.wait(10 * time.Second); code != 5 { // --timeout is 15 s
+		t.Errorf("after the end of the lease: exit %d, want 5", code)
+	}
+	long.waitFor("trying to release", 10*time.Second)
+	if err := long.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := long.wait(5 * time.Second); code != 5 {
+		t.Errorf("after Ctrl-C: exit %d, want 5", code)
+	}
+}
