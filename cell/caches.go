@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,17 +26,22 @@ type caches struct {
 	copies   map[api.Name]map[api.SessionID]*copied
 	names    map[api.SessionID]map[api.Name]*copied // the same, by session
 	told     map[api.SessionID][]*copied            // invalidations posted and not acknowledged, in their order
+	order    map[api.SessionID]*list.List           // of *copied, those not told, by when they were last asked for
+	bytes    map[api.SessionID]int                  // that its copies take here
+	used     map[string]int                         // the same, by principal
 	changing map[api.Name]int                       // how many changes of a name are under way
 	flush    *change                                // what every change waits for after a takeover; nil when it is over
 }
 
 // copied is what a session may have of a name.
 type copied struct {
-	name     api.Name
-	session  api.SessionID
-	sequence uint64          // of the event that invalidates it; 0 if none was posted
-	posted   session.Instant // that event
-	waiting  []*change       // that wait for its acknowledgement
+	name      api.Name
+	session   api.SessionID
+	principal string
+	place     *list.Element   // in order
+	sequence  uint64          // of the event that invalidates it; 0 if none was posted
+	posted    session.Instant // that event
+	waiting   []*change       // that wait for its acknowledgement
 }
 
 // change is one change of what clients may have cached.
@@ -51,33 +57,78 @@ func newCaches() *caches {
 	return &caches{
 		copies: map[api.Name]map[api.SessionID]*copied{}, names: map[api.SessionID]map[api.Name]*copied{},
 		told: map[api.SessionID][]*copied{}, changing: map[api.Name]int{},
+		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
 	}
 }
 
-// maxCopies bounds the names that one session may have in its cache.
-const maxCopies = 16_384
+// What the master remembers of copies is bounded: copyBytes and the name for each.
+// A session that reaches maxSessionCopies (some 15,000 names) is told to drop
+// those that it asked for least recently, a part of them at a time, and goes on
+// caching; until it has dropped them it may reach mostSessionCopies. A principal's
+// sessions together have maxPrincipalCopies; past that, each makes room by its own
+// copies, and one that has none caches nothing.
+const (
+	copyBytes          = 512
+	maxSessionCopies   = 8 << 20
+	mostSessionCopies  = maxSessionCopies + maxSessionCopies/16
+	maxPrincipalCopies = 512 << 20
+
+	maxCopies = mostSessionCopies / copyBytes // of one session
+)
+
+func (one *copied) size() int { return copyBytes + len(one.name) }
 
 // register takes note that a session is about to read something of a name, and
 // reports whether it may keep it.
-func (c *caches) register(id api.SessionID, name api.Name) bool {
+func (c *caches) register(id api.SessionID, principal string, name api.Name) bool {
 	if c.changing[name] > 0 {
 		return false
 	}
 	if one := c.names[id][name]; one != nil {
+		if one.sequence == 0 {
+			c.order[id].MoveToBack(one.place)
+		}
 		return one.sequence == 0
 	}
-	if len(c.names[id]) >= maxCopies {
+	if c.bytes[id] >= mostSessionCopies || c.used[principal] >= maxPrincipalCopies {
 		return false
 	}
 	if c.names[id] == nil {
-		c.names[id] = map[api.Name]*copied{}
+		c.names[id], c.order[id] = map[api.Name]*copied{}, list.New()
 	}
 	if c.copies[name] == nil {
 		c.copies[name] = map[api.SessionID]*copied{}
 	}
-	one := &copied{name: name, session: id}
+	one := &copied{name: name, session: id, principal: principal}
+	one.place = c.order[id].PushBack(one)
 	c.names[id][name], c.copies[name][id] = one, one
+	c.bytes[id] += one.size()
+	c.used[principal] += one.size()
 	return true
+}
+
+// surplus returns what a session is to drop to make room for more: a sixteenth of
+// what it has, and nothing while it still has to drop something.
+func (c *caches) surplus(id api.SessionID, principal string) (drop []*copied) {
+	if c.bytes[id] < maxSessionCopies && c.used[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
+		return nil
+	}
+	bytes := 0
+	for e := c.order[id].Front(); e != nil && bytes <= c.bytes[id]/16; e = e.Next() {
+		one := e.Value.(*copied)
+		drop, bytes = append(drop, one), bytes+one.size()
+	}
+	return drop
+}
+
+// forgetOwn drops what a session has of a node that it has deleted itself: its
+// client has put the name aside until it has the answer, and keeps nothing of it.
+// (It may be forgotten now, and not when the change begins: a late copy of the
+// request would begin it again, when the client may have read the name anew.)
+func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
+	if one := c.names[id][name]; one != nil && one.sequence == 0 {
+		c.forget(one)
+	}
 }
 
 // forget drops what a session has of a name, and lets go the changes that wait
@@ -86,9 +137,19 @@ func (c *caches) forget(one *copied) {
 	for _, waits := range one.waiting {
 		waits.heard(one.session)
 	}
+	if c.names[one.session][one.name] != one {
+		return
+	}
 	delete(c.names[one.session], one.name)
+	c.order[one.session].Remove(one.place)
+	c.bytes[one.session] -= one.size()
 	if len(c.names[one.session]) == 0 {
 		delete(c.names, one.session)
+		delete(c.order, one.session)
+		delete(c.bytes, one.session)
+	}
+	if c.used[one.principal] -= one.size(); c.used[one.principal] == 0 {
+		delete(c.used, one.principal)
 	}
 	delete(c.copies[one.name], one.session)
 	if len(c.copies[one.name]) == 0 {
@@ -182,12 +243,7 @@ func (m *master) begin(by api.SessionID, names []api.Name) *change {
 				m.caches.forget(one)
 				continue
 			}
-			if one.sequence == 0 {
-				one.posted = ch.since
-				one.sequence = box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: m.path(name)})
-				m.caches.told[id] = append(m.caches.told[id], one)
-				m.metrics.invalidations.Inc()
-			}
+			m.invalidate(box, one, ch.since)
 			since = min(since, one.posted)
 			one.waiting = append(one.waiting, ch)
 			ch.left[id]++
@@ -196,6 +252,19 @@ func (m *master) begin(by api.SessionID, names []api.Name) *change {
 	ch.since = since
 	ch.settle()
 	return ch
+}
+
+// invalidate tells a session to drop what it has of a name, unless it was told.
+// m.mu is held.
+func (m *master) invalidate(box *mailbox, one *copied, now session.Instant) {
+	if one.sequence > 0 {
+		return
+	}
+	one.posted = now
+	one.sequence = box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: m.path(one.name)})
+	m.caches.order[one.session].Remove(one.place)
+	m.caches.told[one.session] = append(m.caches.told[one.session], one)
+	m.metrics.invalidations.Inc()
 }
 
 // expects reports whether a change of names will have to wait for anybody but the
@@ -243,7 +312,8 @@ func (m *master) flushCaches() {
 // remember enters a session as one that is about to read something of a name, if
 // it caches at all.
 func (m *master) remember(id api.SessionID, names ...api.Name) bool {
-	if s, ok := m.state().Sessions.Get(id); !ok || !s.MayCache {
+	s, ok := m.state().Sessions.Get(id)
+	if !ok || !s.MayCache {
 		return false
 	}
 	m.mu.Lock()
@@ -252,8 +322,14 @@ func (m *master) remember(id api.SessionID, names ...api.Name) bool {
 		return false
 	}
 	all := true
+	if box := m.boxes[id]; box != nil {
+		now := m.clock()
+		for _, one := range m.caches.surplus(id, s.Principal) {
+			m.invalidate(box, one, now)
+		}
+	}
 	for _, name := range names {
-		all = m.caches.register(id, name) && all
+		all = m.caches.register(id, s.Principal, name) && all
 	}
 	return all
 }

@@ -41,14 +41,19 @@ type Config struct {
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
-	// has cached, before its session is not extended any more (it ends with the
-	// lease it has). 0 is no such bound: a change then waits for it as long as its
-	// lease, at most; else at least a second.
+	// has cached, before its session is not extended any more, whatever it
+	// acknowledges (it ends with the lease it has). It is at least a second; 0, the
+	// default, is no such bound. A client that was told and does not acknowledge is
+	// not extended anyway, and no setting takes back a lease that was promised; so
+	// this only matters for clients that are told late, or acknowledge just in time,
+	// and without it a change waits for two of their leases at most.
 	SlowClient time.Duration
 
 	// KeepAlives is how many KeepAlives a second this replica wants at most as
 	// master: leases are lengthened, up to api.MaxLease, when there are so many
-	// sessions that more would come (session.Lengthen). Default DefaultKeepAlives.
+	// sessions that more would come (session.Lengthen). Those are counted that extend
+	// a lease: a session with a connection of its own sends another before each, to
+	// show that it is there. Default DefaultKeepAlives.
 	KeepAlives float64
 
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development

@@ -148,7 +148,7 @@ func TestManyInvalidations(t *testing.T) {
 		m.mu.Lock()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
-			m.caches.register(reader.who.session, name)
+			m.caches.register(reader.who.session, "p", name)
 			m.begin(0, []api.Name{name})
 		}
 		m.mu.Unlock()

@@ -159,6 +159,9 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	for _, change := range r.Changes {
 		m.publish(change)
 	}
+	if c.Delete != nil && len(r.Changes) > 0 {
+		m.caches.forgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)
+	}
 	for _, revocation := range r.Revoked {
 		m.revoked(revocation)
 	}

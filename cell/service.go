@@ -27,8 +27,11 @@ type service struct {
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
-// Acquire wait as long as they must.
-const maxCall = time.Minute
+// Acquire wait as long as they must. A change can wait for a client that does not
+// drop what it has cached for two of the longest leases: the one that runs when the
+// change begins, and the one that the reply which tells of it may begin. It
+// outlasts those.
+const maxCall = 2*api.MaxLease + 15*time.Second
 
 // newGRPCServer returns a server with limits on everything a stranger could
 // make grow.

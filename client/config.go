@@ -107,7 +107,7 @@ type StateChange struct {
 
 const (
 	defaultDialTimeout = 2 * time.Second // a reachable host answers sooner, also across the world
-	defaultCacheSize   = 64 << 20        // bytes: 256 of the largest files, or 100,000 small ones
+	defaultCacheSize   = 64 << 20        // bytes: 256 of the largest files; of small ones the cell lets a session keep some 15,000
 	defaultCallTimeout = 5 * time.Second // longer than a healthy master under load takes
 )
 

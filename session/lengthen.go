@@ -11,7 +11,8 @@ import (
 // rate KeepAlives a second (Chubby §2.8: leases grow from 12 s to 60 s under heavy
 // load). The rule:
 //
-//   - n sessions of lease L send n / Due(L) KeepAlives a second. Leases are the
+//   - n sessions of lease L send n / Due(L) KeepAlives a second that extend a
+//     lease. Leases are the
 //     shortest multiple of api.DefaultLease with which that is no more than rate,
 //     at most api.MaxLease, and never less than what was asked for.
 //   - A session that asked for less than api.DefaultLease gets what it asked for: it

@@ -1,0 +1,128 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"google.golang.org/grpc"
+)
+
+// A session that has asked for more names than it may have in its cache goes on
+// caching: it is told to drop what it asked for least recently, and what the master
+// remembers stays below a bound in bytes. What it asks for again and again it keeps.
+func TestFullCacheMakesRoom(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		reader := m.client(t, 1)
+		id := reader.who.session
+		refused, hot := 0, 0
+		for i := range 60_000 {
+			if !m.remember(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
+				refused++
+			}
+			if i%100 == 0 && m.remember(id, "/hot") {
+				hot++
+			}
+			m.mu.Lock()
+			bytes, waits := m.caches.bytes[id], len(m.boxes[id].events) > 0
+			m.mu.Unlock()
+			if bytes > mostSessionCopies+copyBytes+api.MaxPath {
+				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, mostSessionCopies)
+			}
+			if waits && i%500 == 0 { // the client is not the fastest
+				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
+					reader.acked = events[len(events)-1].GetSequence()
+					synctest.Wait()
+					if m.caughtUp(reader) {
+						break
+					}
+				}
+			}
+		}
+		if refused > 600 || hot < 590 {
+			t.Errorf("%d of 60000 names could not be kept, and the one that is always used was, %d of 600 times", refused, hot)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if n := m.caches.used["p"]; n != m.caches.bytes[id] {
+			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.caches.bytes[id])
+		}
+		if m.caches.drop(id); len(m.caches.used)+len(m.caches.bytes)+len(m.caches.order)+len(m.caches.copies) != 0 {
+			t.Error("something is kept of a session that has ended")
+		}
+	})
+}
+
+// caughtUp acknowledges what was heard, and reports whether nothing else waits.
+func (s *soloMaster) caughtUp(c *soloClient) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	box := s.boxes[c.who.session]
+	box.acknowledge(c.acked, c.acked)
+	s.caches.acknowledge(c.who.session, box.received)
+	return len(box.events) == 0
+}
+
+// What a session creates and deletes is not kept for it.
+func TestOwnDeletionIsForgotten(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		for i := range 100 {
+			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).handle
+			mutation := c.mutation()
+			if _, err := m.changeNode(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if n := len(m.caches.names[c.who.session]); n > 5 {
+			t.Errorf("%d names are kept of 100 files that it has deleted", n)
+		}
+	})
+}
+
+// A change outwaits a client that never drops what it has cached, with the longest
+// lease, which hears of the change at the last moment.
+func TestChangeOutwaitsTheLongestLease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, again := m.client(t, 1), cachingSession(2).CreateSession
+		again.Lease = api.MaxLease
+		reply, err := m.createSession(t.Context(), *again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := &soloClient{m: m, who: caller{session: api.SessionID(reply.GetId()), epoch: 1}, grant: reply.GetGrant().GetNumber()}
+		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		alive, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for alive.Err() == nil {
+				author.acknowledgeAll(t)
+			}
+		}()
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			s := &service{}
+			_, err := s.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: pb.Chubby_SetContents_FullMethodName}, func(ctx context.Context, _ any) (any, error) {
+				return nil, <-author.write(ctx, f)
+			})
+			done <- err
+		}()
+		time.Sleep(api.MaxLease - time.Second)
+		if len(reader.hear(t)) != 1 { // it is not acknowledged
+			t.Error("it was told nothing")
+		}
+		if err := <-done; err != nil || time.Since(began) < api.MaxLease {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
