@@ -140,17 +140,25 @@ func (l *Leases) Len() int { return len(l.sessions) }
 // its work or waiting for a mutex that others held, is not part of slept: clients
 // could reach the master meanwhile, and some of them could make it last.
 //
-// No more than MaxPatience is forgiven, and what was forgiven is earned back by the
-// time of sleeps that were not late. So even if every sleep is late, a session that
-// is not extended has ended after twice its lease and MaxPatience.
+// Of stops that are no longer than MaxPatience, no more than that is forgiven in all,
+// and what was forgiven is earned back by the time of sleeps that were not late. So
+// even if every sleep is late, a session that is not extended has ended after twice
+// its lease and MaxPatience. A longer stop is forgiven whole: it is a machine that was
+// suspended, or a clock that is wrong, and no client can bring that about by load.
 //
 // It takes O(1) when nothing is due, O(log n) for each session returned, and
 // O(n) after a stop.
 func (l *Leases) Tick(now Instant, slept time.Duration, most int) (expired []api.SessionID, forgiven time.Duration) {
-	if slept <= MaxTick {
+	switch {
+	case slept <= MaxTick:
 		l.patience = min(l.patience+max(slept, 0), MaxPatience)
-	} else if forgiven = min(slept, l.patience); forgiven > 0 {
+	case slept > MaxPatience:
+		forgiven = slept
+	default:
+		forgiven = min(slept, l.patience)
 		l.patience -= forgiven
+	}
+	if forgiven > 0 {
 		l.alive.delay(forgiven)
 		return nil, forgiven
 	}
@@ -173,7 +181,7 @@ func (l *Leases) Next() (Instant, bool) {
 // than this expires nobody on its return.
 const MaxTick = api.MinLease / 4
 
-// MaxPatience bounds what Tick gives back: a client that could not reach the master
+// MaxPatience bounds what Tick gives back for stops up to this long: a client that could not reach the master
 // for longer than the longest lease and the grace after it has given up.
 const MaxPatience = api.MaxLease + api.DefaultGrace
 

@@ -148,12 +148,26 @@ func TestPatienceEnds(t *testing.T) {
 // What was forgiven is earned back by sleeps that are not late.
 func TestPatienceIsEarnedBack(t *testing.T) {
 	l := session.NewLeases()
-	l.Tick(at(1000), time.Hour, 9)
+	l.Tick(at(1000), session.MaxPatience, 9)
 	for range 8 {
 		l.Tick(at(1001), session.MaxTick/2, 9)
 	}
-	if _, forgiven := l.Tick(at(2000), time.Hour, 9); forgiven != 4*session.MaxTick {
+	if _, forgiven := l.Tick(at(2000), session.MaxPatience, 9); forgiven != 4*session.MaxTick {
 		t.Errorf("%v was forgiven after %v of sleeps that were not late", forgiven, 4*session.MaxTick)
+	}
+}
+
+// A machine that was suspended for an hour, or a clock that is an hour ahead, ends
+// no session, however often.
+func TestLongStopIsForgivenWhole(t *testing.T) {
+	l := session.NewLeases()
+	l.Start(1, time.Second, at(0))
+	now := at(0)
+	for range 5 {
+		now = now.Add(time.Hour)
+		if expired, forgiven := l.Tick(now, time.Hour, 9); len(expired) > 0 || forgiven != time.Hour {
+			t.Fatalf("%v expired, %v was forgiven", expired, forgiven)
+		}
 	}
 }
 

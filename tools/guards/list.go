@@ -113,7 +113,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "a clock loop that was late expires nobody", file: "session/leases.go",
-			old: "	if slept <= MaxTick {\n", new: "	if true {\n",
+			old: "	case slept <= MaxTick:\n", new: "	case true:\n",
 			pkg: "./session", test: "TestLateTickGivesTheTimeBack",
 		},
 		{
