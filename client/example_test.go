@@ -12,12 +12,16 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// config is that of the examples: the servers of the cell foo are found as Servers
+// says. A test puts a cell of its own here.
+var config = client.Config{Cell: "foo"}
+
 // Work under a lock runs under the lock's context, and sends the lock's
 // sequencer to the servers that the lock protects.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := client.New(ctx, client.Config{Cell: "foo"})
+	c, err := client.New(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -66,7 +70,7 @@ func ExampleRenew() {
 		}
 		return err // if it is for want of the session, lead is called again with the next
 	}
-	err := client.Renew(ctx, client.Config{Cell: "foo"}, lead)
+	err := client.Renew(ctx, config, lead)
 	if !errors.Is(err, context.Canceled) {
 		fmt.Println(err)
 	}
@@ -77,15 +81,14 @@ func ExampleRenew() {
 func ExampleCell_NewSession() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cfg := client.Config{Cell: "foo"}
-	cell, err := client.Dial(ctx, cfg)
+	cell, err := client.Dial(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer cell.Close() // the sessions are closed before it
 	for range 100 {
-		c, err := cell.NewSession(ctx, cfg.Session())
+		c, err := cell.NewSession(ctx, config.Session())
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -106,6 +106,9 @@ func TestRWLockRandom(t *testing.T) {
 		}
 		s.rage(0)
 		writing.check(t)
+		if writing.total < *rounds/8 { // of half the rounds
+			t.Errorf("only %d holds in %d rounds", writing.total, *rounds/2)
+		}
 	})
 }
 
