@@ -141,6 +141,11 @@ printf 'cell: "a b"\nnonsense: 1\nid: ""\n' >faulty.yaml
 "$bin/chubbyd" config check faulty.yaml >out 2>err && bad "chubbyd config check refuses faults" || ok "chubbyd config check refuses faults"
 err 'faulty.yaml:1'; err 'faulty.yaml:2'
 "$bin/chubbyd" serve --help >out 2>&1; for key in config id data members; do out "--$key "; done
+out '--bootstrap'
+"$bin/chubbyd" serve --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err
+got=$?
+if [ $got = 78 ]; then ok "chubbyd serve refuses an empty directory -> 78"; else bad "chubbyd serve refuses an empty directory -> $got, want 78"; fi
+err 'bootstrap: true'
 "$bin/chubbyd" dev --help >out 2>&1; for key in cell replicas data base-port no-restart; do out "--$key"; done
 
 "$bin/chubbyd" dev >dev.out 2>dev.err &

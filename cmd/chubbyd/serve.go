@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 )
 
@@ -128,6 +129,10 @@ func (o *serveOptions) run(ctx context.Context, in io.Reader, out io.Writer) err
 	}
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s), o.restoreAccess
 	replica, err := cell.Start(ctx, s.replica)
+	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
+		s.replica.Logger.Info("stopped", "before", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)
 	}
