@@ -29,9 +29,8 @@ func troubles() []trouble {
 	early := lease * 5 / 12 // as little may be left of it
 	nothing := func(*world, *candidate) {}
 	return []trouble{
-		// The cell may yet answer a KeepAlive, which comes too late.
-		{"paused", func(w *world, c *candidate) { w.pause(c.name) }, func(w *world, c *candidate) { w.resume(c.name) }, early, lease*19/12 + time.Second, false},
-		{"cut off", func(w *world, c *candidate) { w.cell.Cut(c.name) }, func(w *world, c *candidate) { w.cell.Heal(c.name) }, early, lease + time.Second, false},
+		{"paused", func(w *world, c *candidate) { w.pause(c.name) }, func(w *world, c *candidate) { w.resume(c.name) }, early, lease + 2*time.Second, false},
+		{"cut off", func(w *world, c *candidate) { w.cell.Cut(c.name) }, func(w *world, c *candidate) { w.cell.Heal(c.name) }, early, lease + 2*time.Second, false},
 		{"session ended", func(w *world, _ *candidate) {
 			w.operate(func(ctx context.Context, c *client.Client, holder api.Holder) error {
 				return c.EndSession(ctx, holder.Session, "a drill")
