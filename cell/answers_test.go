@@ -153,6 +153,39 @@ func TestRefusedClose(t *testing.T) {
 	})
 }
 
+// While the Close of a handle is on its way, who waits through it is offered
+// nothing: the lock would be held by a handle that nobody has.
+func TestClosingHandleIsOfferedNothing(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		done := make(chan error, 2)
+		go func() { done <- m.close(t.Context(), closing, h[1]) }()
+		<-entered
+		go func() { done <- m.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		synctest.Wait()
+		close(leave)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
 // An Acquire that was granted is answered so, whatever would refuse it now.
 func TestGrantedIsNotRefused(t *testing.T) {
 	inSolo(t, quota(t, api.Quota{Waiters: 1}), func(t *testing.T, m *soloMaster) {

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,27 +89,27 @@ type copier struct {
 }
 
 // ask sends a request until it has an answer that is one.
-func (c *copier) ask(do func(ctx context.Context) error) error {
+func ask[T any](c *copier, do func(ctx context.Context) (T, error)) (T, error) {
 	for {
 		for c.percent(20) {
 			c.stray.Go(func() {
 				c.upTo(3 * time.Second)
 				ctx, cancel := context.WithTimeout(c.ctx, time.Second)
 				defer cancel()
-				_ = do(ctx)
+				_, _ = do(ctx)
 			})
 		}
 		ctx, cancel := context.WithCancel(c.ctx)
 		if c.percent(30) {
 			ctx, cancel = context.WithTimeout(c.ctx, time.Duration(c.below(int(5*time.Millisecond))))
 		}
-		err := do(ctx)
+		answer, err := do(ctx)
 		cancel()
 		switch api.CodeOf(err) {
 		case api.NotMaster, api.Unavailable, api.Uncertain:
 		default:
 			if c.percent(85) {
-				return err
+				return answer, err
 			}
 			c.lost++
 		}
@@ -123,20 +124,16 @@ func (c *copier) openAt(name api.Name, ephemeral bool) (h handle, ok bool) {
 	rights := namespace.ToRead | namespace.ToWrite
 	owner := namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}
 	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
-	err := c.ask(func(ctx context.Context) error {
-		o, err := c.m.open(ctx, openRequest{
+	o, err := ask(c, func(ctx context.Context) (opened, error) {
+		return c.m.open(ctx, openRequest{
 			mutation: mutation, path: path, handle: handle{owner: owner, rights: rights, events: eventSet(0).with(api.EventConflictingLock)},
 			create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
 		})
-		if err == nil {
-			h = o.handle
-		}
-		return err
 	})
 	if err != nil {
 		c.leavesNothing(name, owner, fmt.Sprintf("an Open that was refused (%v)", err))
 	}
-	return h, err == nil
+	return o.handle, err == nil
 }
 
 // leavesNothing checks that a handle holds nothing.
@@ -157,8 +154,7 @@ func (c *copier) lockOnce(h handle) {
 	}
 	until := time.Now().Add(patience)
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
-	var got raftfsm.Answer
-	err := c.ask(func(ctx context.Context) error {
+	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 		a, err := c.m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
 			if try {
 				return c.m.tryAcquire(ctx, claim, h.node)
@@ -167,21 +163,15 @@ func (c *copier) lockOnce(h handle) {
 			defer cancel()
 			return c.m.acquire(within, claim, h.node, ticket{}, func(*pb.Queued) error { return nil })
 		})
-		if err == nil {
-			got = a
-		}
 		if !try && errors.Is(err, api.Uncertain) && time.Now().After(until) {
-			return gaveUp
+			return a, gaveUp
 		}
-		return err
+		return a, err
 	})
 	if errors.Is(err, api.DeadlineExceeded) {
-		err = c.ask(func(ctx context.Context) error {
+		got, err = ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 			a, err := c.m.cancel(ctx, mutation)
-			if err == nil && a.Code == api.OK {
-				got = a
-			}
-			return cmpErr(err, a.Err())
+			return a, cmp.Or(err, a.Err())
 		})
 	}
 	node, gone := c.m.state().Tree.Resolve(h.node)
@@ -200,7 +190,7 @@ func (c *copier) lockOnce(h handle) {
 	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
 		release := c.mutation()
-		if err := c.ask(func(ctx context.Context) error { return c.m.release(ctx, release, h, got.Generation) }); err != nil {
+		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.release(ctx, release, h, got.Generation) }); err != nil {
 			c.t.Errorf("release: %v", err)
 		}
 		delete(c.held, h.owner)
@@ -231,18 +221,9 @@ func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
 	c.t.Errorf("%+v waits for the lock of %+v, which has not been told", w, h.owner)
 }
 
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (c *copier) closeIt(h handle) {
 	mutation := c.mutation()
-	if err := c.ask(func(ctx context.Context) error { return c.m.close(ctx, mutation, h) }); err != nil {
+	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.close(ctx, mutation, h) }); err != nil {
 		c.t.Errorf("close: %v", err)
 	}
 	c.leavesNothing(h.node.Name, h.owner, "a handle that was closed")

@@ -245,9 +245,11 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 		for _, w := range m.waitersOf(h.owner) {
 			w.closing = true
 		}
-		return raftfsm.Command{Close: &raftfsm.Close{
-			Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: offer(m.queues.leading(h.node.Name, 0)),
-		}}
+		c := &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
+		if node, gone := m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
+			c.Successors = offer(m.queues.leading(h.node.Name, 0))
+		}
+		return raftfsm.Command{Close: c}
 	})
 	return err
 }

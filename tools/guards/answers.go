@@ -23,7 +23,7 @@ func answerGuards() []guard {
 		{
 			name: "one whose handle is being closed is offered nothing", file: "cell/queue.go",
 			old: "return w.absent || w.closing }", new: "return w.absent }",
-			pkg: "./cell", test: "TestCopiesAndRefusalsLeaveNothing",
+			pkg: "./cell", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{
 			name: "the log refuses, not the master", file: "cell/answers.go",
