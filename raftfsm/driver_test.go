@@ -290,7 +290,7 @@ func (d *driver) contents(name api.Name) []byte {
 	case strings.HasPrefix(string(name), "/acl/"):
 		return []byte(one(&d.choices, driverLists...))
 	case d.rarely(256):
-		return make([]byte, api.MaxContents+1)
+		return make([]byte, api.MaxContents+d.pick(2)) // the largest that is allowed, or one byte more
 	}
 	return []byte(one(&d.choices, driverContents...))
 }
@@ -335,6 +335,9 @@ func (d *driver) write() raftfsm.Command {
 	var only *api.Generation
 	if d.rarely(5) {
 		g := api.Generation(1 + d.pick(3))
+		if n := d.m.nodes[ref.Name]; n != nil && !d.rarely(4) {
+			g = one(&d.choices, n.content, n.acls)
+		}
 		only = &g
 	}
 	if d.rarely(3) {
@@ -359,6 +362,13 @@ func (d *driver) setQuota() *raftfsm.SetQuota {
 	}
 	if !d.rarely(3) {
 		c.Quota = api.Quota{Nodes: one(&d.choices, 0, 2, 3, 5, -1), Bytes: one[int64](&d.choices, 0, 10, 20, 40), Sessions: one(&d.choices, 0, 1, 2)}
+	}
+	if d.rarely(3) { // just what is used, or one more
+		used := d.m.usage(c.Principal)
+		if c.Directory != nil {
+			used = d.m.below(c.Directory.Name)
+		}
+		c.Quota = api.Quota{Nodes: used.Nodes + d.pick(2), Bytes: used.Bytes + int64(d.pick(2))}
 	}
 	return &c
 }
