@@ -45,12 +45,13 @@ func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	t.Helper()
 	s.limit(l)
 	var entries [][]byte
-	s.wrote = func(data []byte) {
+	wrote := func(data []byte) {
 		if most := max(l.command, l.batch) + entryOverhead; len(data) > most {
 			t.Errorf("an entry of %d bytes; at most %d are allowed", len(data), most)
 		}
 		entries = append(entries, data)
 	}
+	s.wrote.Store(&wrote)
 	return &entries
 }
 

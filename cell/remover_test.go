@@ -68,8 +68,8 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 	inSolo(t, func(s *raftfsm.State) { owner = ephemerals(t, s, "owner", "/e") }, func(t *testing.T, m *soloMaster) {
 		l := defaultLimits()
 		l.pending = 0 // nothing is taken
-		refuse := func() { m.limit(l) }
-		m.wrote = func([]byte) { refuse() } // from the end of the session on
+		refuse := func([]byte) { m.limit(l) }
+		m.wrote.Store(&refuse) // from the end of the session on
 		if err := m.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 		if _, there := m.state().Tree.Get("/e"); !there {
 			t.Fatal("the node was removed although nothing could be committed")
 		}
-		m.wrote = nil
+		m.wrote.Store(nil)
 		m.limit(defaultLimits())
 		time.Sleep(time.Second)
 		if _, there := m.state().Tree.Get("/e"); there {

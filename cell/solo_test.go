@@ -26,7 +26,7 @@ type soloMaster struct {
 	fsm      atomic.Pointer[raftfsm.State]
 	proving  func() // while leadership is proved
 	applying func() // before an entry is applied
-	wrote    func(entry []byte)
+	wrote    atomic.Pointer[func(entry []byte)]
 }
 
 type soloFuture struct {
@@ -41,8 +41,8 @@ func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
 	if s.applying != nil {
 		s.applying()
 	}
-	if s.wrote != nil {
-		s.wrote(data)
+	if wrote := s.wrote.Load(); wrote != nil {
+		(*wrote)(data)
 	}
 	e, err := raftfsm.DecodeEntry(data)
 	if err != nil {
