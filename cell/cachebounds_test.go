@@ -54,7 +54,7 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		if n := m.caches.used["p"]; n != m.caches.bytes[id] {
 			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.caches.bytes[id])
 		}
-		if m.caches.drop(id); len(m.caches.used)+len(m.caches.bytes)+len(m.caches.order)+len(m.caches.copies) != 0 {
+		if m.caches.drop(id, maxCopies); len(m.caches.used)+len(m.caches.bytes)+len(m.caches.order)+len(m.caches.copies) != 0 {
 			t.Error("something is kept of a session that has ended")
 		}
 	})
@@ -66,7 +66,7 @@ func (s *soloMaster) caughtUp(c *soloClient) bool {
 	defer s.mu.Unlock()
 	box := s.boxes[c.who.session]
 	box.acknowledge(c.acked, c.acked)
-	s.caches.acknowledge(c.who.session, box.received)
+	s.caches.acknowledge(c.who.session, box.received, maxCopies)
 	return len(box.events) == 0
 }
 

@@ -158,10 +158,15 @@ func (c *caches) forget(one *copied) {
 }
 
 // acknowledge takes note that a session has received the events up to that
-// sequence, and so has dropped what they told it to.
-func (c *caches) acknowledge(id api.SessionID, sequence uint64) {
+// sequence, and so has dropped what they told it to: of at most most names at a time. It
+// reports whether that was all.
+func (c *caches) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
 	told := c.told[id]
 	for len(told) > 0 && told[0].sequence <= sequence {
+		if most--; most < 0 {
+			c.told[id] = told
+			return false
+		}
 		c.forget(told[0])
 		told = told[1:]
 	}
@@ -173,17 +178,23 @@ func (c *caches) acknowledge(id api.SessionID, sequence uint64) {
 	if c.flush != nil && sequence > 0 { // the first event of an epoch is that of the fail-over
 		c.flush.heard(id)
 	}
+	return true
 }
 
-// drop forgets a session that has ended: its lease is over.
-func (c *caches) drop(id api.SessionID) {
+// drop forgets what a session that has ended may have, its lease being over: at most
+// most names. It reports whether it knows of no more.
+func (c *caches) drop(id api.SessionID, most int) (done bool) {
 	for _, one := range c.names[id] {
+		if most--; most < 0 {
+			return false
+		}
 		c.forget(one)
 	}
 	delete(c.told, id)
 	if c.flush != nil {
 		c.flush.heard(id)
 	}
+	return true
 }
 
 // heard takes note that a session has acknowledged one of the things that a
@@ -228,12 +239,16 @@ func (ch *change) then(next func()) {
 
 // begin makes names uncacheable and has every session drop what it has of them,
 // but the one whose change it is: that dropped it itself before it asked. m.mu is
-// held.
+// held, and released in between: the names are uncacheable from the first hold on, so
+// nobody is added to those that have to be told.
 func (m *master) begin(by api.SessionID, names []api.Name) *change {
 	ch := newChange(m.clock(), names...)
 	since := ch.since
 	for _, name := range names {
 		m.caches.changing[name]++
+	}
+	ch.left[0]++ // nobody: it is not clear before all have been told
+	for _, name := range names {
 		for id, one := range m.caches.copies[name] {
 			if id == by {
 				continue
@@ -247,9 +262,11 @@ func (m *master) begin(by api.SessionID, names []api.Name) *change {
 			since = min(since, one.posted)
 			one.waiting = append(one.waiting, ch)
 			ch.left[id]++
+			m.mu.pause(1)
 		}
 	}
 	ch.since = since
+	delete(ch.left, 0)
 	ch.settle()
 	return ch
 }

@@ -51,6 +51,26 @@ const maxExpiries = 256
 // maxForgotten bounds the waiters that one tick drops because they stayed away.
 const maxForgotten = 256
 
+// maxOwned bounds the nodes that sessions which end in one entry own together, unless it
+// is one session only.
+const maxOwned = 1024
+
+// affordable says how many of the sessions are to end in one entry: as many as own no
+// more than maxOwned nodes together, but one at least. m.mu is held, and released in
+// between.
+func (m *master) affordable(ends []raftfsm.End) int {
+	state, owned := m.state(), 0
+	for i, end := range ends {
+		for range state.Tree.OwnedBy(end.Session) {
+			if owned++; owned > maxOwned {
+				return max(i, 1)
+			}
+			m.mu.pause(1)
+		}
+	}
+	return len(ends)
+}
+
 // tick does what is due at now, after the loop has slept for so long, and returns
 // how long to sleep until the next time.
 func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
@@ -66,18 +86,24 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
-	for _, c := range m.endCommands(ending) {
+	ends := m.affordable(ending)
+	m.unended = append(m.unended, ending[ends:]...)
+	for _, c := range m.endCommands(ending[:ends]) {
 		m.submit(c)
+		m.mu.pause(1)
 	}
 
-	for _, over := range m.delays.due(now) {
+	delays := m.delays.due(now)
+	for _, over := range delays {
 		m.endDelay(over)
+		m.mu.pause(m.queues.weight(over.name))
 	}
 	more := m.queues.forget(now, maxForgotten)
 	for _, name := range m.queues.takeRetries() {
 		m.pump(name)
+		m.mu.pause(m.queues.weight(name))
 	}
-	if len(expired) == maxExpiries || more {
+	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)

@@ -14,12 +14,9 @@ import (
 // A delay is known by its ID, not by its name: the next holder of a shared lock
 // that fails makes a new delay on the same name, and the time of the old one says
 // nothing about it. master.mu guards it.
-type delays struct{ timed map[api.Name]timedDelay }
-
-// timedDelay is a delay and when it is over.
-type timedDelay struct {
-	id  uint64 // namespace.Delay.ID
-	end session.Instant
+type delays struct {
+	ids  map[api.Name]uint64 // namespace.Delay.ID
+	ends session.Timetable[api.Name]
 }
 
 // delayOver is a delay that has run its time.
@@ -28,43 +25,52 @@ type delayOver struct {
 	id   uint64
 }
 
-func newDelays() *delays { return &delays{timed: map[api.Name]timedDelay{}} }
+func newDelays() *delays { return &delays{ids: map[api.Name]uint64{}} }
 
 // start times the delay of that ID on a name. It takes the place of an earlier
 // one, whose end still counts if it is later, and never of a later one.
 func (d *delays) start(name api.Name, id uint64, length time.Duration, now session.Instant) {
-	if was := d.timed[name]; id >= was.id {
-		d.timed[name] = timedDelay{id: id, end: max(was.end, now.Add(length))}
+	if id < d.ids[name] {
+		return
 	}
+	end := now.Add(length)
+	if was, ok := d.ends.At(name); ok {
+		end = max(end, was)
+	}
+	d.ids[name] = id
+	d.ends.Put(name, end)
 }
 
-// due returns the delays that are over, and times them no more.
+// due returns delays that are over, the earliest first and at most maxDue of them,
+// and times them no more.
 func (d *delays) due(now session.Instant) []delayOver {
 	var over []delayOver
-	for name, t := range d.timed {
-		if t.end <= now {
-			over = append(over, delayOver{name: name, id: t.id})
-			delete(d.timed, name)
+	for len(over) < maxDue {
+		name, end, ok := d.ends.Next()
+		if !ok || end > now {
+			break
 		}
+		over = append(over, delayOver{name: name, id: d.ids[name]})
+		delete(d.ids, name)
+		d.ends.Drop(name)
 	}
 	return over
 }
 
+// maxDue bounds what one tick does of a kind; what is left is for the next.
+const maxDue = 256
+
 // next returns when the earliest delay is over.
 func (d *delays) next() (at session.Instant, ok bool) {
-	for _, t := range d.timed {
-		if !ok || t.end < at {
-			at, ok = t.end, true
-		}
-	}
+	_, at, ok = d.ends.Next()
 	return at, ok
 }
 
 // left returns how long a delay has yet to run, 0 if there is none.
 func (d *delays) left(name api.Name, now session.Instant) time.Duration {
-	t, ok := d.timed[name]
+	end, ok := d.ends.At(name)
 	if !ok {
 		return 0
 	}
-	return max(t.end.Sub(now), 0)
+	return max(end.Sub(now), 0)
 }

@@ -37,21 +37,34 @@ func (m *master) publish(c raftfsm.Change) {
 
 // tell posts an event to every handle on a node that was opened for its kind.
 // Names and contents are for those only who may read the node now, whatever they
-// were allowed when they opened it. m.mu is held.
+// were allowed when they opened it. m.mu is held, and released in between.
 func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
-	watching := m.handles.watching(ref, kind)
-	if len(watching) == 0 {
-		return
-	}
+	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
 	tree := m.state().Tree
-	node, err := tree.Resolve(ref)
-	for _, h := range watching {
-		if ofReader(kind) && (err != nil || tree.Permit(node, h.principal, namespace.ToRead) != nil) {
+	for _, h := range m.handles.onNode[ref] {
+		m.mu.pause(1)
+		if !h.events.has(kind) {
 			continue
+		}
+		if ofReader(kind) {
+			may, asked := readers[h.principal]
+			if !asked {
+				node, err := tree.Resolve(ref)
+				may = err == nil && tree.Permit(node, h.principal, namespace.ToRead) == nil
+				readers[h.principal] = may
+				m.mu.pause(permitSteps)
+			}
+			if !may {
+				continue
+			}
 		}
 		m.post(h.owner, ref, kind, e)
 	}
 }
+
+// permitSteps is how many steps it may take to ask whether a principal may read a
+// node: a list may include many others.
+const permitSteps = 16
 
 // ofReader reports whether some of the events show what only a reader may see.
 func (s eventSet) ofReader() bool {
@@ -88,10 +101,12 @@ func (m *master) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind,
 // nodeRemoved tells everybody who has the node open, and those who wait for its
 // lock. m.mu is held.
 func (m *master) nodeRemoved(node namespace.Ref) {
-	for _, h := range m.handles.on(node) {
+	for _, h := range m.handles.onNode[node] {
 		m.tellRemoved(h.owner, node)
+		m.mu.pause(1)
 	}
 	for _, w := range m.queues.on(node) {
+		m.mu.pause(1)
 		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
 	}
 }
@@ -119,16 +134,17 @@ func (m *master) lockVacated(name api.Name) {
 }
 
 // conflicting tells the holders of a lock, as far as they asked for it, that
-// another wants it. m.mu is held.
+// another wants it. m.mu is held, and released in between.
 func (m *master) conflicting(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
 	node, err := m.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(mode) {
 		return
 	}
-	for _, h := range m.handles.watching(lock, api.EventConflictingLock) {
-		if h.owner != by && node.Holds(h.owner) {
+	for _, holder := range node.Holders {
+		if h := m.handles.onNode[lock][holder.Owner]; h != nil && h.owner != by && h.events.has(api.EventConflictingLock) {
 			m.post(h.owner, lock, api.EventConflictingLock, &pb.Event{Generation: uint64(node.Lock)})
 		}
+		m.mu.pause(1)
 	}
 }
 
@@ -148,6 +164,7 @@ func (m *master) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 // step 5). m.mu is held.
 func (m *master) failedOver() {
 	for _, box := range m.boxes {
+		m.mu.pause(1)
 		box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER, Explanation: "a new master has taken over: events may have been lost, look again"})
 	}
 }

@@ -149,14 +149,21 @@ func (t *handles) close(owner namespace.Owner) {
 	}
 }
 
-// drop forgets every handle of a session.
-func (t *handles) drop(id api.SessionID) {
-	if own := t.of[id]; own != nil {
-		for _, one := range own.byID {
-			t.remove(one)
-		}
-		delete(t.of, id)
+// drop forgets handles of a session that has ended, at most most of them, and
+// reports whether it knows of no more.
+func (t *handles) drop(id api.SessionID, most int) (done bool) {
+	own := t.of[id]
+	if own == nil {
+		return true
 	}
+	for _, one := range own.byID {
+		if most--; most < 0 {
+			return false
+		}
+		t.remove(one)
+	}
+	delete(t.of, id)
+	return true
 }
 
 // remove takes a handle out of the table.
@@ -174,34 +181,10 @@ func (t *handles) remove(one *openHandle) {
 	}
 }
 
-// on returns the handles that are open on a node.
-func (t *handles) on(node namespace.Ref) []*openHandle {
-	list := make([]*openHandle, 0, len(t.onNode[node]))
-	for _, h := range t.onNode[node] {
-		list = append(list, h)
-	}
-	return list
-}
-
-// watching returns the handles on a node that were opened for events of a kind.
-func (t *handles) watching(node namespace.Ref, kind api.EventKind) []*openHandle {
-	var list []*openHandle
-	for _, h := range t.onNode[node] {
-		if h.events.has(kind) {
-			list = append(list, h)
-		}
-	}
-	return list
-}
-
-// count returns how many handles a session has open.
-func (t *handles) count(id api.SessionID) (n int) {
+// count returns how many handles a session has open, or is opening.
+func (t *handles) count(id api.SessionID) int {
 	if own := t.of[id]; own != nil {
-		for _, one := range own.byID {
-			if one.open {
-				n++
-			}
-		}
+		return len(own.byID)
 	}
-	return n
+	return 0
 }

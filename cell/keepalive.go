@@ -80,8 +80,13 @@ func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
 	}
 	if c.epoch == m.epoch {
 		box.acknowledge(h.received, h.acknowledged)
-		m.caches.acknowledge(c.session, box.received)
+		for !m.caches.acknowledge(c.session, box.received, maxSteps) {
+			m.mu.pause(maxSteps)
+		}
 		m.acknowledged(c.session)
+		if m.boxes[c.session] != box {
+			return nil, 0, m.ended(c.session) // in between
+		}
 	}
 	if c.epoch != m.epoch || h.grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
 		return nil, 0, nil
@@ -199,7 +204,7 @@ func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
 }
 
 // endCommands ends sessions, in as many commands as it takes, and names successors
-// for the locks that they hold. For locks that there is no room to name, pump finds
+// for the locks that they hold. For locks that there is no room to name, or too many to look at, pump finds
 // the next ones when the end has been observed. m.mu is held.
 func (m *master) endCommands(ends []raftfsm.End) []raftfsm.Command {
 	var commands []raftfsm.Command
@@ -215,9 +220,12 @@ func (m *master) endCommands(ends []raftfsm.End) []raftfsm.Command {
 // many locks as there is room for in one command. m.mu is held.
 func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
 	var list []raftfsm.Succession
-	tree, bytes := m.state().Tree, 0
+	tree, bytes, visited := m.state().Tree, 0, 0
 	for _, end := range ends {
 		for node := range tree.OwnedBy(end.Session) {
+			if visited += m.queues.weight(node.Name); visited > maxOwned {
+				return list
+			}
 			lead := m.queues.leading(node.Name, 0)
 			if len(lead) == 0 {
 				continue

@@ -72,13 +72,14 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 	if err != nil {
 		return nil, 0, err
 	}
-	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
+	stream := w.stream
 	if m.settled(w) && !w.offered {
 		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: offer([]*waiter{w})}})
 	} else {
 		m.pump(lock.Name)
 	}
-	return w, w.stream, nil
+	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
+	return w, stream, nil
 }
 
 // settled reports whether a request needs no lock to be free to be answered: it

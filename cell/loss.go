@@ -17,8 +17,9 @@ import (
 // session has ended. Until it acknowledges, no lease of it is extended.
 // master.mu guards it.
 type losses struct {
-	locks map[namespace.Owner]lostLock
+	locks map[api.SessionID]map[api.HandleID]lostLock
 	ends  map[api.SessionID]*ending
+	over  session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
 }
 
 // lostLock is a revoked lock that one handle still holds.
@@ -30,43 +31,59 @@ type lostLock struct {
 
 // ending is a session that somebody else is ending.
 type ending struct {
-	sequence uint64          // of the event that tells the client
-	over     session.Instant // when the last lease it was promised ends
+	sequence uint64 // of the event that tells the client
 	proposed bool
 }
 
 func newLosses() *losses {
-	return &losses{locks: map[namespace.Owner]lostLock{}, ends: map[api.SessionID]*ending{}}
+	return &losses{locks: map[api.SessionID]map[api.HandleID]lostLock{}, ends: map[api.SessionID]*ending{}}
+}
+
+// lose takes note that a holder is losing its lock.
+func (l *losses) lose(owner namespace.Owner, lost lostLock) {
+	if l.locks[owner.Session] == nil {
+		l.locks[owner.Session] = map[api.HandleID]lostLock{}
+	}
+	l.locks[owner.Session][owner.Handle] = lost
+}
+
+// let forgets the loss of one lock.
+func (l *losses) let(owner namespace.Owner) {
+	delete(l.locks[owner.Session], owner.Handle)
+	if len(l.locks[owner.Session]) == 0 {
+		delete(l.locks, owner.Session)
+	}
+}
+
+// propose takes note that the end of a session is being proposed.
+func (l *losses) propose(id api.SessionID, e *ending) {
+	e.proposed = true
+	l.over.Drop(id)
 }
 
 // forget drops what is known of a session that has ended.
 func (l *losses) forget(id api.SessionID) {
 	delete(l.ends, id)
-	for owner := range l.locks {
-		if owner.Session == id {
-			delete(l.locks, owner)
-		}
-	}
+	delete(l.locks, id)
+	l.over.Drop(id)
 }
 
 // next returns when the earliest of the ending sessions is over.
 func (l *losses) next() (at session.Instant, ok bool) {
-	for _, e := range l.ends {
-		if !e.proposed && (!ok || e.over < at) {
-			at, ok = e.over, true
-		}
-	}
+	_, at, ok = l.over.Next()
 	return at, ok
 }
 
-// due returns the ending sessions whose last lease is over.
+// due returns ending sessions whose last lease is over, at most maxDue of them.
 func (l *losses) due(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
-	for id, e := range l.ends {
-		if !e.proposed && e.over <= now {
-			e.proposed = true
-			ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
+	for len(ends) < maxDue {
+		id, over, ok := l.over.Next()
+		if !ok || over > now {
+			break
 		}
+		l.propose(id, l.ends[id])
+		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
 	}
 	return ends
 }
@@ -93,13 +110,14 @@ func (m *master) endOther(ctx context.Context, c raftfsm.Doom) error {
 func (m *master) revoked(r raftfsm.Revocation) {
 	m.log.Info("lock revoked", "lock", r.Lock.Name, "token", r.Generation, "why", r.Why)
 	for _, owner := range r.Holders {
-		if was, told := m.losses.locks[owner]; told && was.generation == r.Generation {
+		if was, told := m.losses.locks[owner.Session][owner.Handle]; told && was.generation == r.Generation {
 			continue // it is broken once more, and its holder has been told
 		}
 		sequence := m.post(owner, r.Lock, api.EventLockLost, &pb.Event{
 			Generation: uint64(r.Generation), Reason: pb.EndReason(r.Reason), Explanation: r.Why,
 		})
-		m.losses.locks[owner] = lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence}
+		m.losses.lose(owner, lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence})
+		m.mu.pause(1)
 	}
 }
 
@@ -112,7 +130,8 @@ func (m *master) doomed(id api.SessionID) {
 }
 
 // stopLease extends a session no more, and tells its client; it ends when the
-// client has acknowledged that, or its last lease is over. m.mu is held.
+// client has acknowledged that, or its last lease is over. m.mu is held, and released
+// in between.
 func (m *master) stopLease(id api.SessionID, why string) {
 	box := m.boxes[id]
 	if box == nil || m.losses.ends[id] != nil || !m.leases.Alive(id) {
@@ -122,31 +141,39 @@ func (m *master) stopLease(id api.SessionID, why string) {
 	sequence := box.post(&pb.Event{
 		Kind: pb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: pb.EndReason_END_REASON_OPERATOR, Explanation: why,
 	})
-	m.losses.ends[id] = &ending{sequence: sequence, over: over}
+	m.losses.ends[id] = &ending{sequence: sequence}
+	m.losses.over.Put(id, over)
 	for _, w := range m.queues.of(id) {
 		m.queues.finish(w.key(), raftfsm.Refusal(m.ended(id)))
 		m.queues.retry(w.lock.Name)
+		m.mu.pause(m.queues.weight(w.lock.Name))
 	}
 	m.log.Info("session is being ended", "session", id, "why", why)
 }
 
 // acknowledged acts upon what a session has heard by now: it has let go of what
-// those events took from it. m.mu is held.
+// those events took from it. m.mu is held, and released in between.
 func (m *master) acknowledged(id api.SessionID) {
-	acked := m.boxes[id].acked
+	box := m.boxes[id]
+	if box == nil {
+		return
+	}
+	acked := box.acked
 	if e := m.losses.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
-		e.proposed = true
+		m.losses.propose(id, e)
 		m.submit(m.endCommands([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})[0])
 	}
-	for owner, lost := range m.losses.locks {
-		if owner.Session != id || acked < lost.sequence {
+	for handle, lost := range m.losses.locks[id] {
+		if acked < lost.sequence {
 			continue
 		}
-		delete(m.losses.locks, owner)
+		owner := namespace.Owner{Session: id, Handle: handle}
+		m.losses.let(owner)
 		m.submit(raftfsm.Command{Evict: &raftfsm.Evict{
 			Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner},
 			Successors: offer(m.queues.leading(lost.lock.Name, 0)),
 		}})
+		m.mu.pause(m.queues.weight(lost.lock.Name))
 	}
 }
 

@@ -74,14 +74,19 @@ func (m *master) start() {
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.remover = newRemover()
 	m.raising = map[api.SessionID]bool{}
+	m.mu.Lock() // nobody else has it yet, but what is called below may pause
+	defer m.mu.Unlock()
 	for s := range state.Sessions.All() {
+		m.mu.pause(1)
 		m.leases.Start(s.ID, s.Lease, now)
 		m.boxes[s.ID] = &mailbox{}
 	}
 	for name, d := range state.Tree.Delays() {
 		m.delays.start(name, d.ID, d.For, now)
+		m.mu.pause(1)
 	}
 	for node := range state.Tree.All() {
+		m.mu.pause(1)
 		if node.Dying() {
 			m.remover.add(node.Ref())
 		}
@@ -101,6 +106,22 @@ func (m *master) wait() { m.work.Wait() }
 // observe turns what the log did, or failed to do, into what only the master
 // keeps: sessions that are no more, grants and places in queues, delays to
 // time, nodes to tell about. The proposer calls it in commit order.
+//
+// One entry may be much work: the end of many sessions with many handles, or an event
+// for very many watchers. So the mutex is released in between (pause), after a
+// command and inside of those that may be long, and others see the master when it
+// has observed a part of the entry. That is no new case for them. The state has the
+// whole entry before anything of it is observed, so everybody has to bear with a
+// state that is ahead of what is kept here; and a part of an entry, observed, is what
+// an entry with fewer commands would have been. What is kept:
+//   - the next entry is applied when all of this one has been observed, so the
+//     state stays the same for as long as observe runs;
+//   - callers go on when all of the entry has been observed;
+//   - a session that has ended loses its lease and its mailbox first, in one hold,
+//     so that nothing is entered in its name while the rest of it is being
+//     forgotten;
+//   - the events of one session are posted in commit order, for only observe
+//     posts events of changes.
 func (m *master) observe(commands []raftfsm.Command, results []raftfsm.Result, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,9 +129,10 @@ func (m *master) observe(commands []raftfsm.Command, results []raftfsm.Result, e
 	for i, c := range commands {
 		if err != nil {
 			m.unproposed(c)
-			continue
+		} else {
+			m.observeOne(c, results[i])
 		}
-		m.observeOne(c, results[i])
+		m.mu.pause(1)
 	}
 }
 
@@ -138,6 +160,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 			if claim.Answer.Code == api.OK {
 				m.conflictsAlready(claim.Owner, claim.Answer)
 			}
+			m.mu.pause(m.queues.weight(claim.Answer.Lock.Name))
 		}
 	}
 	if c.Cancel != nil {
@@ -153,6 +176,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		if d, ok := m.state().Tree.Delay(name); ok {
 			m.delays.start(name, d.ID, d.For, m.clock())
 			m.log.Info("lock delayed: its holder failed", "lock", name, "for", d.For)
+			m.mu.pause(1)
 		}
 	}
 	m.remover.add(r.Dying...)
@@ -167,15 +191,18 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	}
 	for _, id := range r.Doomed {
 		m.doomed(id)
+		m.mu.pause(1)
 	}
 	m.reoffer(c)
 	if c.EndDelay == nil { // that follows a loss that was told
 		for _, name := range slices.Concat(r.Free, r.Delayed) {
 			m.lockVacated(name)
+			m.mu.pause(1)
 		}
 	}
 	for _, name := range slices.Concat(r.Free, joinable(r.Claims)) {
 		m.pump(name)
+		m.mu.pause(m.queues.weight(name))
 	}
 }
 
@@ -191,20 +218,26 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	return slices.Compact(names)
 }
 
-// sessionEnded forgets a session and tells whoever waits in its name.
+// sessionEnded forgets a session and tells whoever waits in its name. m.mu is held,
+// and released in between.
 func (m *master) sessionEnded(end raftfsm.Ended) {
 	m.leases.Remove(end.Session)
-	m.handles.drop(end.Session)
 	m.losses.forget(end.Session)
-	m.caches.drop(end.Session)
 	if box := m.boxes[end.Session]; box != nil {
 		box.rouse()
 		delete(m.boxes, end.Session)
+	}
+	for !m.handles.drop(end.Session, maxSteps) {
+		m.mu.pause(maxSteps)
+	}
+	for !m.caches.drop(end.Session, maxSteps) {
+		m.mu.pause(maxSteps)
 	}
 	gone := raftfsm.Answer{Code: api.SessionExpired, Message: "the session has ended: " + end.Reason.String()}
 	for _, w := range m.queues.of(end.Session) {
 		m.queues.finish(w.key(), gone)
 		m.queues.retry(w.lock.Name)
+		m.mu.pause(m.queues.weight(w.lock.Name))
 	}
 	m.metrics.ended(end.Reason)
 	level := slog.LevelInfo
@@ -232,7 +265,7 @@ func (m *master) unproposed(c raftfsm.Command) {
 		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
 		for _, owner := range c.Evict.Holders {
-			m.losses.locks[owner] = lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation}
+			m.losses.lose(owner, lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation})
 		}
 	}
 }

@@ -118,19 +118,20 @@ func (m *master) laggards(ch *change) string {
 	const most = 5
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var ids []api.SessionID
+	var ids []api.SessionID // the lowest ones
 	for id := range ch.left {
-		ids = append(ids, id)
+		at, _ := slices.BinarySearch(ids, id)
+		ids = slices.Insert(ids, at, id)
+		ids = ids[:min(len(ids), most)]
+		m.mu.pause(1)
 	}
-	slices.Sort(ids)
 	var list []string
-	for i, id := range ids {
-		if i == most {
-			list = append(list, fmt.Sprintf("and %d more", len(ids)-most))
-			break
-		}
+	for _, id := range ids {
 		who := m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
 		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
+	}
+	if more := len(ch.left) - len(ids); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(list, ", ")
 }
@@ -143,6 +144,7 @@ func (m *master) cutOff(ch *change, names []api.Name) {
 	defer m.mu.Unlock()
 	for id := range ch.left {
 		m.stopLease(id, m.heldUp(names[0]))
+		m.mu.pause(1)
 	}
 }
 

@@ -284,6 +284,10 @@ func (q *queues) on(node namespace.Ref) []*waiter {
 	return found
 }
 
+// weight is the steps that a look at the queue of a lock, or a change of it, takes: it
+// may pass many who are absent, or move many up.
+func (q *queues) weight(name api.Name) int { return 1 + len(q.byName[name])/64 }
+
 // retry notes that a lock is to be offered again on the next tick.
 func (q *queues) retry(name api.Name) { q.retries[name] = true }
 

@@ -211,7 +211,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		}
 		o := reader.open(t, "/ls/local/f", api.MustExist)
 		m.mu.Lock()
-		m.caches.drop(reader.who.session)
+		m.caches.drop(reader.who.session, maxCopies)
 		m.mu.Unlock()
 		if _, cacheable, err := m.readToCache(t.Context(), o.handle, namespace.ToRead); err != nil || !cacheable {
 			t.Error(cacheable, err)
@@ -308,7 +308,7 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		f := author.open(t, "/ls/local/f", api.MayCreate).handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).handle
 		m.mu.Lock()
-		m.caches.drop(reader.who.session)
+		m.caches.drop(reader.who.session, maxCopies)
 		m.mu.Unlock()
 		entered, leave := make(chan struct{}), make(chan struct{})
 		m.applying = func() {

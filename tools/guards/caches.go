@@ -32,7 +32,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what was told is not what was acknowledged", file: "cell/keepalive.go",
-			old: "		m.caches.acknowledge(c.session, box.received)\n", new: "		m.caches.acknowledge(c.session, box.told)\n",
+			old: "m.caches.acknowledge(c.session, box.received, maxSteps)", new: "m.caches.acknowledge(c.session, box.told, maxSteps)",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{

@@ -46,7 +46,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/keepalive.go",
-			old: "m.caches.acknowledge(c.session, box.received)", new: "m.caches.acknowledge(c.session, box.acked)",
+			old: "m.caches.acknowledge(c.session, box.received, maxSteps)", new: "m.caches.acknowledge(c.session, box.acked, maxSteps)",
 			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
 		},
 		{
