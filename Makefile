@@ -126,10 +126,13 @@ steady: ## keep a cell under load beside two busy loops for STEADY (10m); its ma
 	go -C bench run . -systems chubby -steady $(STEADY) $(BENCHFLAGS)
 
 .PHONY: cross
-cross: ## build the client and chubbyctl for the systems they support beside Linux
-	@set -e; for system in darwin/arm64 windows/amd64; do \
+cross: ## build for the systems beside Linux: everything, and for windows the client and chubbyctl
+	@set -e; for system in darwin/arm64 freebsd/amd64 windows/amd64; do \
 	  echo $$system; export GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0; \
 	  go build -o /dev/null ./cmd/chubbyctl; go build ./client/... ./sequencer/...; \
+	  if [ $$GOOS != windows ]; then \
+	    go build -o /dev/null ./cmd/chubbyd; go vet ./cell/... ./cmd/...; \
+	  fi; \
 	done
 
 .PHONY: clean

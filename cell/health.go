@@ -18,6 +18,7 @@ type Health struct {
 	Master  string `json:"master"`         // the believed master's id; empty when none is known
 	Address string `json:"master_address"` // where clients reach it
 	Epoch   uint64 `json:"epoch"`
+	Warning string `json:"warning,omitempty"` // what an operator should see to soon
 }
 
 // newHTTPServer serves /healthz (the process is alive), /readyz (it can serve,
@@ -52,7 +53,7 @@ func answerJSON(w http.ResponseWriter, code int, v any) {
 // serves only when its epoch has begun, and this replica knows that by the entry
 // that began it.
 func (r *Replica) Health() Health {
-	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch)}
+	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch), Warning: r.diskNote()}
 	_, id := r.raft.LeaderWithID()
 	h.Master, h.Address = string(id), r.clientAddress(string(id))
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()

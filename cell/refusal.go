@@ -50,3 +50,10 @@ func lostEntries(id string, last uint64, by string, held uint64) error {
 	return refused("replica %s lost entries: replica %s knows that it held all entries up to %d, and its data directory ends at %d. "+
 		"It was restored from an old copy, or the disk lost what it had reported as written. It must not vote: %s", id, by, held, last, lossAdvice)
 }
+
+// newerData is the refusal of a replica that is to follow what a newer version
+// wrote.
+func newerData(id string, err error) error {
+	return refused("replica %s is of version %s and cannot follow its cell: %v. Nothing is damaged. Start this replica with the version that the master has: "+
+		"it catches up by itself. Upgrade every replica before one of the new version becomes master, and do not go back once one was", id, Version(), err)
+}

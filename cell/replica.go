@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Replica struct {
 	http       *http.Server
 
 	master atomic.Pointer[master] // nil unless this replica is the master
+	free   atomic.Int64           // bytes on the disk, as watchDisk saw it last; -1 if that is unknown
 
 	cancel  context.CancelCauseFunc // ends runEpochs
 	elected chan bool               // Raft says here that it leads, or does not any more
@@ -72,10 +74,11 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r := &Replica{cfg: cfg, clock: cfg.Clock, begun: cfg.Clock(), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
+	r.free.Store(-1) // nobody has looked yet
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()
-		return nil, err
+		return nil, cmp.Or(r.Err(), err)
 	}
 	return r, nil
 }
@@ -91,7 +94,7 @@ func (r *Replica) start(ctx context.Context) error {
 	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
 		cell: r.cfg.Cell, id: r.cfg.ID, fatal: r.fail, silence: r.silence, logger: r.log, bootstrap: r.cfg.Bootstrap,
 	}); err != nil {
-		return err
+		return explainFull(r.cfg.Data, err)
 	}
 	if err := r.checkConfiguration(); err != nil {
 		return err
@@ -118,7 +121,12 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.mu.Lock()
 	r.quiet = r.transport.silence
 	r.mu.Unlock()
-	r.fsm = raftfsm.NewFSM(r.fail)
+	r.fsm = raftfsm.NewFSM(func(err error) {
+		if errors.Is(err, raftfsm.ErrNewer) {
+			err = newerData(r.cfg.ID, err)
+		}
+		r.fail(err)
+	})
 	r.comparison = &comparison{at: r.fsm.HistoryAt, clock: r.clock, logger: r.log, differs: map[string]session.Instant{}}
 	r.prober = newProber(r.port, r.clock, r.hear)
 	r.elected = make(chan bool, 64)
@@ -144,6 +152,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.runEpochs(ctx, r.elected)
 	})
 	r.work.Go(func() { r.compare(ctx) })
+	r.work.Go(func() { r.watchDisk(ctx) })
 	return nil
 }
 

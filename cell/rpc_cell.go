@@ -3,7 +3,6 @@ package cell
 import (
 	"context"
 	"runtime/debug"
-	"syscall"
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/hashicorp/raft"
@@ -82,13 +81,4 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "devel"
-}
-
-// diskFree returns the bytes that are free where dir is, -1 if that is unknown.
-func diskFree(dir string) int64 {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
-		return -1
-	}
-	return int64(fs.Bavail) * fs.Bsize
 }

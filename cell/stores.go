@@ -425,9 +425,11 @@ func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
 
 // startRaft starts Raft on the stores.
 func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
-	err = s.guard.call(func() (err error) {
-		r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
-		return err
+	err = s.guard.call(func() error {
+		return sheltered(func() (err error) { // it panics over what it cannot restore
+			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
+			return err
+		})
 	})
 	if err == nil {
 		s.mark.follow(r.CommitIndex)

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -94,15 +95,34 @@ func EncodeEntry(e Entry) ([]byte, error) {
 	return JoinEntry(e.Epoch, e.Wall, commands)
 }
 
-// DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt.
+// ErrNewer is in the chain of every error about an entry or a snapshot that has
+// something in it which this version does not know. It is not damaged: a newer
+// version wrote it, and can read it.
+var ErrNewer = errors.New("a newer version of Chubby wrote it")
+
+// unreadable is the error about what could not be read because of err.
+func unreadable(what string, err error) error {
+	var unknown *cbor.UnknownFieldError
+	if errors.As(err, &unknown) {
+		err = fmt.Errorf("%w: %w", ErrNewer, err)
+	}
+	message := what + " cannot be read"
+	if !errors.Is(err, ErrNewer) {
+		message += ": it is damaged"
+	}
+	return &api.Error{Code: api.Corrupt, Message: message, Err: err}
+}
+
+// DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt, and ErrNewer
+// if that is why.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
 	if err := entryCodec.dec.Unmarshal(data, &e); err != nil {
-		return Entry{}, &api.Error{Code: api.Corrupt, Message: "a log entry cannot be read: it is damaged, or was written by a newer version", Err: err}
+		return Entry{}, unreadable("a log entry", err)
 	}
 	for _, c := range e.Commands {
 		if c.NewEpoch != nil && (c.NewEpoch.Version < 0 || c.NewEpoch.Version > Version) {
-			return Entry{}, api.Errorf(api.Corrupt, "a log entry goes on to version %d of what commands do; this replica knows versions 0 to %d: start it with a newer version of chubbyd", c.NewEpoch.Version, Version)
+			return Entry{}, unreadable("a log entry", fmt.Errorf("%w: it goes on to version %d of what commands do, and this replica knows versions up to %d", ErrNewer, c.NewEpoch.Version, Version))
 		}
 	}
 	return e, nil

@@ -130,7 +130,7 @@ func (o *recordWriter) record(v any) {
 }
 
 // ReadState reads a snapshot, and checks its sum and every invariant of the
-// state. Anything that is not a whole snapshot is Corrupt; nothing it says can
+// state. Anything that is not a whole snapshot is Corrupt, and ErrNewer if that is why; nothing it says can
 // make the reader allocate more than a small multiple of what it reads.
 func ReadState(r io.Reader) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New()}
@@ -139,7 +139,7 @@ func ReadState(r io.Reader) (State, error) {
 		err = s.Check()
 	}
 	if err != nil {
-		return State{}, &api.Error{Code: api.Corrupt, Message: "a snapshot cannot be read: it is damaged, or was written by a newer version", Err: err}
+		return State{}, unreadable("a snapshot", err)
 	}
 	return s, nil
 }
@@ -164,7 +164,7 @@ func (in *recordReader) state() (State, error) {
 		return s, fmt.Errorf("header: %w", err)
 	}
 	if h.Version < 0 || h.Version > Version {
-		return s, fmt.Errorf("it is of version %d; this replica knows versions 0 to %d", h.Version, Version)
+		return s, fmt.Errorf("%w: it is of version %d, and this replica knows versions up to %d", ErrNewer, h.Version, Version)
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Version = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Version
 	if err := in.records(&s, h); err != nil {

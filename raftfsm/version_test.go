@@ -3,7 +3,7 @@ package raftfsm_test
 import (
 	"bytes"
 	_ "embed"
-	"strings"
+	"errors"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -88,7 +88,7 @@ func TestUnknownVersionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raftfsm.DecodeEntry(data); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "newer version of chubbyd") {
+	if _, err := raftfsm.DecodeEntry(data); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("an entry of a later version: %v", err)
 	}
 	state := raftfsm.NewState()

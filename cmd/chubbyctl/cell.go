@@ -257,6 +257,9 @@ func replicaRow(r client.ReplicaStatus, master string) []any {
 // freeSpace is room on a disk, of which tenths matter only when there is little.
 func freeSpace(bytes int64) string {
 	const gib = 1 << 30
+	if bytes < 0 {
+		return "unknown"
+	}
 	if bytes >= 10*gib {
 		bytes -= bytes % gib
 	}

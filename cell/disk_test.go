@@ -1,0 +1,48 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+// A disk that runs full is told of on the way: in the log, not in every line of
+// it, and in what /readyz says.
+func TestDiskNearlyFull(t *testing.T) {
+	r := &Replica{cfg: Config{Data: "/data"}}
+	for free, want := range map[int64]string{0: "0 MiB are free", 86 << 20: "86 MiB are free", lowDisk - 1: "1023 MiB are free", lowDisk: "", -1: ""} {
+		r.free.Store(free)
+		if note := r.diskNote(); (note == "") != (want == "") || !strings.Contains(note, want) {
+			t.Errorf("with %d bytes free /readyz says %q", free, note)
+		}
+	}
+	full := explainFull(t.TempDir(), fmt.Errorf("make a segment: %w", syscall.ENOSPC))
+	for _, want := range []string{"the disk is full", "MiB are free", "a start needs 64 MiB"} {
+		if !strings.Contains(full.Error(), want) {
+			t.Errorf("a start on a full disk: %v; want %q in it", full, want)
+		}
+	}
+	if other := errors.New("other"); explainFull("/", other) != other {
+		t.Error("every error is a full disk")
+	}
+}
+
+// Nothing is known of a directory that is gone, and nothing is said.
+func TestDiskOfADirectoryThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lineCount{}
+		r := &Replica{cfg: Config{Data: filepath.Join(t.TempDir(), "gone")}, log: slog.New(slog.NewTextHandler(log, nil)), clock: func() session.Instant { return 0 }}
+		go r.watchDisk(t.Context())
+		synctest.Wait()
+		if r.free.Load() != -1 || len(log.take()) > 0 || r.diskNote() != "" {
+			t.Errorf("%d bytes are free where there is no directory; %q", r.free.Load(), r.diskNote())
+		}
+	})
+}
