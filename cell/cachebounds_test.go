@@ -49,8 +49,14 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		if refused > 600 || hot < 590 {
 			t.Errorf("%d of 60000 names could not be kept, and the one that is always used was, %d of 600 times", refused, hot)
 		}
+		for i := range 20_000 { // it does not answer any more
+			m.remember(id, api.Name(fmt.Sprintf("/more-%d", i)))
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		if bytes := m.caches.bytes[id]; bytes > mostSessionCopies+copyBytes+api.MaxPath {
+			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, mostSessionCopies)
+		}
 		if n := m.caches.used["p"]; n != m.caches.bytes[id] {
 			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.caches.bytes[id])
 		}
