@@ -104,7 +104,8 @@ func TestWithdraw(t *testing.T) {
 		w.ok(err)
 		w.Cut("a")
 		ctx, cancel := w.brief(2 * time.Second)
-		if err := p.Withdraw(ctx); !errors.Is(err, api.DeadlineExceeded) {
+		// Uncertain if the request was on its way when the cable was cut.
+		if err := p.Withdraw(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("withdrawn in silence: %v", err)
 		}
 		cancel()
