@@ -126,6 +126,23 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 	}
 }
 
+// One hand-over goes on at a time: a second is refused until nothing of the first
+// goes on.
+func TestOneHandOverAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replicas := startCell(t, 3)
+		r := replicas[masterOf(replicas)]
+		r.handing <- struct{}{} // as while the first goes on
+		if err := r.Transfer(t.Context(), ""); api.CodeOf(err) != api.Unavailable || r.master.Load() == nil {
+			t.Errorf("a second hand-over: %v", err)
+		}
+		<-r.handing
+		if err := r.Transfer(t.Context(), ""); err != nil {
+			t.Errorf("after the first: %v", err)
+		}
+	})
+}
+
 // Several changes of leadership may wait to be read, and Raft has gone on since:
 // an epoch begins once in each term, and the newest counts.
 func TestOldNewsBeginNoEpoch(t *testing.T) {

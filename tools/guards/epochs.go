@@ -36,7 +36,7 @@ func epochGuards() []guard {
 		{
 			name: "one hand-over goes on at a time", file: "cell/replica.go",
 			old: "handing: make(chan struct{}, 1)", new: "handing: make(chan struct{}, 2)",
-			pkg: "./cell", test: "TestTransfersUnderLoad",
+			pkg: "./cell", test: "TestOneHandOverAtATime",
 		},
 		{
 			name: "the mastership goes to a replica that answers and is caught up", file: "cell/transfer.go",
