@@ -529,12 +529,12 @@ func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
 	logs, _, _, told := guardedTrio(inner)
 	logs.limit = 1000
 	if err := logs.guard.call(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 996)}}) // and the checksum
+		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 988)}}) // with the mark and the checksum
 	}); err != nil {
 		t.Fatal(err)
 	}
 	err := logs.guard.call(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, 997)}})
+		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, 989)}})
 	})
 	if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("an entry above the limit: %v", err)
