@@ -53,11 +53,9 @@ type Replica struct {
 	started chan struct{}           // closed when Start returns
 	done    chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	err    error      // why the replica stopped by itself
-	quiet  func()     // silences the port, once there is one
-	hashed uint64     // the applied index of hash
-	hash   string
+	mu    sync.Mutex // guards the fields below
+	err   error      // why the replica stopped by itself
+	quiet func()     // silences the port, once there is one
 }
 
 // Start opens the replica's data, joins the cell and serves. It returns once
@@ -398,20 +396,4 @@ func (r *Replica) silence() {
 	if quiet != nil {
 		quiet()
 	}
-}
-
-// stateHash returns the hash of the state, computed once for each state that
-// is asked about.
-func (r *Replica) stateHash(state *raftfsm.State) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.hash != "" && r.hashed == state.Applied {
-		return r.hash, nil
-	}
-	hash, err := state.Hash()
-	if err != nil {
-		return "", err
-	}
-	r.hash, r.hashed = hash, state.Applied
-	return hash, nil
 }

@@ -48,10 +48,9 @@ type belief struct {
 	local  *session.Local
 	epoch  api.Epoch // of the newest reply
 	state  session.State
-	why    *api.Error         // why state is Gone
-	locks  map[*Lock]struct{} // whose contexts have not ended
-	due    session.Instant    // the earliest deadline of locks
-	turned chan struct{}      // closed and replaced at every grant and change of state
+	why    *api.Error               // why state is Gone
+	locks  session.Timetable[*Lock] // whose contexts have not ended, by their lock-delays
+	turned chan struct{}            // closed and replaced at every grant and change of state
 	// unheard is turned, as long as nothing was heard since a call that gives something back was made in vain.
 	unheard chan struct{}
 }
@@ -60,7 +59,7 @@ func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chu
 	b := &belief{
 		token: reply.GetSession(), id: api.SessionID(reply.GetId()),
 		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, told: told, lapse: lapse, notify: cfg.OnState,
-		wake: make(chan struct{}, 1), turned: make(chan struct{}), locks: map[*Lock]struct{}{},
+		wake: make(chan struct{}, 1), turned: make(chan struct{}),
 		local: session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
 		epoch: api.Epoch(reply.GetEpoch()), state: session.Safe,
 	}
@@ -88,9 +87,7 @@ func (b *belief) look() session.State {
 	case s != b.state:
 		b.turn(s, now)
 	}
-	if len(b.locks) > 0 && now >= b.due {
-		b.cull(now)
-	}
+	b.cull(now)
 	return b.state
 }
 
@@ -120,7 +117,7 @@ func (b *belief) stop(cause Cause, explanation string) {
 	b.state = session.Gone
 	b.why = &api.Error{Code: api.SessionExpired, Err: cause,
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", b.id, explanation)}
-	clear(b.locks)
+	b.locks.Clear()
 	b.lapse()
 	b.finish(b.why) // the contexts of its locks are children of over
 	b.broadcast()
@@ -257,7 +254,6 @@ func (b *belief) extend(sent session.Instant, g session.Grant) worth {
 		b.epoch, w = g.Epoch, newEpoch
 	}
 	if w != nothing {
-		b.schedule()
 		b.broadcast()
 		b.look()
 		b.rearm()
@@ -295,8 +291,8 @@ func (b *belief) next() time.Duration {
 	if b.look() == session.Jeopardy {
 		until = until.Add(b.grace)
 	}
-	if len(b.locks) > 0 {
-		tick, until = tickHolding, min(until, b.due)
+	if due, held := b.due(); held {
+		tick, until = tickHolding, min(until, due)
 	}
 	return min(tick, max(until.Sub(b.clock()), 0)) // 0: it fell due in between
 }

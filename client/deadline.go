@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -15,21 +14,25 @@ func (b *belief) deadline(l *Lock) session.Instant {
 	return b.local.FreeAt(delay).Add(-Margin(b.local.Lease(), delay))
 }
 
-// schedule works out when the next lock is due; mu is held.
-func (b *belief) schedule() {
-	b.due = math.MaxInt64
-	for l := range b.locks {
-		b.due = min(b.due, b.deadline(l))
+// due returns when the next lock is due, and whether there is one; mu is held. All
+// depend on the same lease, so of two locks the one with the shorter lock-delay is due
+// first, whatever grants come.
+func (b *belief) due() (session.Instant, bool) {
+	l, _, ok := b.locks.Next()
+	if !ok {
+		return 0, false
 	}
+	return b.deadline(l), true
 }
 
 // cull ends the contexts of the locks that are due; mu is held.
 func (b *belief) cull(now session.Instant) {
-	for l := range b.locks {
-		if now < b.deadline(l) {
-			continue
+	for {
+		l, _, ok := b.locks.Next()
+		if !ok || now < b.deadline(l) {
+			return
 		}
-		delete(b.locks, l)
+		b.locks.Drop(l)
 		left := b.local.FreeAt(l.handle.delay).Sub(now)
 		b.told.log(func() {
 			b.log.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", b.id, "left", left)
@@ -37,7 +40,6 @@ func (b *belief) cull(now session.Instant) {
 		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,
 			Message: "no master has extended the lease, and another could hold the lock soon; stop the work it protects, then release it"})
 	}
-	b.schedule()
 }
 
 // hold makes the lock's context end in time. A lock whose time is over already,
@@ -47,8 +49,7 @@ func (b *belief) hold(ctx context.Context, l *Lock) error {
 		b.mu.Lock()
 		state, why, turned := b.look(), b.why, b.turned
 		if state == session.Safe && b.clock() < b.deadline(l) {
-			b.locks[l] = struct{}{}
-			b.schedule()
+			b.locks.Put(l, session.Instant(l.handle.delay))
 			b.mu.Unlock()
 			b.rearm()
 			return nil
@@ -69,8 +70,7 @@ func (b *belief) hold(ctx context.Context, l *Lock) error {
 func (b *belief) forget(l *Lock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.locks, l)
-	b.schedule()
+	b.locks.Drop(l)
 }
 
 // exclusive returns how long nobody else can hold a lock of this session with
