@@ -24,6 +24,7 @@ func guards() []guard {
 		limitGuards(),
 		identityGuards(),
 		generationGuards(),
+		outlivingGuards(),
 	)
 }
 

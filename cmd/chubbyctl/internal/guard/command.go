@@ -45,7 +45,8 @@ type Command struct {
 	KillAfter time.Duration
 
 	// Notice is told, in one line for people, of what the user should know
-	// while the command runs.
+	// while the command runs. It is called by one goroutine of its own, and
+	// may take as long as it likes; of very many notices, some are not told.
 	Notice func(text string)
 }
 

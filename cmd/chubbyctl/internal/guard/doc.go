@@ -6,7 +6,8 @@
 // The two talk over pipes in JSON lines: chubbyctl tells the guardian until
 // when the command may run, as instants of the machine's boot-time clock (it
 // counts on in suspend), and passes signals on; the guardian reports what
-// becomes of the command. The guardian acts on the last instants it was told
+// becomes of the command. Neither waits for the other to read, nor for the user
+// to read what is told. The guardian acts on the last instants it was told
 // without further help, and at once when the pipe closes. So a chubbyctl that is
 // stopped, killed or hung cannot let the command outlive its time.
 //
@@ -28,7 +29,7 @@
 //
 // # Goroutines
 //
-// A Process has one that talks to the guardian and one that reads its reports;
-// both end before Wait returns. The guardian has one loop, a reader of orders
+// A Process has one that talks to the guardian, one that reads its reports and
+// one that tells the user; all end before Wait returns. The guardian has one loop, a reader of orders
 // and, on Linux, a reader of its timer.
 package guard

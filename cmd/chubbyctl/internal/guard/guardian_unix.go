@@ -239,17 +239,29 @@ func (g *guardian) stop() error {
 	g.stopping = true
 	instant := now()
 	g.kill = min(g.kill, instant+int64(g.killAfter))
-	targets := family(g.pid)
 	var err error
 	if !g.ended {
-		targets = append(targets, -g.pid)
 		err = g.report(report{Stopping: max(g.kill-instant, 1)})
 	}
-	for _, pid := range targets {
+	for _, pid := range g.audience() {
 		// One that is stopped would not notice before it is continued.
 		err = errors.Join(err, g.signal(pid, unix.SIGTERM), g.signal(pid, unix.SIGCONT))
 	}
 	return errors.Join(err, g.arm())
+}
+
+// audience lists whom to send a signal so that everybody gets it once: the
+// command's process group, and those of its descendants that are not in it.
+func (g *guardian) audience() []int {
+	everybody := family(g.pid)
+	if g.ended {
+		return everybody // the group's number may be another's soon
+	}
+	others := slices.DeleteFunc(everybody, func(pid int) bool {
+		group, err := unix.Getpgid(pid)
+		return pid == -g.pid || err == nil && group == g.pid
+	})
+	return append([]int{-g.pid}, others...)
 }
 
 // slay kills everything that is there now. What is forked meanwhile is killed

@@ -25,7 +25,6 @@ const slack = 5 * time.Millisecond
 type Process struct {
 	command  Command
 	guardian *exec.Cmd
-	control  *os.File
 	signals  chan os.Signal
 	orders   chan order
 	reports  chan report
@@ -34,17 +33,19 @@ type Process struct {
 	stopping atomic.Bool   // the guardian has asked the command to end
 
 	// These belong to the goroutine of run, and after finished to everybody.
-	terminal *terminal
-	pid      int
-	told     int64 // the instant of killing that the guardian knows
-	due      int64 // the instant by which it must have said that everything is gone
-	late     int64 // when it was found that it has not; 0 if it was not
-	gone     bool  // the guardian has said that everything is
-	ended    bool  // the guardian has said how the command ended
-	asked    bool  // Stop was ordered
-	rescued  bool  // the guardian was killed because it was late
-	result   Result
-	err      error
+	control   *control
+	announcer *announcer
+	terminal  *terminal
+	pid       int
+	told      int64 // the instant of killing that the guardian knows
+	due       int64 // the instant by which it must have said that everything is gone
+	late      int64 // when it was found that it has not; 0 if it was not
+	gone      bool  // the guardian has said that everything is
+	ended     bool  // the guardian has said how the command ended
+	asked     bool  // Stop was ordered
+	rescued   bool  // the guardian was killed because it was late
+	result    Result
+	err       error
 }
 
 // Start runs a command with this process's standard streams. The signals of
@@ -68,6 +69,7 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.announcer = newAnnouncer(c.Notice)
 	go p.read(status)
 	go p.run(early(signals))
 	if err := <-p.started; err != nil {
@@ -79,14 +81,14 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 
 // launch starts the guardian and returns the pipe of its reports.
 func (p *Process) launch() (*os.File, error) {
-	controlRead, control, err := os.Pipe()
+	controlRead, orders, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer controlRead.Close()
 	status, statusWrite, err := os.Pipe()
 	if err != nil {
-		control.Close()
+		orders.Close()
 		return nil, err
 	}
 	defer statusWrite.Close()
@@ -107,11 +109,11 @@ func (p *Process) launch() (*os.File, error) {
 		err = p.guardian.Start()
 	}
 	if err != nil {
-		control.Close()
+		orders.Close()
 		status.Close()
 		return nil, fmt.Errorf("start the guardian process: %w", err)
 	}
-	p.control = control
+	p.control = &control{pipe: orders}
 	return status, nil
 }
 
@@ -131,6 +133,7 @@ func (p *Process) read(status *os.File) {
 // run talks to the guardian until everything is gone.
 func (p *Process) run(interrupts []os.Signal) {
 	defer close(p.finished)
+	defer p.announcer.close()
 	signal.Notify(p.signals, forwarded()...)
 	refresh := time.NewTicker(p.command.Refresh)
 	defer refresh.Stop()
@@ -138,10 +141,10 @@ func (p *Process) run(interrupts []os.Signal) {
 	defer overdue.Stop()
 	p.extend()
 	if p.told == 0 {
-		p.send(order{Stop: true}) // there is no time: nothing is to be started
+		p.control.give(order{Stop: true}) // there is no time: nothing is to be started
 	}
 	for _, s := range interrupts {
-		p.send(order{Signal: Number(s)})
+		p.control.give(order{Signal: Number(s)})
 	}
 	for open := true; open; {
 		overdue.Reset(p.nextCheck())
@@ -150,6 +153,7 @@ func (p *Process) run(interrupts []os.Signal) {
 			p.check()
 		case <-refresh.C:
 			p.extend()
+			p.control.flush()
 		case s := <-p.signals:
 			p.forward(s)
 		case o := <-p.orders:
@@ -157,7 +161,7 @@ func (p *Process) run(interrupts []os.Signal) {
 				p.asked = true
 				p.expect(now() + int64(p.command.KillAfter))
 			}
-			p.send(o)
+			p.control.give(o)
 		case r, more := <-p.reports:
 			open = more && p.handle(r)
 		}
@@ -177,7 +181,7 @@ func (p *Process) extend() {
 	}
 	p.told = kill
 	p.expect(kill)
-	p.send(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
+	p.control.give(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
 }
 
 // expect notes the instant by which everything is to be gone. Once the command
@@ -211,25 +215,16 @@ func (p *Process) check() {
 		p.late = now()
 	default:
 		p.rescued = true
-		p.command.Notice("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
+		p.announcer.add("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
 		_ = p.guardian.Process.Kill() // it can only have ended
 	}
 }
 
-// send gives an order. A guardian that cannot take it has ended, as the closed
-// pipe of its reports then tells.
-func (p *Process) send(o order) {
-	line, err := json.Marshal(o)
-	if err == nil {
-		_, _ = p.control.Write(append(line, '\n'))
-	}
-}
-
 func (p *Process) forward(s os.Signal) {
-	p.send(order{Signal: Number(s)})
+	p.control.give(order{Signal: Number(s)})
 	if s == unix.SIGTSTP {
 		suspendSelf(os.Getpid())
-		p.send(order{Signal: int(unix.SIGCONT)})
+		p.control.give(order{Signal: int(unix.SIGCONT)})
 	}
 }
 
@@ -260,18 +255,18 @@ func (p *Process) handle(r report) bool {
 	case r.Suspended != 0 && p.terminal != nil:
 		p.suspend(syscall.Signal(r.Suspended))
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
-		p.command.Notice("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
+		p.announcer.add("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
 	case r.Immune != 0:
-		p.command.Notice(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
+		p.announcer.add(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
 		p.stopping.Store(true)
 		p.expect(now() + r.Stopping)
-		p.command.Notice(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
+		p.announcer.add(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.ended = true
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
 		if n := r.Ended.Left; n > 0 {
-			p.command.Notice(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
+			p.announcer.add(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
 		}
 	case r.Gone:
 		p.gone = true
@@ -284,7 +279,7 @@ func (p *Process) handle(r report) bool {
 // already, and been stopped for that, the report of that has it continued.
 func (p *Process) lend() {
 	if err := p.terminal.lend(p.pid); err != nil {
-		p.command.Notice(err.Error())
+		p.announcer.add(err.Error())
 	}
 }
 
@@ -293,28 +288,28 @@ func (p *Process) lend() {
 // that was stopped because it used the terminal before it had it goes on.
 func (p *Process) suspend(by syscall.Signal) {
 	if (by == unix.SIGTTIN || by == unix.SIGTTOU) && p.terminal.lent(p.pid) {
-		p.send(order{Signal: int(unix.SIGCONT)})
+		p.control.give(order{Signal: int(unix.SIGCONT)})
 		return
 	}
 	if err := p.terminal.takeBack(p.pid); err != nil {
-		p.command.Notice(err.Error())
+		p.announcer.add(err.Error())
 	}
 	left := time.Duration(p.told - now()).Round(time.Second)
-	p.command.Notice(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
+	p.announcer.tellNow(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
 	suspendSelf(0) // all of a pipeline, which the terminal would have stopped too
 	p.lend()
-	p.send(order{Signal: int(unix.SIGCONT)})
+	p.control.give(order{Signal: int(unix.SIGCONT)})
 }
 
 // conclude waits for the guardian, and kills what it did not live to kill.
 func (p *Process) conclude() {
-	p.control.Close()
+	p.control.close()
 	for range p.reports { // until the reader has seen the end
 	}
 	err := p.guardian.Wait()
 	if p.terminal != nil && p.pid != 0 {
 		if err := p.terminal.takeBack(p.pid); err != nil {
-			p.command.Notice(err.Error())
+			p.announcer.add(err.Error())
 		}
 	}
 	if p.gone || p.err != nil {

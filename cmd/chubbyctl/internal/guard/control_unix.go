@@ -1,0 +1,59 @@
+//go:build unix
+
+package guard
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// control is the pipe by which chubbyctl gives its orders. A guardian that is
+// stopped reads none, and the pipe fills up; so nothing waits for room in it. It
+// belongs to one goroutine.
+type control struct {
+	pipe    *os.File // does not block
+	waiting []order  // found no room: the newest instants, each signal once, and to stop
+}
+
+// give sends an order, after those that found no room before. A guardian that
+// cannot take it has ended, as the closed pipe of its reports then tells.
+func (c *control) give(o order) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(old order) bool {
+		return old == o || old.Kill != 0 && o.Kill != 0
+	})
+	c.waiting = append(c.waiting, o)
+	c.flush()
+}
+
+// flush sends what there is room for.
+func (c *control) flush() {
+	for len(c.waiting) > 0 && c.write(c.waiting[0]) {
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// write reports whether an order needs no further attempt.
+func (c *control) write(o order) bool {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return true
+	}
+	raw, err := c.pipe.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		// A pipe takes a line of this length whole or not at all.
+		for failed = unix.EINTR; failed == unix.EINTR; {
+			_, failed = unix.Write(int(fd), append(line, '\n'))
+		}
+		return true // also if there was no room
+	})
+	return err != nil || failed != unix.EAGAIN
+}
+
+func (c *control) close() { c.pipe.Close() }

@@ -1,0 +1,87 @@
+package guard
+
+import (
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A guardian that is stopped reads no orders, and its pipe fills up. chubbyctl
+// keeps the time all the same, and ends both when it is over.
+func TestOrdersDoNotBlock(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(stubborn, f.name)
+	c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
+	p := start(t, c)
+	f.line(t)
+	if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ordered := make(chan struct{})
+	go func() {
+		defer close(ordered)
+		for range 10_000 { // more than a pipe holds
+			p.Signal(unix.SIGWINCH)
+		}
+		p.Stop()
+	}()
+	select {
+	case <-ordered:
+	case <-time.After(bound):
+		_ = p.guardian.Process.Kill()
+		t.Fatal("an order waits for a guardian that reads none")
+	}
+	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
+		t.Errorf("result %+v, want cut by SIGKILL", got)
+	}
+	f.ended(t)
+}
+
+// Nobody reads what the user is told, because the terminal is stopped (Ctrl-S) or
+// a pager shows another page: what has to end ends all the same.
+func TestNoticesDoNotBlock(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(stubborn, f.name)
+	c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
+	read := make(chan struct{})
+	c.Notice = func(string) { <-read }
+	p, err := Start(c, make(chan os.Signal, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Wait() //nolint:errcheck // it is looked at below
+	defer close(read)
+	f.line(t)
+	if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		f.ended(t)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(bound):
+		_ = p.guardian.Process.Kill()
+		t.Error("the command outlives its time until somebody reads")
+	}
+}
+
+// Who is asked to end twice may take the second time for impatience, and drop what
+// it was about to finish.
+func TestAskedToEndOnce(t *testing.T) {
+	f := newFIFO(t)
+	p := start(t, shell(`exec 5>"$1"; for i in 1 2 3 4 5 6 7 8 9 10; do (trap "" TERM; for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 3 5>&- & done; wait) 5>&- & done
+trap 'echo term >&5' TERM; echo ready >&5; wait; wait; wait; exit 7`, f.name))
+	f.line(t)
+	p.Stop()
+	wait(t, p)
+	if got, err := io.ReadAll(f.lines); err != nil || string(got) != "term\n" {
+		t.Errorf("the command got %q (%v)", got, err)
+	}
+}
