@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -35,7 +36,8 @@ func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftf
 // refuseHere remembers the refusal of an Open that needed no entry, until its
 // client has heard it: other copies are answered the same. m.mu is held.
 func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
-	refusal := raftfsm.Refusal(because).Err().(*api.Error)
+	var refusal *api.Error
+	errors.As(raftfsm.Refusal(because).Err(), &refusal) // an answer's error is one
 	m.handles.own(by.Session).refused[by.Number] = refusal
 	return refusal
 }

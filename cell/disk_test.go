@@ -29,7 +29,7 @@ func TestDiskNearlyFull(t *testing.T) {
 			t.Errorf("a start on a full disk: %v; want %q in it", full, want)
 		}
 	}
-	if other := errors.New("other"); explainFull("/", other) != other {
+	if other := errors.New("other"); !errors.Is(explainFull("/", other), other) {
 		t.Error("every error is a full disk")
 	}
 }

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -205,8 +206,8 @@ func TestCrowdsAreCounted(t *testing.T) {
 		if q := m.progress(last); len(q.GetHolders()) != api.MaxNamed || q.GetMoreHolders() != crowd-api.MaxNamed {
 			t.Errorf("who waits is told of %d holders and %d more", len(q.GetHolders()), q.GetMoreHolders())
 		}
-		refused := m.refused(node.Ref(), &api.Error{Code: api.LockHeld}).(*api.Error)
-		if len(refused.Holders) != api.MaxListed {
+		var refused *api.Error
+		if !errors.As(m.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
 			t.Errorf("an error names %d holders", len(refused.Holders))
 		}
 	})

@@ -306,12 +306,12 @@ func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result
 	return result, cmp.Or(err, m.explain(result.Answer.Err()))
 }
 
-// proposeMade is propose of a command that make makes with m.mu held, under which
+// proposeMade is propose of a command that build makes with m.mu held, under which
 // it is handed over as well: what it names, as successors, is on its way before
 // anybody else looks.
-func (m *master) proposeMade(ctx context.Context, make func() raftfsm.Command) (raftfsm.Result, error) {
+func (m *master) proposeMade(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	m.mu.Lock()
-	c := make()
+	c := build()
 	one := newProposal(c, c.EndSessions != nil, nil)
 	err := m.enter(one)
 	m.mu.Unlock()

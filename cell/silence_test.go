@@ -25,6 +25,8 @@ func silences(c *celltest.Cell) map[string]func(host string) {
 	}
 }
 
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
 // However a holder falls silent, and at whichever moment between two KeepAlives, its
 // lock is free after lease, lock-delay and two seconds at most, and not while the
 // holder could still rely on it (Chubby §2.4, §2.8).
@@ -34,19 +36,18 @@ func TestSilentHolder(t *testing.T) {
 			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				next := dial(t, ctx, c, "next", client.Config{NoCache: true})
 				kinds := silences(c)
-				phases := []time.Duration{0, 100, 1000, 1900, 2900, 4100, 5300, 6100, 6700, 6800, 6900, 7000, 7100}
+				phases := []int{0, 100, 1000, 1900, 2900, 4100, 5300, 6100, 6700, 6800, 6900, 7000, 7100}
 				var drills sync.WaitGroup
 				for kind, silence := range kinds {
 					for _, phase := range phases {
-						phase *= time.Millisecond
-						host := fmt.Sprintf("%s %v", kind, phase)
+						host := fmt.Sprintf("%s %v", kind, milliseconds(phase))
 						// Its clock is the test's also while it is stopped, so that its bound can be asked for.
 						holder := dial(t, ctx, c, host, client.Config{})
 						path := "/ls/local/" + strings.ReplaceAll(host, " ", "-")
 						held := acquire(t, ctx, open(t, ctx, holder, path, delay))
 						wanted := open(t, ctx, next, path, 0)
 						drills.Go(func() {
-							<-time.After(30*time.Second + phase) // a KeepAlive is due every 7 s, at a moment of its own
+							<-time.After(30*time.Second + milliseconds(phase)) // a KeepAlive is due every 7 s, at a moment of its own
 							silence(host)
 							began, sure := time.Now(), held.ExclusiveUntil()
 							l, err := wanted.Acquire(ctx, api.Exclusive)
@@ -63,7 +64,7 @@ func TestSilentHolder(t *testing.T) {
 				drills.Wait()
 				for kind := range kinds {
 					for _, phase := range phases {
-						host := fmt.Sprintf("%s %v", kind, phase*time.Millisecond)
+						host := fmt.Sprintf("%s %v", kind, milliseconds(phase))
 						c.Resume(host)
 						c.Heal(host)
 					}

@@ -86,7 +86,7 @@ var errDeposed = errors.New("this replica is not the master any more")
 // transferred is what a hand-over returns that ended with err: nil if the
 // mastership has gone.
 func (r *Replica) transferred(m *master, err error) error {
-	if m.ctx.Err() != nil || errors.Is(err, errDeposed) {
+	if gone := m.ctx.Err() != nil; gone || errors.Is(err, errDeposed) {
 		return nil
 	}
 	var e *api.Error

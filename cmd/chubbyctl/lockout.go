@@ -45,7 +45,7 @@ func (l *lists) get(ctx context.Context, name string) (string, error) {
 	}
 	p, err := listsOf(l.cell).Join(name)
 	if err != nil {
-		return "", nil //nolint:nilerr // no list can have such a name
+		return "", nil // no list can have such a name
 	}
 	h, err := l.client.Open(ctx, p.String(), client.OpenOptions{Read: true, Kind: api.File})
 	if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {

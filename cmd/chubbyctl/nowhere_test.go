@@ -19,7 +19,7 @@ func TestNothingListensIsExplained(t *testing.T) {
 	if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "main, other") || strings.Contains(err.Error(), "every server") {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
-	if other := errors.New("x"); (&globals{}).whereToLook(other) != other {
+	if other := errors.New("x"); !errors.Is((&globals{}).whereToLook(other), other) {
 		t.Error("another error was changed")
 	}
 	for want, got := range map[string]string{

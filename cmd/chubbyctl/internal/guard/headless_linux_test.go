@@ -13,7 +13,7 @@ import (
 
 // The main goroutine of a program is on the main thread if it was locked to it
 // while packages were initialized.
-func init() {
+func init() { //nolint:gochecknoinits // there is no later moment for it
 	if len(os.Args) > 1 && os.Args[1] == "headless" {
 		runtime.LockOSThread()
 	}
