@@ -86,7 +86,12 @@ var errDeposed = errors.New("this replica is not the master any more")
 // transferred is what a hand-over returns that ended with err: nil if the
 // mastership has gone.
 func (r *Replica) transferred(m *master, err error) error {
-	if gone := m.ctx.Err() != nil; gone || errors.Is(err, errDeposed) {
+	select {
+	case <-m.ctx.Done():
+		return nil
+	default:
+	}
+	if errors.Is(err, errDeposed) {
 		return nil
 	}
 	var e *api.Error

@@ -52,7 +52,7 @@ func TestNoticesDoNotBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Wait() //nolint:errcheck // it is looked at below
+	defer p.Wait()
 	defer close(read)
 	f.line(t)
 	if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
