@@ -33,6 +33,7 @@ const (
 type FileStore struct {
 	name string
 	lock *os.File
+	sync func(directory string) error // makes what was renamed in it durable
 
 	// busy is held, by filling it, while newest is read or written and while the
 	// file is replaced.
@@ -53,17 +54,27 @@ type storeKey struct {
 // holder of any of its locks can be left, delete it. The caller closes it after
 // the last Guard that uses it. On systems without flock(2), Windows for one,
 // the caller must see to it that one process at a time opens it.
-func OpenFileStore(name string) (*FileStore, error) {
+func OpenFileStore(name string) (*FileStore, error) { return openFileStore(name, syncDirectory) }
+
+func openFileStore(name string, sync func(directory string) error) (*FileStore, error) {
 	lock, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, storeError("open", name, err)
 	}
-	f := &FileStore{name: name, lock: lock, busy: make(chan struct{}, 1)}
+	f := &FileStore{name: name, lock: lock, sync: sync, busy: make(chan struct{}, 1)}
 	if err := lockFile(lock); err != nil {
 		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
 			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, lock.Close())
 	}
-	if f.newest, err = readStore(name); err != nil {
+	if f.newest, err = readStore(name); err == nil {
+		// A process that crashed may have renamed the file and not synced the
+		// directory: what is read here must not be another file after the next crash,
+		// that of the machine.
+		if err = sync(filepath.Dir(name)); err != nil {
+			err = storeError("sync", name, err)
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return f, nil
@@ -108,7 +119,7 @@ func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	}
 	next := maps.Clone(f.newest)
 	next[key] = s
-	if err := replaceFile(f.name, formatStore(next)); err != nil {
+	if err := f.replace(formatStore(next)); err != nil {
 		return storeError("write", f.name, err)
 	}
 	f.newest = next
@@ -199,11 +210,11 @@ func parseStore(text string) (map[storeKey]Sequencer, error) {
 	}
 }
 
-// replaceFile leaves either the old or the new contents under name, whatever
-// happens, and durably the new ones when it returns nil. Only one at a time may
-// run for a name: a leftover of a crash is overwritten.
-func replaceFile(name string, contents []byte) error {
-	temporary := name + ".new"
+// replace leaves either the old or the new contents in the file, whatever
+// happens, and durably the new ones when it returns nil. A leftover of a crash is
+// overwritten. The caller has filled busy.
+func (f *FileStore) replace(contents []byte) error {
+	temporary := f.name + ".new"
 	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -215,8 +226,8 @@ func replaceFile(name string, contents []byte) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, name); err != nil {
+	if err := os.Rename(temporary, f.name); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(name))
+	return f.sync(filepath.Dir(f.name))
 }
