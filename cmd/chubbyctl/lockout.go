@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,8 @@ type lists struct {
 	changed map[string]*string // by name; nil is a list that is deleted
 }
 
-// get returns a list; one that is not there, or may not be read, admits nobody.
+// get returns a list; one that is not there, or may not be read, admits nobody
+// that is known of.
 func (l *lists) get(ctx context.Context, name string) (string, error) {
 	if text, ok := l.changed[name]; ok {
 		if text == nil {
@@ -59,60 +59,52 @@ func (l *lists) get(ctx context.Context, name string) (string, error) {
 	return string(text), err
 }
 
-// deepest is how far lists that include lists are followed.
-const deepest = 8
+// mostLists is how many lists are read to answer one question, as the cell does.
+const mostLists = 64
 
-// admits reports whether a list admits a principal.
-func (l *lists) admits(ctx context.Context, name, principal string, seen ...string) (bool, error) {
-	if len(seen) >= deepest || slices.Contains(seen, name) {
+// admits reports whether a list will admit a principal, by itself or by a list that
+// it includes. Each is read once.
+func (l *lists) admits(ctx context.Context, name, principal string, seen map[string]bool) (bool, error) {
+	if seen[name] || len(seen) >= mostLists {
 		return false, nil
 	}
+	seen[name] = true
 	text, err := l.get(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "*" || line != "" && line == principal {
+	var included []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		list, isList := strings.CutPrefix(line, "@")
+		switch {
+		case line == "" || line[0] == '#':
+		case line == "*" || line == principal && !isList:
 			return true, nil
+		case isList:
+			included = append(included, list)
 		}
-		if included, ok := strings.CutPrefix(line, "@"); ok {
-			if in, err := l.admits(ctx, included, principal, append(seen, name)...); in || err != nil {
-				return in, err
-			}
+	}
+	for _, list := range included {
+		if in, err := l.admits(ctx, list, principal, seen); in || err != nil {
+			return in, err
 		}
 	}
 	return false, nil
 }
 
-// loses reports whether the one who asks is admitted by the list before as it is
-// now, and not by the list after as it will be. Without the right now there is
-// nothing to lose, and the cell refuses the change.
-func (l *lists) loses(ctx context.Context, before, after string) (bool, error) {
-	principal, err := whoAmI(ctx, l.client)
+// loses reports whether a list will not admit the one who asks, or not for what is
+// known here: one who has a right by it is asked then.
+func (l *lists) loses(ctx context.Context, list string) (bool, error) {
+	own, found, err := l.client.FindSession(ctx, l.client.Session())
+	if err == nil && !found {
+		err = api.Errorf(api.Unavailable, "the cell does not list this session")
+	}
 	if err != nil {
 		return false, err
 	}
-	now := &lists{client: l.client, cell: l.cell}
-	had, err := now.admits(ctx, before, principal)
-	if err != nil || !had {
-		return false, err
-	}
-	has, err := l.admits(ctx, after, principal)
+	has, err := l.admits(ctx, list, own.Principal, map[string]bool{})
 	return !has, err
-}
-
-// whoAmI is the principal that the cell takes this session for.
-func whoAmI(ctx context.Context, c *client.Client) (string, error) {
-	sessions, err := c.Sessions(ctx)
-	for _, s := range sessions {
-		if s.Session == c.Session() {
-			return s.Principal, nil
-		}
-	}
-	if err == nil {
-		err = api.Errorf(api.Unavailable, "the cell does not list this session")
-	}
-	return "", err
 }
 
 // changeList asks for consent if a change of a list would take from the one who
@@ -124,9 +116,11 @@ func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, 
 	}
 	l := &lists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
 	for _, one := range []api.Path{p, p.Parent()} {
-		h, err := c.Open(ctx, one.String(), client.OpenOptions{Read: true})
+		// The cell itself says who has the right now, also by lists that not everybody
+		// may read.
+		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			continue // it is being created, or its names are not for those who ask
+			continue // it is being created, or there is no right to lose
 		}
 		if err != nil {
 			return err
@@ -135,7 +129,7 @@ func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, 
 		if err != nil {
 			return err
 		}
-		lost, err := l.loses(ctx, stat.ACL.Write, stat.ACL.Write)
+		lost, err := l.loses(ctx, stat.ACL.Write)
 		if err != nil {
 			return err
 		}
@@ -147,12 +141,12 @@ func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, 
 }
 
 // changeNames asks for consent if new ACL names of a node would take from the one
-// who gives them the right to change them again.
+// who gives them, and so has it, the right to change them again.
 func (o *consent) changeNames(ctx context.Context, c *client.Client, p api.Path, before api.ACL, change string) error {
 	if o.yes || change == "" || change == before.Change {
 		return nil
 	}
-	lost, err := (&lists{client: c, cell: p.Cell()}).loses(ctx, before.Change, change)
+	lost, err := (&lists{client: c, cell: p.Cell()}).loses(ctx, change)
 	if err != nil || !lost {
 		return err
 	}
