@@ -20,9 +20,10 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
 )
 
-// TestMain also is the guardian that the tests' commands run under.
+// TestMain also is the guardian that the tests' commands run under, and chubbyctl
+// where a test needs a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guardianVerb {
+	if len(os.Args) > 1 && (os.Args[1] == guardianVerb || os.Args[1] == "put") {
 		os.Exit(run())
 	}
 	os.Exit(m.Run())

@@ -86,9 +86,12 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitHeld),
 // check finds what is wrong with the flags.
 func (o *electOptions) check(given func(flag string) bool) error {
 	var instead []string
-	for _, flag := range []string{"observe", "candidates", "nominate"} {
-		if given(flag) {
-			instead = append(instead, "--"+flag)
+	for _, one := range []struct {
+		flag  string
+		asked bool
+	}{{"observe", o.observe}, {"candidates", o.candidates}, {"nominate", given("nominate")}} {
+		if one.asked {
+			instead = append(instead, "--"+one.flag)
 		}
 	}
 	switch {

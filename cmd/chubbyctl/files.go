@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"unicode/utf8"
 
@@ -211,14 +212,20 @@ func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]by
 	return value, nil
 }
 
-// read is readValue for people too: what is to be typed on a terminal is called
-// for, and Ctrl-C ends the program while it is typed. Nothing was sent yet.
+// read is readValue, which one signal ends as long as it waits for standard input:
+// nothing was sent yet, and whoever writes may never end. What is to be typed on a
+// terminal is called for.
 func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
-	if argument == "-" && isTerminal(in) {
+	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
 		signal.Reset(guard.Interrupts()...)
 		defer g.interrupts(cmd)
-		g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+		if err := context.Cause(cmd.Context()); err != nil {
+			return nil, err // one came before
+		}
+		if isTerminal(in) {
+			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+		}
 	}
 	return readValue(argument, in, p)
 }

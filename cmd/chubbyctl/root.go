@@ -23,7 +23,7 @@ type globals struct {
 	as      string
 	verbose bool
 
-	stop   func()               // ends the watch for interrupts
+	stop   func()               // ends the watch for interrupts; nil if there is none
 	stderr io.Writer            // for what is to be said while an operation waits; nil is nowhere
 	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }

@@ -34,5 +34,10 @@ func outlivingGuards() []guard {
 			old: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})\n", new: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Read: true})\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
+		{
+			name: "one signal ends who reads a pipe", file: "cmd/chubbyctl/files.go",
+			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && isTerminal(in) && g",
+			pkg: "./cmd/chubbyctl", test: "TestSignalWhileReading",
+		},
 	}
 }
