@@ -69,20 +69,25 @@ func (n *notifier) rouse() {
 	}
 }
 
-// run delivers until stop is closed.
+// run delivers until stop is closed, and then what is still to be told.
 func (n *notifier) run(stop <-chan struct{}) {
-	for {
-		n.mu.Lock()
-		queue := n.queue
-		n.queue = nil
-		n.mu.Unlock()
-		for _, one := range queue {
-			one.tell()
-		}
+	for stopped := false; !stopped; {
 		select {
 		case <-n.wake:
 		case <-stop:
-			return
+			stopped = true
 		}
+		n.deliver()
+	}
+}
+
+// deliver tells what waits.
+func (n *notifier) deliver() {
+	n.mu.Lock()
+	queue := n.queue
+	n.queue = nil
+	n.mu.Unlock()
+	for _, one := range queue {
+		one.tell()
 	}
 }

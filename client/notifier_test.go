@@ -46,6 +46,29 @@ func TestSlowReceiver(t *testing.T) {
 	})
 }
 
+// What was to be told when Close is called is told before it returns: that the session
+// is gone, most of all, as that is when programs call it.
+func TestClosedAfterTheLastNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 32 { // nothing says which of two channels is read first
+			n := newNotifier()
+			stop, gate := make(chan struct{}), make(chan struct{})
+			told := false
+			var running sync.WaitGroup
+			running.Go(func() { n.run(stop) })
+			n.log(func() { <-gate })
+			synctest.Wait()
+			n.change(func() { told = true })
+			close(stop)
+			close(gate)
+			running.Wait()
+			if !told {
+				t.Fatal("the last change was not told")
+			}
+		}
+	})
+}
+
 // A process that was stopped for longer than its lease is told that its session is in
 // jeopardy, however many locks it holds, each of which has a line of the log.
 func TestJeopardyIsToldWithManyLocks(t *testing.T) {
