@@ -20,12 +20,13 @@ const mostAudits = 4
 type auditor struct {
 	wake chan struct{} // capacity 1: an audit is asked for
 
-	mu   sync.Mutex // guards next
+	mu   sync.Mutex // guards what follows
 	next *audit     // asked for and not begun; nil when none is
+	over bool       // there are no more audits
 }
 
 // audit is one audit; done is closed when everything was asked that could be
-// asked when it began.
+// asked when it began, or the session is over, and with it every lock.
 type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
@@ -34,6 +35,11 @@ func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
 func (a *auditor) suspect() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.over {
+		none := &audit{done: make(chan struct{})}
+		close(none.done)
+		return none
+	}
 	if a.next == nil {
 		a.next = &audit{done: make(chan struct{})}
 		a.wake <- struct{}{} // there is room: whoever takes next has taken this first
@@ -50,8 +56,19 @@ func (a *auditor) begin() *audit {
 	return one
 }
 
+// end lets go those who wait for an audit that will not be.
+func (a *auditor) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if a.next != nil {
+		close(a.next.done)
+	}
+}
+
 // runAudits makes audits until ctx, the session's, ends.
 func (c *Client) runAudits(ctx context.Context) {
+	defer c.auditor.end()
 	for {
 		select {
 		case <-c.auditor.wake:

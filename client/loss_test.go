@@ -381,3 +381,40 @@ func TestAcknowledgementIsRepeated(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// Events that are missing hold nothing back any more when the session has ended: there
+// is no lock left to ask about, and what it held is free when its owner has let go.
+func TestMissingEventsAndTheEnd(t *testing.T) {
+	for range 8 { // nothing says which of two channels is read first
+		inBubble(t, func(t *testing.T, f *fake) {
+			c, l := f.held(f.config())
+			f.script(func(s seen) verb {
+				if s.method == "GetSequencer" {
+					return hang
+				}
+				return nil
+			})
+			s := f.only()
+			f.post(s, chubbypb.EventKind_EVENT_KIND_LOST)
+			time.Sleep(time.Second) // the lock is being asked about
+			f.post(s, chubbypb.EventKind_EVENT_KIND_LOST)
+			time.Sleep(100 * time.Millisecond)
+			f.mu.Lock()
+			s.doom()
+			f.mu.Unlock()
+			<-c.Done()
+			time.Sleep(time.Second)
+			if f.state().held == 0 {
+				t.Error("the lock is free although its owner has not let go")
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, api.SessionExpired) {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(time.Second)
+			if f.state().held != 0 {
+				t.Error("the lock is not free although its owner has let go")
+			}
+			closeClient(t, c)
+		})
+	}
+}
