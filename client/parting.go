@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -28,16 +29,18 @@ const PartingTime = time.Second
 // The calls of this package that give something back use it themselves; it is for
 // those who build others on them.
 func (c *Client) Parting(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() != nil && c.session.silent() {
+	late := ctx.Err() != nil
+	if ctx.Value(partingKey{}) != nil || late && c.session.silent() {
 		return ctx, func() {}
 	}
 	parting, cancel := parting(ctx)
-	return parting, func() {
-		if ctx.Err() != nil && parting.Err() != nil {
+	return parting, sync.OnceFunc(func() {
+		// A deadline that passed during the call says that its caller did not want to wait, and nothing of the cell.
+		if err := parting.Err(); err != nil && (late || errors.Is(err, context.Canceled)) {
 			c.session.inVain()
 		}
 		cancel()
-	}
+	})
 }
 
 // partingKey is that of the mark of contexts that Parting has made.

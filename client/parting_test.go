@@ -109,6 +109,32 @@ func TestPartingBeginsWithTheCancellation(t *testing.T) {
 	})
 }
 
+// A deadline that passes during a call says that its caller did not want to wait, and
+// nothing of the cell: another call whose context has been cancelled has its time.
+func TestPartingAfterAShortDeadline(t *testing.T) {
+	for range 8 { // of two timers at one moment either may be first
+		inBubble(t, func(t *testing.T, f *fake) {
+			c := f.client(f.config())
+			first, second := lockable(t, c, 0), lockable(t, c, 0)
+			f.script(func(s seen) verb {
+				if s.method == "Close" {
+					return after(100 * time.Millisecond)
+				}
+				return nil
+			})
+			brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if err := first.Close(brief); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("with a deadline: %v", err)
+			}
+			if err := second.Close(ended(t, false)); err != nil || f.state().handles != 0 {
+				t.Errorf("cancelled: %v; handles %d", err, f.state().handles)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
 // When the lease has run out, Close does not wait for the cell for long.
 func TestCloseAfterTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
