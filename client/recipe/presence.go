@@ -39,7 +39,7 @@ type Presence struct {
 	end    ending        // that removes it
 
 	mu     sync.Mutex     // guards what follows
-	record record         // that the file holds, or is to hold when it is made again
+	record record         // that the file holds, as far as the cell has said, and is to hold when it is made again
 	file   *client.Handle // nil while it is made again
 	made   chan struct{}  // closed and replaced when file is there again
 }
@@ -97,7 +97,7 @@ func (p *Presence) Path() string { return p.path }
 
 // Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
 // ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
-// shown.
+// shown. After any other error the value is the one before.
 func (p *Presence) Update(ctx context.Context, value []byte) error {
 	p.mu.Lock()
 	r := p.record.with(value)
@@ -109,14 +109,13 @@ func (p *Presence) Update(ctx context.Context, value []byte) error {
 func (p *Presence) rewrite(ctx context.Context, r record) error {
 	for {
 		p.mu.Lock()
-		p.record = r
 		file, made := p.file, p.made
 		p.mu.Unlock()
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
 		}
 		if file != nil {
-			if _, err := file.SetContents(ctx, r.text()); !gone(err) {
+			if _, err := file.SetContents(ctx, r.text()); !gone(err) && p.written(file, r, err) {
 				return err
 			}
 		}
@@ -127,6 +126,19 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 			return ended(ctx, ctx.Err(), "update", p.path)
 		}
 	}
+}
+
+// written takes note of what came of writing a record to a file: what the cell has refused is not what
+// the file is to hold when it is made again. It reports whether that was all: if the file was deleted
+// since, it may be made again with the record before.
+func (p *Presence) written(file *client.Handle, r record, err error) bool {
+	if err != nil && !errors.Is(err, api.Uncertain) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record = r
+	return err != nil || p.file == file
 }
 
 // Withdraw removes the file, and returns when that is done and nothing of the announcement runs any

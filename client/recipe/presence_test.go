@@ -46,6 +46,27 @@ func (w *world) watchMembers(host string) *roll {
 	return r
 }
 
+// A value that the cell refuses is not the value: it is not shown when the file is made again, nor does
+// it keep that from being made.
+func TestRefusedUpdate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, operator := w.dial("a"), w.dial("operator")
+		p, err := Announce(w.ctx, a, up, "a", []byte("1"))
+		w.ok(err)
+		if err := p.Update(w.ctx, make([]byte, api.MaxContents+1)); !errors.Is(err, api.TooLarge) {
+			t.Errorf("Update: %v", err)
+		}
+		w.rm(operator, up+"/a")
+		time.Sleep(time.Second)
+		list, err := Members(w.ctx, operator, up)
+		w.ok(err)
+		if names(list) != "a=1" || p.Context().Err() != nil {
+			t.Errorf("%q; %v", names(list), context.Cause(p.Context()))
+		}
+		w.ok(p.Withdraw(w.ctx))
+	})
+}
+
 // names writes members as "name=value name=value".
 func names(list []Member) string {
 	var words []string
