@@ -71,7 +71,7 @@ func WatchConfig[T any](ctx context.Context, cfg client.Config, path string, dec
 	select {
 	case <-f.ready:
 	case <-ctx.Done():
-		why = &api.Error{Code: api.DeadlineExceeded, Op: "watch", Path: path, Err: ctx.Err(), Message: "there is no value yet"}
+		why = ended(ctx, ctx.Err(), "wait for the first value", path)
 	}
 	f.mu.Lock()
 	loaded, last := f.loaded, f.err

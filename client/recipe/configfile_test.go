@@ -130,3 +130,15 @@ func TestWatchConfigWaits(t *testing.T) {
 		}
 	})
 }
+
+// A wait that was given up is told apart from one whose time was over.
+func TestWatchConfigGivenUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.ctx)
+		time.AfterFunc(time.Second, cancel)
+		_, err := WatchConfig(ctx, w.config("h1"), configPath, number, ConfigFileOptions[int]{})
+		if api.CodeOf(err) != api.Cancelled || !errors.Is(err, context.Canceled) || !errors.Is(err, api.NotFound) {
+			t.Errorf("%v, code %v", err, api.CodeOf(err))
+		}
+	})
+}
