@@ -25,6 +25,7 @@ func guards() []guard {
 		identityGuards(),
 		generationGuards(),
 		outlivingGuards(),
+		endGuards(),
 	)
 }
 

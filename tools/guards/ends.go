@@ -1,0 +1,33 @@
+package main
+
+// endGuards are those of what the client library still does when something has come to
+// its end, or was refused.
+func endGuards() []guard {
+	return []guard{
+		{
+			name: "what waits is told before Close returns", file: "client/notifier.go",
+			old: "			stopped = true\n", new: "			return\n",
+			pkg: "./client", test: "TestClosedAfterTheLastNotice",
+		},
+		{
+			name: "an audit that will not be holds nothing back", file: "client/audit.go",
+			old: "	defer c.auditor.end()\n", new: "",
+			pkg: "./client", test: "TestMissingEventsAndTheEnd",
+		},
+		{
+			name: "a short deadline says nothing of the cell", file: "client/parting.go",
+			old: "(late || errors.Is(err, context.Canceled))", new: "(late || true)",
+			pkg: "./client", test: "TestPartingAfterAShortDeadline",
+		},
+		{
+			name: "a refused value is not announced again", file: "client/recipe/presence.go",
+			old: "	if err != nil && !errors.Is(err, api.Uncertain) {\n", new: "	if false {\n",
+			pkg: "./client/recipe", test: "TestRefusedUpdate",
+		},
+		{
+			name: "a wait that was given up says so", file: "client/recipe/configfile.go",
+			old: "why = ended(ctx, ctx.Err(), \"wait for the first value\", path)", new: "why = &api.Error{Code: api.DeadlineExceeded, Path: path, Err: ctx.Err()}",
+			pkg: "./client/recipe", test: "TestWatchConfigGivenUp",
+		},
+	}
+}
