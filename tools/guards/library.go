@@ -11,7 +11,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "one call waits for a cell that is away", file: "client/parting.go",
-			old: "ctx.Err() != nil && c.session.silent()", new: "false && c.session.silent()",
+			old: "late && c.session.silent()", new: "late && false",
 			pkg: "./client", test: "TestPartingFromACellThatIsAway",
 		},
 		{
