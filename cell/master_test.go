@@ -431,3 +431,30 @@ func TestDeletion(t *testing.T) {
 		}
 	})
 }
+
+// Replicas that have applied the same entries tell the same hash, and another one
+// when more was applied.
+func TestStatusComparesReplicas(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "ann", client.Config{})
+		hashes := map[string]bool{}
+		for _, path := range []string{"/ls/local/a", "/ls/local/b"} {
+			open(t, ctx, cl, path, 0)
+			time.Sleep(5 * time.Second) // until all have applied it
+			status, err := cl.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := status.Replicas[0]
+			for _, r := range status.Replicas {
+				if r.Err != nil || r.Applied != first.Applied || r.StateHash != first.StateHash || r.StateHash == "" {
+					t.Errorf("%s has applied %d entries, hash %q; %s has %d, %q (%v)", first.ID, first.Applied, first.StateHash, r.ID, r.Applied, r.StateHash, r.Err)
+				}
+			}
+			hashes[first.StateHash] = true
+		}
+		if len(hashes) != 2 {
+			t.Errorf("before and after a change: %v", hashes)
+		}
+	})
+}

@@ -37,9 +37,10 @@ func (p *pausingMutex) Unlock() {
 	if p.watch != nil {
 		took = p.watch() - p.began
 	}
+	held := p.held
 	p.mu.Unlock()
-	if p.held != nil {
-		p.held(took)
+	if held != nil {
+		held(took)
 	}
 }
 

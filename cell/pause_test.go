@@ -53,10 +53,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.mu.Lock()
-		clock, lost := m.clock, session.Instant(0)
-		m.clock = func() session.Instant { return clock() + lost }
-		m.mu.watch = func() time.Duration { return 0 }
-		m.mu.held = func(time.Duration) { lost = lost.Add(2 * session.MaxTick) }
+		m.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
 		m.mu.Unlock()
 		created, err := m.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
 		if err != nil {

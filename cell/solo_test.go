@@ -24,8 +24,9 @@ import (
 type soloMaster struct {
 	*master
 	fsm      atomic.Pointer[raftfsm.State]
-	proving  func() // while leadership is proved
-	applying func() // before an entry is applied
+	lost     atomic.Int64 // nanoseconds by which its clock is ahead of the bubble's
+	proving  func()       // while leadership is proved
+	applying func()       // before an entry is applied
 	wrote    atomic.Pointer[func(entry []byte)]
 }
 
@@ -76,7 +77,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		ctx, cancel := context.WithCancel(t.Context())
 		s.master = &master{
 			epoch: 1, cell: "local", cellID: "c", ctx: ctx, fence: s, sign: signer{secret: state.Secret},
-			clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
+			clock: func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
 			state: s.fsm.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil),
 		}
 		s.proposer = newProposer(s, 1, func() int64 { return 0 }, s.observe)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -390,6 +391,37 @@ func TestCloseUnreachable(t *testing.T) {
 		began := time.Now()
 		if err := c.Close(context.WithoutCancel(t.Context())); !errors.Is(err, api.Unavailable) || time.Since(began) > closeTime+time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Without a master, the lock with the shorter lock-delay is given up first, in time,
+// in whichever order they were acquired.
+func TestLocksEndInTheOrderOfTheirDelays(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		ended := map[time.Duration]time.Time{}
+		var mu sync.Mutex
+		for _, delay := range []time.Duration{10 * time.Second, 0, 5 * time.Second} {
+			l := &Lock{handle: &Handle{path: "/ls/foo/x", delay: delay}}
+			l.ctx, l.cancel = context.WithCancelCause(t.Context())
+			if err := c.session.hold(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			context.AfterFunc(l.Context(), func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ended[delay] = time.Now()
+			})
+		}
+		f.cut(addresses()...)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		_ = c.Close(t.Context()) // nobody is there to be told
+		mu.Lock()
+		defer mu.Unlock()
+		if a, b, c := ended[0], ended[5*time.Second], ended[10*time.Second]; a.IsZero() || b.Sub(a) < 4*time.Second || c.Sub(b) < 4*time.Second {
+			t.Errorf("the contexts ended at %v, %v and %v", a, b, c)
 		}
 	})
 }
