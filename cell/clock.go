@@ -99,6 +99,7 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 		m.mu.pause(m.queues.weight(over.name))
 	}
 	more := m.queues.forget(now, maxForgotten)
+	more = m.settleAgain() || more
 	for _, name := range m.queues.takeRetries() {
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))

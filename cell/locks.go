@@ -67,19 +67,51 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 	if err := m.finished(claim.Mutation); err != nil {
 		return nil, 0, err // a late copy is not to stand in anybody's way
 	}
+	if err := m.handles.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
+		return nil, 0, err
+	}
 	who := m.principal(claim.Mutation.Session)
 	w, err := m.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, 0, err
 	}
 	stream := w.stream
-	if m.settled(w) && !w.offered {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: offer([]*waiter{w})}})
-	} else {
+	if !m.settle(w) {
 		m.pump(lock.Name)
 	}
 	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
 	return w, stream, nil
+}
+
+// settle asks the log about a request that needs no free lock to be answered, and
+// reports whether it is one. m.mu is held.
+func (m *master) settle(w *waiter) bool {
+	if w.offered || !m.settled(w) {
+		return false
+	}
+	m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: w.lock, Claims: offer([]*waiter{w})}})
+	return true
+}
+
+// maxSettled bounds the requests that one tick asks the log about.
+const maxSettled = 256
+
+// settleAgain asks the log about requests for which the proposer had no room:
+// pump offers them nothing, since nobody has to let go of the lock first. It
+// reports whether there may be more. m.mu is held.
+func (m *master) settleAgain() (more bool) {
+	var again []*waiter
+	for w := range m.queues.settled {
+		if more = len(again) == maxSettled; more {
+			break
+		}
+		again = append(again, w)
+		delete(m.queues.settled, w)
+	}
+	for _, w := range again {
+		m.settle(w)
+	}
+	return more
 }
 
 // settled reports whether a request needs no lock to be free to be answered: it
@@ -130,7 +162,9 @@ func (m *master) reoffer(c raftfsm.Command) {
 	case c.Release != nil:
 		again(c.Release.Lock, c.Release.Successors)
 	case c.Close != nil:
-		for _, w := range m.waitersOf(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}) {
+		by := namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}
+		m.handles.closing(by, -1)
+		for _, w := range m.waitersOf(by) {
 			w.closing = false
 			m.queues.retry(w.lock.Name)
 			m.conflicting(w.lock, namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}, w.claim.Mode) // who got the lock meanwhile
@@ -231,11 +265,15 @@ func same(a, b *pb.Queued) bool {
 func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
 	claim.Try = true
 	result, err := m.proposeMade(ctx, func() raftfsm.Command {
-		if first := m.overtaken(claim, lock); first != nil {
-			refusal := raftfsm.Refusal(&api.Error{
+		err := m.handles.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
+		if first := m.overtaken(claim, lock); err == nil && first != nil {
+			err = &api.Error{
 				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
 				Holders: []api.Holder{{Session: first.claim.Mutation.Session}},
-			})
+			}
+		}
+		if err != nil {
+			refusal := raftfsm.Refusal(err)
 			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: &refusal}}
 		}
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: []raftfsm.Claim{claim}}}

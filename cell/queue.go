@@ -51,6 +51,7 @@ type queues struct {
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	absent    absentees
 	retries   map[api.Name]bool // locks to be offered again on the next tick
+	settled   map[*waiter]bool  // whose requests were refused by the proposer, though they may need no free lock
 	issued    uint64            // tickets of this epoch
 	used      map[string]int    // waiters of each principal, for its quota
 	streams   uint64
@@ -60,7 +61,7 @@ type queues struct {
 func newQueues() *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
-		retries: map[api.Name]bool{}, used: map[string]int{},
+		retries: map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -122,6 +123,7 @@ func (q *queues) leave(key waiterKey) *waiter {
 	if len(q.bySession[key.session]) == 0 {
 		delete(q.bySession, key.session)
 	}
+	delete(q.settled, w)
 	q.absent.drop(w)
 	if q.used[w.who]--; q.used[w.who] == 0 {
 		delete(q.used, w.who)

@@ -26,6 +26,16 @@ func answerGuards() []guard {
 			pkg: "./cell", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{
+			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/handles.go",
+			old: "	if one := t.find(owner); one == nil || !one.open || one.closing > 0 {\n", new: "	if one := t.find(owner); one == nil || !one.open {\n",
+			pkg: "./cell", test: "TestClosingHandleTakesNoRequest",
+		},
+		{
+			name: "who needs no free lock is answered when there is room", file: "cell/clock.go",
+			old: "	more = m.settleAgain() || more\n", new: "",
+			pkg: "./cell", test: "TestSettledRequestIsAnsweredLater",
+		},
+		{
 			name: "the log refuses, not the master", file: "cell/answers.go",
 			old: "	return m.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
 			pkg: "./cell", test: "TestGrantedIsNotRefused",

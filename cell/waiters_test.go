@@ -1,0 +1,74 @@
+package cell
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// A request for a lock that needs no free lock to be answered, such as the retry of
+// one that was granted, is answered although the proposer had no room for it when it
+// came: who holds the lock itself would wait for it for ever.
+func TestSettledRequestIsAnsweredLater(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		claim := c[0].claim(h[0], api.Exclusive)
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		recursive := c[0].claim(h[0], api.Exclusive)
+		recursive.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, recursive.Mutation.Number}
+		var again, twice <-chan lockAnswer
+		m.congested(func() {
+			again = c[0].wait(t.Context(), h[0], claim)
+			twice = c[0].wait(t.Context(), h[0], recursive)
+		})
+		if a := answered(t, again); a.err != nil || a.Generation != first.Generation {
+			t.Errorf("%v, token %d, was %d", a.err, a.Generation, first.Generation)
+		}
+		if a := answered(t, twice); !errors.Is(a.err, api.LockHeld) {
+			t.Errorf("a second request through the handle that holds the lock: %v", a.err)
+		}
+	})
+}
+
+// A request for a lock that comes while the Close of its handle is on its way is
+// not granted behind it: its client is told that the handle was closed, and would
+// never give up what it does not know that it has.
+func TestClosingHandleTakesNoRequest(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[1].try(t, h[1], api.Shared) // so that its Close goes through the log
+		claim := c[1].claim(h[1], api.Exclusive)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- m.close(t.Context(), closing, h[1]) }()
+		<-entered
+		waits := c[1].wait(t.Context(), h[1], claim)
+		tried := make(chan error, 1)
+		trying := c[1].claim(h[1], api.Exclusive)
+		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
+		go func() {
+			_, err := m.tryAcquire(t.Context(), trying, h[1].node)
+			tried <- err
+		}()
+		synctest.Wait()
+		close(leave)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if err := <-tried; !errors.Is(err, api.HandleClosed) {
+			t.Errorf("who tried: %v", err)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who asked to wait: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
