@@ -74,7 +74,7 @@ func (o *workOptions) supervise(w work) error {
 	if limits := guard.Limits(); limits != "" {
 		o.notice(limits)
 	}
-	self, err := os.Executable()
+	self, err := thisProgram()
 	if err != nil {
 		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
 	}
@@ -115,6 +115,17 @@ func (o *workOptions) supervise(w work) error {
 		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it; CMD was stopped, and ended with %d", o.path, result.Code)}
 	}
 	return exitWith(result.Code)
+}
+
+// thisProgram names the program that runs. It may have waited for the lock for days,
+// and under its name there may be another version by now, whose guardian knows
+// other orders, or nothing.
+func thisProgram() (string, error) {
+	const running = "/proc/self/exe" // on Linux: the file itself, whatever has its name
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	return os.Executable()
 }
 
 func exitWith(code int) error {

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == guardianVerb || os.Args[1] == "put") {
 		os.Exit(run())
 	}
+	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
+		os.Exit(upgraded())
+	}
 	os.Exit(m.Run())
 }
 
