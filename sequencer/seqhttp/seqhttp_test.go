@@ -1,12 +1,15 @@
 package seqhttp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -254,6 +257,35 @@ func TestStalledUploadIsCutOff(t *testing.T) {
 				t.Errorf("the older handler ended with %v", err)
 			}
 		})
+	}
+}
+
+// What a form leaves on the disk is removed with the request: net/http does that for
+// the request that it knows, which is not the one that the handler gets.
+func TestFormsLeaveNothingBehind(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	parsed := make(chan error, 1)
+	server := serve(t, false, false, func(_ http.ResponseWriter, r *http.Request) { parsed <- r.ParseMultipartForm(1) })
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	part, err := w.CreateFormFile("file", "large")
+	if err == nil {
+		_, err = part.Write(make([]byte, 11<<20)) // beyond the memory that net/http takes besides
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	response, err := holder(server, 41).Post(server.URL, w.FormDataContentType(), &form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if err := <-parsed; err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "multipart-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
 	}
 }
 

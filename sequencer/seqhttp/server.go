@@ -33,7 +33,14 @@ func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 			served := false
 			err = guard.Do(r.Context(), text, func(ctx context.Context) error {
 				served = true
+				parsed := r.MultipartForm
 				r := r.WithContext(ctx)
+				defer func() {
+					// net/http removes the files of a form that is in the request it knows.
+					if form := r.MultipartForm; form != nil && form != parsed {
+						_ = form.RemoveAll() // nobody can be told, as there
+					}
+				}()
 				if r.Body != nil && r.Body != http.NoBody {
 					defer unblockReads(ctx, w)()
 					r.Body = &sectionBody{ctx: ctx, body: r.Body}

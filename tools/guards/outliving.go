@@ -39,5 +39,15 @@ func outlivingGuards() []guard {
 			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && isTerminal(in) && g",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileReading",
 		},
+		{
+			name: "an upgrade does not change who guards", file: "cmd/chubbyctl/command.go",
+			old: "os.Stat(running); err == nil {", new: "os.Stat(running); err == nil && false {",
+			pkg: "./cmd/chubbyctl", test: "TestProgramReplacedWhileItWaits",
+		},
+		{
+			name: "a guarded form leaves no files", file: "sequencer/seqhttp/server.go",
+			old: "						_ = form.RemoveAll()", new: "						_ = form",
+			pkg: "./sequencer/seqhttp", test: "TestFormsLeaveNothingBehind",
+		},
 	}
 }
