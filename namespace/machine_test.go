@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,7 @@ func outcomeOf(value any, err error) outcome { return outcome{Value: value, Code
 // dump is everything that can be seen of a tree.
 func dump(t namespace.Tree) string {
 	var b strings.Builder
+	pointer := regexp.MustCompile("0x[0-9a-f]{6,}")
 	show := func(what string, nodes iter.Seq[*namespace.Node]) {
 		fmt.Fprintf(&b, "%s:", what)
 		for n := range nodes {
@@ -69,7 +71,7 @@ func dump(t namespace.Tree) string {
 		fmt.Fprintf(&b, "%q uses %+v\n", creator, t.Usage(creator))
 	}
 	fmt.Fprintf(&b, "%+v", t.Counts())
-	return b.String()
+	return pointer.ReplaceAllString(b.String(), "a list") // which one it is says nothing: its contents are those of the node
 }
 
 const machineSessions = 3
