@@ -88,7 +88,9 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	}
 	ends := m.affordable(ending)
 	m.unended = append(m.unended, ending[ends:]...)
-	for _, c := range m.endCommands(ending[:ends]) {
+	for left := ending[:ends]; len(left) > 0; {
+		var c raftfsm.Command
+		c, left = m.endCommand(left)
 		m.submit(c)
 		m.mu.pause(1)
 	}

@@ -80,7 +80,8 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.leases.Stop(c.who.session)
-			m.submit(m.endCommands([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})[0])
+			one, _ := m.endCommand([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})
+			m.submit(one)
 		}
 		expire(a)
 		synctest.Wait()

@@ -199,21 +199,21 @@ func (m *master) endSession(ctx context.Context, id api.SessionID) error {
 
 // endNow ends a session whose lease was stopped, at once.
 func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
-	_, err := m.proposeMade(ctx, func() raftfsm.Command { return m.endCommands([]raftfsm.End{end})[0] })
+	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		c, _ := m.endCommand([]raftfsm.End{end})
+		return c
+	})
 	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
 }
 
-// endCommands ends sessions, in as many commands as it takes, and names successors
-// for the locks that they hold. For locks that there is no room to name, or too many to look at, pump finds
-// the next ones when the end has been observed. m.mu is held.
-func (m *master) endCommands(ends []raftfsm.End) []raftfsm.Command {
-	var commands []raftfsm.Command
-	for len(ends) > 0 {
-		part := piece(ends, m.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
-		ends = ends[len(part):]
-		commands = append(commands, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successors: m.successors(part)}})
-	}
-	return commands
+// endCommand ends as many of the first sessions as one command has room for, and
+// names successors for the locks that they hold; rest is for the next command. For
+// locks that there is no room to name, or too many to look at, pump finds the next
+// ones when the end has been observed. m.mu is held, and the command is to be handed
+// over under the same hold: who is named in it is marked as offered.
+func (m *master) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
+	part := piece(ends, m.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successors: m.successors(part)}}, ends[len(part):]
 }
 
 // successors names those who have the locks next that ending sessions hold, of as

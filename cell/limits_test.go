@@ -181,7 +181,12 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 				if len(node.Holders) == 0 {
 					continue
 				}
-				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: 1, Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
+				claim := raftfsm.Claim{Mutation: c.mutation(), Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
+				claim.Handle = api.HandleID(claim.Mutation.Number)
+				h := handle{owner: namespace.Owner{Session: c.who.session, Handle: claim.Handle}, node: node.Ref(), rights: namespace.ToWrite}
+				if err := m.use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
+					t.Fatal(err)
+				}
 				outstanding = append(outstanding, claim.Mutation.Number)
 				claim.Mutation.Outstanding = slices.Clone(outstanding)
 				go func() {
@@ -214,7 +219,9 @@ func TestEndsAreCut(t *testing.T) {
 			ends = append(ends, raftfsm.End{Session: api.SessionID(i + 1), Reason: api.ByExpiry})
 		}
 		named := 0
-		for _, c := range m.endCommands(ends) {
+		for len(ends) > 0 {
+			var c raftfsm.Command
+			c, ends = m.endCommand(ends)
 			if n := raftfsm.Size(c); n > tinyLimits().command {
 				t.Errorf("a command of %d bytes; at most %d are allowed", n, tinyLimits().command)
 			}

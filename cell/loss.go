@@ -161,7 +161,8 @@ func (m *master) acknowledged(id api.SessionID) {
 	acked := box.acked
 	if e := m.losses.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
 		m.losses.propose(id, e)
-		m.submit(m.endCommands([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})[0])
+		c, _ := m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})
+		m.submit(c)
 	}
 	for handle, lost := range m.losses.locks[id] {
 		if acked < lost.sequence {

@@ -2,10 +2,13 @@ package cell
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // A request for a lock that needs no free lock to be answered, such as the retry of
@@ -69,6 +72,45 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("who asked to wait: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// When sessions end in many commands, the clock loop lets others have the mutex in
+// between. Whoever is named as a successor is so under the hold under which the
+// command is handed over: the Close of a handle that comes in between would be in
+// the log before it, and the lock be held by a handle that nobody has.
+func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+
+		m.mu.Lock()
+		for range maxSteps { // of whom the log knows nothing
+			m.unended = append(m.unended, raftfsm.End{Session: 1 << 40, Reason: api.ByExpiry})
+		}
+		m.unended = append(m.unended, raftfsm.End{Session: c[0].who.session, Reason: api.ByClose})
+		m.queues.claims = 1 // a command for each of them
+		var between atomic.Bool
+		m.mu.held = func(time.Duration) {
+			if between.CompareAndSwap(true, false) {
+				if err := m.close(t.Context(), closing, h[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		m.mu.Unlock()
+		between.Store(true)
+		m.tick(m.clock(), 0)
+		if between.Load() {
+			t.Fatal("the clock loop did not pause")
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }

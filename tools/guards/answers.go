@@ -36,6 +36,12 @@ func answerGuards() []guard {
 			pkg: "./cell", test: "TestSettledRequestIsAnsweredLater",
 		},
 		{
+			name: "a successor is named under the hold under which its command is handed over", file: "cell/clock.go",
+			old: "		c, left = m.endCommand(left)\n		m.submit(c)\n		m.mu.pause(1)\n",
+			new: "		c, left = m.endCommand(left)\n		m.mu.pause(maxSteps)\n		m.submit(c)\n",
+			pkg: "./cell", test: "TestSuccessorIsNamedWhenItsCommandIsHandedOver",
+		},
+		{
 			name: "the log refuses, not the master", file: "cell/answers.go",
 			old: "	return m.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
 			pkg: "./cell", test: "TestGrantedIsNotRefused",

@@ -10,7 +10,7 @@ func limitGuards() []guard {
 		},
 		{
 			name: "sessions that end together end in pieces", file: "cell/keepalive.go",
-			old: "		part := piece(ends, m.queues.claims, ", new: "		part := piece(ends, 1<<40, ",
+			old: "	part := piece(ends, m.queues.claims, ", new: "	part := piece(ends, 1<<40, ",
 			pkg: "./cell", test: "TestEndsAreCut",
 		},
 		{
