@@ -30,8 +30,9 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 	)
 	c.Stdout, c.Stderr = o.out, o.err
 	c.WaitDelay = hookGrace
-	endAsGroup(c)
+	finish := endAsGroup(c)
 	err := c.Run()
+	finish()
 	var exit *exec.ExitError
 	switch {
 	case ended(ctx):

@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -85,5 +87,36 @@ func TestInterruptEndsTheHook(t *testing.T) {
 	err := o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
 	if err != nil || time.Since(began) >= hookGrace {
 		t.Errorf("an interrupt while CMD ran: %v after %v", err, time.Since(began))
+	}
+}
+
+// What CMD has started and ignores SIGTERM does not outlive the watch.
+func TestInterruptKillsTheHook(t *testing.T) {
+	fifo := newFIFO(t)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	t.Setenv("FIFO", fifo)
+	o := watching(&bytes.Buffer{})
+	o.exec = `exec 5>"$FIFO"; (trap "" TERM; echo >&5; sleep 60; sleep 60) & wait`
+	done := make(chan error, 1)
+	go func() {
+		done <- o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
+	}()
+	file, err := os.Open(fifo) // until CMD opens it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	interrupt(interrupted{})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := file.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, file); err != nil {
+		t.Errorf("something that CMD has started still runs: %v", err)
 	}
 }
