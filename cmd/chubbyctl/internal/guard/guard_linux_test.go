@@ -426,6 +426,18 @@ func TestLateStart(t *testing.T) {
 	}
 }
 
+// A guardian that does not come to start the command in its time is killed, and
+// the command is late.
+func TestGuardianThatNeverStarts(t *testing.T) {
+	c := shell("exit 0", "")
+	c.Guardian = []string{"/bin/sh", "-c", "exec sleep 1000"}
+	began := time.Now()
+	c.Allowed = func() (time.Duration, bool) { return 300*time.Millisecond - time.Since(began), true }
+	if _, err := Start(c, make(chan os.Signal, 1)); !errors.Is(err, ErrLate) {
+		t.Errorf("%v, want %v", err, ErrLate)
+	}
+}
+
 // The guardian is the first to go, and takes nobody's protection with it.
 func TestKilledGuardian(t *testing.T) {
 	f := newFIFO(t)

@@ -315,6 +315,14 @@ func (p *Process) conclude() {
 	if p.gone || p.err != nil {
 		return
 	}
+	if p.pid == 0 && p.rescued { // it was killed for being late: perhaps with a command whose start it had not reported
+		if _, ok := processes(); ok { // without its number only the list of processes tells
+			p.sweep()
+		}
+		p.err = ErrLate
+		p.started <- p.err
+		return
+	}
 	if p.pid == 0 {
 		p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", errors.Join(err, io.ErrUnexpectedEOF))
 		p.started <- p.err
