@@ -37,8 +37,8 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a successor is named under the hold under which its command is handed over", file: "cell/clock.go",
-			old: "		c, left = m.endCommand(left)\n		m.submit(c)\n		m.mu.pause(1)\n",
-			new: "		c, left = m.endCommand(left)\n		m.mu.pause(maxSteps)\n		m.submit(c)\n",
+			old: "	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = m.endCommand(left)\n		m.submit(c)\n",
+			new: "	var late []raftfsm.Command\n	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = m.endCommand(left)\n		late = append(late, c)\n	}\n	for _, c := range late {\n		m.submit(c)\n",
 			pkg: "./cell", test: "TestSuccessorIsNamedWhenItsCommandIsHandedOver",
 		},
 		{
