@@ -316,9 +316,7 @@ func (p *Process) conclude() {
 		return
 	}
 	if p.pid == 0 && p.rescued { // it was killed for being late: perhaps with a command whose start it had not reported
-		if _, ok := processes(); ok { // without its number only the list of processes tells
-			p.sweep()
-		}
+		p.sweep()
 		p.err = ErrLate
 		p.started <- p.err
 		return
