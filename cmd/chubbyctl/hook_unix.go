@@ -27,7 +27,15 @@ func endAsGroup(c *exec.Cmd) (finish func()) {
 		}
 		tick := time.NewTicker(hookSweep)
 		defer tick.Stop()
-		for syscall.Kill(-c.Process.Pid, 0) != syscall.ESRCH {
+		for {
+			// Orphans may have become this process's children, as in a container of which it
+			// is the first process: those that have ended would count as there.
+			for reaped := 1; reaped > 0; {
+				reaped, _ = syscall.Wait4(-c.Process.Pid, nil, syscall.WNOHANG, nil)
+			}
+			if syscall.Kill(-c.Process.Pid, 0) == syscall.ESRCH {
+				return
+			}
 			select {
 			case <-tick.C:
 			case <-grace:
