@@ -24,6 +24,7 @@ type mailbox struct {
 
 	essential uint64 // of the newest essential event
 	owed      uint64 // what essential was when the latest reply was made
+	ends      int    // events of handles that are invalid, among events
 	marker    uint64 // of the marker among events; 0 if there is none
 	missed    bool   // an event was dropped after the marker was told
 
@@ -46,14 +47,18 @@ type parked struct {
 const maxTold = 256 << 10
 
 // post queues an event, wakes the parked KeepAlive, and returns the event's
-// number. What takes something from the client is never dropped; of other events
-// so many wait at most, and of those that come then it is only told that there
-// were some. If the client was told that already, it may have looked again before
-// this event: it is told once more, after it has received that.
+// number. What takes something from the client is never dropped. That includes the
+// end of a handle: no event follows it, so a client that missed it would wait for
+// ever. (As many of those wait as a session has handles; a client that opens and
+// closes more, and does not listen, may miss some.) Of other events so many wait at
+// most, and of those that come then it is only told that there were some. If the
+// client was told that already, it may have looked again before this event: it is
+// told once more, after it has received that.
 func (b *mailbox) post(e *pb.Event) uint64 {
 	switch {
 	case essential(e.GetKind()):
 		b.essential = b.last + 1
+	case invalidates(e) && b.ends < api.MaxHandles:
 	case len(b.events) < api.MaxEventQueue:
 	case b.marker > b.told:
 		return b.last
@@ -75,6 +80,9 @@ func (b *mailbox) mark() uint64 {
 func (b *mailbox) add(e *pb.Event) uint64 {
 	b.last++
 	e.Sequence = b.last
+	if invalidates(e) {
+		b.ends++
+	}
 	b.events = append(b.events, e)
 	b.rouse()
 	return b.last
@@ -91,6 +99,9 @@ func essential(kind pb.EventKind) bool {
 	return false
 }
 
+// invalidates reports whether an event says that a handle is invalid.
+func invalidates(e *pb.Event) bool { return e.GetKind() == pb.EventKind_EVENT_KIND_HANDLE_INVALID }
+
 // acknowledge takes note of what the client has received and acknowledged.
 func (b *mailbox) acknowledge(received, acked uint64) {
 	received = max(received, acked)
@@ -98,6 +109,9 @@ func (b *mailbox) acknowledge(received, acked uint64) {
 		return // what was never told cannot have been heard: a reply of another epoch is meant
 	}
 	for len(b.events) > 0 && b.events[0].Sequence <= received {
+		if invalidates(b.events[0]) {
+			b.ends--
+		}
 		b.events = b.events[1:]
 	}
 	b.received, b.acked = max(b.received, received), max(b.acked, acked)

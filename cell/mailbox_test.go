@@ -62,6 +62,9 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 				unseen[e.Generation] = true
 				if r.IntN(10) == 0 {
 					e.Kind = pb.EventKind_EVENT_KIND_CACHE_INVALIDATION
+					if r.IntN(2) == 0 {
+						e.Kind = pb.EventKind_EVENT_KIND_HANDLE_INVALID
+					}
 					delete(unseen, e.Generation)
 					essentials[e.Generation] = true
 				}
@@ -79,7 +82,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 			}
 			others := 0
 			for _, e := range b.events {
-				if !essential(e.GetKind()) {
+				if !essential(e.GetKind()) && !invalidates(e) {
 					others++
 				}
 			}
@@ -92,6 +95,27 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 		}
 		if len(unseen) > 0 || len(essentials) > 0 {
 			t.Fatalf("seed %d: %d events, and %d essential ones, reached nobody", seed, len(unseen), len(essentials))
+		}
+	}
+}
+
+// A session that does not listen, and opens and closes handles of nodes that are
+// deleted, fills its mailbox no further than by as many events as it may have handles.
+func TestEndsOfHandlesAreBounded(t *testing.T) {
+	b := &mailbox{}
+	for round := range uint64(3) {
+		for range 2 * api.MaxHandles {
+			b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_HANDLE_INVALID})
+		}
+		if n := len(b.events); n > api.MaxHandles+api.MaxEventQueue+1 || b.ends < api.MaxHandles {
+			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
+		}
+		for len(b.events) > 0 {
+			b.tell()
+			b.acknowledge(b.told, b.told)
+		}
+		if b.ends != 0 {
+			t.Fatalf("round %d: %d ends in an empty mailbox", round, b.ends)
 		}
 	}
 }

@@ -29,5 +29,20 @@ func endGuards() []guard {
 			old: "why = ended(ctx, ctx.Err(), \"wait for the first value\", path)", new: "why = &api.Error{Code: api.DeadlineExceeded, Path: path, Err: ctx.Err()}",
 			pkg: "./client/recipe", test: "TestWatchConfigGivenUp",
 		},
+		{
+			name: "the end of a node is told whatever else is", file: "cell/mailbox.go",
+			old: "	case invalidates(e) && b.ends < api.MaxHandles:\n", new: "",
+			pkg: "./cell", test: "TestMailboxLosesNothingInSilence",
+		},
+		{
+			name: "the end of a node is told whatever else is (recipes)", file: "cell/mailbox.go",
+			old: "	case invalidates(e) && b.ends < api.MaxHandles:\n", new: "",
+			pkg: "./client/recipe", test: "TestEndOfANodeAmongTooManyEvents",
+		},
+		{
+			name: "ends of handles are bounded", file: "cell/mailbox.go",
+			old: "invalidates(e) && b.ends < api.MaxHandles", new: "invalidates(e)",
+			pkg: "./cell", test: "TestEndsOfHandlesAreBounded",
+		},
 	}
 }
