@@ -117,8 +117,8 @@ func TestPartingAfterAShortDeadline(t *testing.T) {
 			c := f.client(f.config())
 			first, second := lockable(t, c, 0), lockable(t, c, 0)
 			f.script(func(s seen) verb {
-				if s.method == "Close" {
-					return after(100 * time.Millisecond)
+				if s.method == "Close" && s.nth == 1 {
+					return hang
 				}
 				return nil
 			})
