@@ -25,7 +25,7 @@ const (
 )
 
 // maxHold bounds one hold of the master's mutex.
-const maxHold = 5 * time.Millisecond
+const maxHold = 5 * time.Millisecond * slowdown
 
 // holds measures the holds of a mutex by the thread that the test is locked to, in
 // processor time of that thread, so that other processes do not count. The
