@@ -68,3 +68,33 @@ func TestRestoreAccess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A directory cannot take the name of a list, nor a file that of the directory of
+// lists: restoring access could not write the list then.
+func TestListsKeepTheirPlace(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	remove := func(name api.Name) {
+		t.Helper()
+		n, _ := c.state.Tree.Get(name)
+		c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(id), Node: n.Ref()}}), api.OK)
+	}
+	create := func(name api.Name, kind api.Kind, ephemeral bool) raftfsm.Result {
+		return c.apply(raftfsm.Command{Open: &raftfsm.Open{
+			Mutation: c.mutation(id), Name: name, Create: api.MayCreate, Kind: kind, Ephemeral: ephemeral, ACL: api.ACL{},
+		}})
+	}
+	remove("/acl/everyone")
+	c.want(create("/acl/everyone", api.Directory, false), api.InvalidArgument)
+	c.want(create("/acl/other", api.Directory, false), api.InvalidArgument)
+	n, _ := c.state.Tree.Get("/acl")
+	if err := c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		kind      api.Kind
+		ephemeral bool
+	}{{api.File, false}, {0, false}, {api.Directory, true}} {
+		c.want(create("/acl", one.kind, one.ephemeral), api.InvalidArgument)
+	}
+}

@@ -54,6 +54,9 @@ func (s *State) mayCreate(c *Open, principal string) error {
 	if err := namespace.CheckName(c.Name); err != nil {
 		return err // it has no parent to ask
 	}
+	if err := checkPlace(c); err != nil {
+		return err
+	}
 	if parent, ok := s.Tree.Get(c.Name.Parent()); ok && c.Name != "" {
 		if err := s.Tree.Permit(parent, principal, namespace.ToWrite); err != nil {
 			return err
@@ -63,6 +66,19 @@ func (s *State) mayCreate(c *Open, principal string) error {
 		return noSuchACL(name)
 	}
 	return s.room(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
+}
+
+// checkPlace keeps what is not an access control list out of the directory of
+// lists, and a file out of that directory's place: it must always be possible to
+// write a list that admits somebody (see restoreAccess).
+func checkPlace(c *Open) error {
+	switch {
+	case c.Name == namespace.ACLs && (c.Kind != api.Directory || c.Ephemeral):
+		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
+	case c.Name.Parent() == namespace.ACLs && c.Kind == api.Directory:
+		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a file, or choose another place", namespace.ACLs)
+	}
+	return nil
 }
 
 // noSuchACL refuses a name that would shut everybody out.

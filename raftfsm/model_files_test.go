@@ -180,6 +180,8 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 	switch {
 	case !wellFormed(c.Name):
 		return api.InvalidArgument
+	case c.Name == "/acl" && (kind != api.Directory || c.Ephemeral), above(c.Name) == "/acl" && kind == api.Directory:
+		return api.InvalidArgument
 	case parent != nil && !m.permits(parent, principal, namespace.ToWrite):
 		return api.PermissionDenied
 	case m.lacksList(c.ACL):
