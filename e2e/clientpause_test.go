@@ -17,6 +17,7 @@ import (
 type pausedClient struct {
 	*testing.T
 	child
+	w        *world
 	ctx      context.Context //nolint:containedctx // of the test
 	file     *client.Handle  // of the other, as lock
 	lock     *client.Handle
@@ -39,15 +40,15 @@ func TestClientPaused(t *testing.T) {
 		watch               string
 		trial               func(*pausedClient, time.Duration)
 	}{
-		"within-what-the-master-granted": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", trial: (*pausedClient).savedInTime},
-		"past-lease":                     {lease: 2 * time.Second, delay: time.Second, watch: "read", trial: (*pausedClient).pastLease},
-		"past-grace":                     {lease: 2 * time.Second, grace: time.Second, watch: "lock", trial: (*pausedClient).pastGrace},
+		"within-the-lease-of-a-new-master": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", trial: (*pausedClient).savedInTime},
+		"past-lease":                       {lease: 2 * time.Second, delay: time.Second, watch: "read", trial: (*pausedClient).pastLease},
+		"past-grace":                       {lease: 2 * time.Second, grace: time.Second, watch: "lock", trial: (*pausedClient).pastGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range times {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				p := &pausedClient{T: t, ctx: ctx}
+				p := &pausedClient{T: t, w: w, ctx: ctx}
 				path := fmt.Sprintf("/ls/local/%s-%d", name, round)
 				k := task{Do: "reportPause", Lease: c.lease, Grace: c.grace, LockDelay: c.delay, Files: []string{path}, Lock: path + ".lock", Watch: c.watch}
 				other := w.clientFor(t, client.Config{NoCache: true})
@@ -174,10 +175,11 @@ func (p *pausedClient) nothingUsed(cause client.Cause) {
 	}
 }
 
-// savedInTime is stopped past the lease that it knows of, but not past what the
-// master has granted in an answer that waits for it: it is in jeopardy, then safe,
-// and has its lock still, since there is the lock-delay.
+// savedInTime is stopped past the lease that it knows of, but not past the one that
+// began again when another master took over meanwhile: it is in jeopardy, then
+// safe, and has its lock still, since there is the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
+	p.w.kill9(p.w.replicas()[p.w.master()].PID)
 	acknowledged := make(chan int64, 1)
 	at := p.leaseEnd + int64(200*time.Millisecond)
 	time.Sleep(time.Duration(at-machineNow()) - 100*time.Millisecond)
