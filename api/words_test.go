@@ -69,7 +69,7 @@ func TestModesExclude(t *testing.T) {
 	}
 }
 
-// Whoever makes up a path, a name or a reason cannot forge a line of somebody's log, or
+// A client that makes up a path, a name or a reason cannot forge a line of somebody's log, or
 // give orders to a terminal.
 func TestErrorTextIsOneLine(t *testing.T) {
 	err := &api.Error{Code: api.InvalidPath, Op: "open", Path: "/ls/local/a\nERROR all is lost", Replica: "r\r2",

@@ -25,7 +25,7 @@ func stopwatch() func() time.Duration {
 // waiters that stayed away, and offers again what could not be proposed. It
 // wakes for the next of these, and in any case often enough for Leases to
 // notice that the process was stopped. It is Leases that is told how long each sleep
-// was, and not how long the loop waited for the mutex: if that counted, whoever can
+// was, and not how long the loop waited for the mutex: if that counted, clients that can
 // make others hold the mutex for long could keep sessions alive.
 func (m *master) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)

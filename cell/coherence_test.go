@@ -162,7 +162,7 @@ func (w *mirror) compare(ctx context.Context, when string) {
 	}
 }
 
-// shown is everything that a client reads of a path, but for what a client that
+// shown is everything that a client reads of a path, except what a client that
 // caches does not show.
 func shown(ctx context.Context, cl *client.Client, path string) string {
 	h, err := cl.Open(ctx, path, client.OpenOptions{Read: true})

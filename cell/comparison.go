@@ -81,7 +81,7 @@ func (r *Replica) compare(ctx context.Context) {
 	}
 }
 
-// hear takes every answer to a probe, whoever asked.
+// hear takes the answers to all probes, those of the fence too.
 func (r *Replica) hear(id string, report termReport) {
 	r.passport.saw(id, report.applied)
 	r.comparison.heard(id, report.applied, report.history)

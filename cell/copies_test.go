@@ -201,7 +201,7 @@ func (c *copier) lockOnce(h handle) {
 }
 
 // hearsOfConflicts checks that a holder has been told if somebody waits for its lock
-// (Chubby §2.5), whoever came first, and however it got the lock.
+// (Chubby §2.5), in whichever order they came, and however it got the lock.
 func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()

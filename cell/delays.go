@@ -41,7 +41,7 @@ func (d *delays) start(name api.Name, id uint64, length time.Duration, now sessi
 	d.ends.Put(name, end)
 }
 
-// due returns delays that are over, the earliest first and at most maxDue of them,
+// due returns delays that have ended, the earliest first and at most maxDue of them,
 // and times them no more.
 func (d *delays) due(now session.Instant) []delayOver {
 	var over []delayOver

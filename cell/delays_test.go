@@ -20,7 +20,7 @@ func TestDelaysAreTimedByID(t *testing.T) {
 	d.start("/f", 5, 10, 0)
 	d.start("/f", 7, 3, 1)
 	if over := d.due(9); over != nil {
-		t.Errorf("%v is over at 9; the first delay on the name runs until 10", over)
+		t.Errorf("%v has ended at 9; the first delay on the name runs until 10", over)
 	}
 	d.start("/f", 5, 0, 9) // the end of the first could not be proposed
 	if over, want := d.due(10), []delayOver{{"/f", 7}}; !slices.Equal(over, want) {
@@ -30,7 +30,7 @@ func TestDelaysAreTimedByID(t *testing.T) {
 	d.start("/f", 8, 5, 11)
 	d.start("/f", 7, 0, 12)
 	if over := d.due(15); over != nil {
-		t.Errorf("%v is over at 15; the latest delay runs until 16", over)
+		t.Errorf("%v has ended at 15; the latest delay runs until 16", over)
 	}
 }
 
@@ -50,7 +50,7 @@ func (u unobserved) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
 	return f
 }
 
-// Two hold a lock together, and each fails. When the delay of the first is over,
+// Two hold a lock together, and each fails. When the delay of the first has ended,
 // the end of the second's session has been applied and the master has not
 // observed it yet: the second's delay, which the state shows already, has to run
 // its own time.
@@ -88,7 +88,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		<-time.After(delay - time.Millisecond)
 		m.proposer.raft = unobserved{m, func(e raftfsm.Entry) {
 			if e.Commands[0].EndSessions != nil {
-				<-time.After(2 * time.Millisecond) // in which the first delay is over
+				<-time.After(2 * time.Millisecond) // in which the first delay ends
 			}
 		}}
 		ended := m.clock()

@@ -106,7 +106,7 @@ func (m *master) nodeRemoved(node namespace.Ref) {
 		m.mu.pause(1)
 	}
 	for _, w := range m.queues.on(node) {
-		m.mu.pause(4) // four tables are changed, and whoever waits is woken
+		m.mu.pause(4) // four tables are changed, and the waiter is woken
 		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
 	}
 }

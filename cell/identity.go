@@ -43,7 +43,7 @@ type rosterMember struct {
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// incarnationOf returns the incarnation of a member, "" if it is none.
+// incarnationOf returns the incarnation of a member, "" for an id that is not one.
 func (r *roster) incarnationOf(id string) string {
 	for _, m := range r.Members {
 		if m.ID == id {
@@ -58,7 +58,7 @@ func (r *roster) lists(members []rosterMember) bool {
 	return slices.EqualFunc(r.Members, members, func(a, b rosterMember) bool { return a.ID == b.ID && a.Raft == b.Raft })
 }
 
-// cellID returns the id of the cell whose replica this is, "" if it is none yet.
+// cellID returns the id of the cell whose replica this is, "" before it has one.
 func (i identity) cellID() string {
 	if i.roster == nil || !i.begun {
 		return ""
