@@ -52,7 +52,7 @@ race: ## run every test three times over, in a random order, under the race dete
 .PHONY: acceptance
 acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -race -count 1 -timeout 30m -v ./e2e -rounds $(ROUNDS)
-	go test -race -count 1 -timeout 30m -v -run 'CachesWhileMastersDie|MasterPaused|ClientPaused' ./e2e -full -rounds $(ROUNDS)
+	go test -race -count 1 -timeout 30m -v -run 'CachesWhileMastersDie|MasterPaused|ClientPaused|SilentHolder' ./e2e -full -rounds $(ROUNDS)
 	go test -count 1 -timeout 10m -v -run 'KilledWithCaches|ManySessions|TestTransfer' ./e2e -full
 	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000

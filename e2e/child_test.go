@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,12 @@ type child struct{ *process }
 // child starts one, which ends with the test at the latest.
 func (w *world) child(t *testing.T, k task) child {
 	t.Helper()
+	return w.childBy(t, k, (*exec.Cmd).Start)
+}
+
+// childBy starts one in a way of the caller's.
+func (w *world) childBy(t *testing.T, k task, start func(*exec.Cmd) error) child {
+	t.Helper()
 	k.Servers = strings.Split(w.servers(), ",")
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -79,7 +86,7 @@ func (w *world) child(t *testing.T, k task) child {
 			t.Errorf("a child has a data race:\n%s", &c.stderr)
 		}
 	})
-	c.process = spawn(t, stdin, os.Args[0], "-child", string(text))
+	c.process = launch(t, stdin, start, os.Args[0], "-child", string(text))
 	stdin.Close()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Signal(syscall.SIGCONT) // it may have ended, or never been stopped
@@ -103,6 +110,7 @@ type note struct {
 	Began int64         // when what it tells of began
 	Took  time.Duration // until it was over
 	Left  time.Duration // of the lease
+	Sure  time.Duration // for which nobody else can hold the lock, as the client believes
 	Text  string
 	Err   string
 	Cause client.Cause // of Err, if it has one

@@ -150,9 +150,20 @@ func (p *pausedClient) pastGrace(grace time.Duration) {
 	}
 }
 
-// nothingUsed looks at what the child saw after it went on: neither its cache nor
-// its lock was good for anything, and the lock's context ended for that cause, soon.
+// nothingUsed checks that nothing worked after the child went on, and that its lock's
+// context ended for that cause, soon.
 func (p *pausedClient) nothingUsed(cause client.Cause) {
+	p.Helper()
+	p.nothingWorks(cause)
+	ends := p.after("lock's end")
+	if len(ends) != 1 || ends[0].Cause != cause || time.Duration(ends[0].Began-p.resumed) > time.Second {
+		p.Errorf("the end of the lock's context: %+v, want one by %v within a second of %d", ends, cause, p.resumed)
+	}
+}
+
+// nothingWorks checks what the child saw after it went on: it was shown nothing old
+// by its cache, and it did not believe in its lock, nor write under it.
+func (p *pausedClient) nothingWorks(cause client.Cause) {
 	p.Helper()
 	for _, n := range p.after("read") {
 		if n.Err == "" && n.Text != "new" {
@@ -168,10 +179,6 @@ func (p *pausedClient) nothingUsed(cause client.Cause) {
 		if n.Err == "" {
 			p.Errorf("a write under the lock succeeded: %+v", n)
 		}
-	}
-	ends := p.after("lock's end")
-	if len(ends) != 1 || ends[0].Cause != cause || time.Duration(ends[0].Began-p.resumed) > time.Second {
-		p.Errorf("the end of the lock's context: %+v, want one by %v within a second of %d", ends, cause, p.resumed)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +42,7 @@ func asRoot(t *testing.T) bool {
 		}
 		return false
 	}
-	again := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	again := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-full="+strconv.FormatBool(*full), "-rounds", strconv.Itoa(*rounds))
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
@@ -135,10 +136,13 @@ func (i *island) inside(f func()) {
 // spawn starts a program on the island.
 func (i *island) spawn(name string, args ...string) *process {
 	i.t.Helper()
-	return launch(i.t, nil, func(cmd *exec.Cmd) (err error) {
-		i.inside(func() { err = cmd.Start() })
-		return err
-	}, name, args...)
+	return launch(i.t, nil, i.start, name, args...)
+}
+
+// start starts a command on the island.
+func (i *island) start(cmd *exec.Cmd) (err error) {
+	i.inside(func() { err = cmd.Start() })
+	return err
 }
 
 // cut lets nothing in or out any more, and heal everything, what was on its way

@@ -129,22 +129,24 @@ func (r *reporter) watchLease(ctx context.Context) {
 	for last := time.Duration(0); ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		now, left := machineNow(), r.client.Left()
 		if left > last {
-			r.print(note{What: "lease", Began: now, Left: left})
+			r.print(note{What: "lease", Began: now, Left: left, Sure: r.held.ExclusiveUntil()})
 		}
 		last = left
 	}
 }
 
-// watch looks again and again, at the file or at the lock, and tells of what
-// differs from the look before, or took long, or came long after it; and so of
-// the first look that began after a stop.
+// watch looks again and again, at the file or at the lock. It reports a look that
+// brings something else than the look before, and that one as well; and a look that
+// took long, or came long after the one before, as the first after a stop does.
 func (r *reporter) watch(ctx context.Context, what string) {
 	const long = 50 * time.Millisecond
 	look := map[string]func(context.Context) note{"read": r.read, "lock": r.believe}[what]
 	var unsaid []note // printing takes longer than looking: it has to wait for a look that brings nothing
-	for last := (note{}); ctx.Err() == nil; {
+	for last := look(ctx); ctx.Err() == nil; {
 		n := look(ctx)
-		if n.Text != last.Text || n.Err != last.Err || n.Took > long || time.Duration(n.Began-last.Began) > long {
+		if n.Text != last.Text || n.Err != last.Err {
+			unsaid = append(unsaid, last, n)
+		} else if n.Took > long || time.Duration(n.Began-last.Began) > long {
 			unsaid = append(unsaid, n)
 		} else if len(unsaid) > 0 {
 			for _, one := range unsaid {

@@ -26,6 +26,7 @@ func guards() []guard {
 		generationGuards(),
 		outlivingGuards(),
 		endGuards(),
+		drillGuards(),
 	)
 }
 
