@@ -25,7 +25,7 @@ type mutation struct {
 	// and finishes the number. nil withdraws it.
 	settle func(ctx context.Context, number uint64)
 	// firm says that it gives up something of the caller's own, and is done by the
-	// janitor also if the caller left before it was sent.
+	// janitor also if the caller left before anybody took it.
 	firm bool
 }
 
@@ -37,23 +37,23 @@ type sender func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chu
 func (c *Client) mutate(ctx context.Context, m mutation) error {
 	number, err := c.begin(ctx, m)
 	if err != nil {
-		return c.unsent(m, err)
+		return c.undone(m, err)
 	}
 	if m.begun != nil {
 		m.begun(number)
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts := 0
-	unsettled, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
+	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
 		}})
-	if !unsettled {
+	if came != unsettled {
 		c.numbers.finish(number)
 		c.retire(c.cache.resume(m.touches, m.effect(attempts, err)))
-		if attempts == 0 {
-			return c.unsent(m, err)
+		if came == unanswered {
+			return c.undone(m, err)
 		}
 		return err
 	}
@@ -68,17 +68,18 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		settle(ctx, number)
 		c.retire(c.cache.resume(m.touches, changed))
 	})
-	return uncertain(err)
+	return m.uncertain(err)
 }
 
-// unsent is the error of a mutation whose caller left before it was sent. One
-// that is firm goes to the janitor.
-func (c *Client) unsent(m mutation, err error) error {
-	if !m.firm || err == nil || c.session.over.Err() != nil {
+// undone is the error of a mutation whose caller left before it was sent, or when
+// every attempt had been refused for the time being. One that is firm goes to the
+// janitor.
+func (c *Client) undone(m mutation, err error) error {
+	if !m.firm || c.session.over.Err() != nil {
 		return err
 	}
 	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.reserve()) })
-	return uncertain(err)
+	return m.uncertain(err)
 }
 
 // effect returns what a mutation that came to this after so many attempts has
@@ -113,14 +114,18 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 }
 
 // uncertain is the error of a mutation that was left without an answer.
-func uncertain(err error) error {
+func (m mutation) uncertain(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code == api.SessionExpired {
 		return err
 	}
+	then := "it will not be"
+	if m.firm {
+		then = "it will be, in the background"
+	}
 	own := *e
 	own.Code = api.Uncertain
-	own.Message = "it may or may not have been done, and if not, it will not be: no answer was heard; " + e.Message
+	own.Message = "it may or may not have been done, and if not, " + then + ": no answer was heard; " + e.Message
 	return &own
 }
 

@@ -478,3 +478,52 @@ func TestNumbersModel(t *testing.T) {
 		})
 	})
 }
+
+// Close and Release are carried through also if their callers left when every
+// attempt had been refused for now, as while there is no master to take them.
+func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
+	for name, refusal := range map[string]*api.Error{
+		"no master":  api.Errorf(api.Unavailable, "it cannot serve yet"),
+		"not master": api.Errorf(api.NotMaster, "it is not the master"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				c := f.client(f.config())
+				h := lockable(t, c, 0)
+				l, err := h.Acquire(t.Context(), api.Exclusive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				refuse := func(s seen) verb {
+					if s.method == "Close" || s.method == "Release" {
+						return fail(refusal)
+					}
+					return nil
+				}
+				leave := func(what string, call func(context.Context) error) {
+					f.script(refuse)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if err := call(ctx); !errors.Is(err, api.Uncertain) {
+						t.Errorf("%s: %v", what, err)
+					}
+					f.script(nil)
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+				}
+				leave("Release", l.Release)
+				if held := f.state().held; held != 0 {
+					t.Errorf("the lock is still held: %d", held)
+				}
+				leave("Close", h.Close)
+				if handles := f.state().handles; handles != 0 {
+					t.Errorf("%d handles are still open", handles)
+				}
+				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+					t.Errorf("outstanding %v", open)
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}

@@ -59,13 +59,21 @@ func judge(e *api.Error) verdict {
 	return final
 }
 
+// outcome is what is known of a call that has ended.
+type outcome uint8
+
+const (
+	answered   outcome = 1 // its answer, also if that is a refusal
+	unanswered outcome = 2 // no attempt has done what was asked, nor was it refused for good
+	unsettled  outcome = 3 // an attempt may have done it
+)
+
 // most hops that replicas may send a call round in without a pause.
 const mostHops = 3
 
 // run makes attempts until one has a definite answer, or ctx or the session
-// ends. unsettled says that it returns without a definite answer although an
-// attempt may have done what was asked.
-func (f *finder) run(ctx context.Context, k call) (unsettled bool, err error) {
+// ends.
+func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 	if k.session != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = k.session.during(ctx)
@@ -73,33 +81,36 @@ func (f *finder) run(ctx context.Context, k call) (unsettled bool, err error) {
 	}
 	var p pause
 	last := errors.New("nothing was sent")
+	left := unanswered // what the call comes to if it ends now
 	for hops := 1; ; {
 		t, caller, err := f.prepare(ctx, k)
 		if err != nil {
-			return unsettled, f.gaveUp(ctx, k, err, last)
+			return left, f.gaveUp(ctx, k, err, last)
 		}
 		e, hung := f.attempt(ctx, k, t, caller)
 		if e == nil {
-			return false, nil
+			return answered, nil
 		}
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := judge(e); {
 		case v == final:
 			// What is not the answer of the log says nothing of the attempts before:
 			// one may have been done, and its answer lost.
-			unsettled = unsettled && !e.Final && e.Code != api.SessionExpired
+			if left != unsettled || e.Final || e.Code == api.SessionExpired {
+				left = answered
+			}
 			if e.Code == api.SessionExpired && k.session != nil {
 				k.session.end(EndedByCell, notKnown)
 				e = k.session.gone()
 			}
-			return unsettled, about(e, k.op, k.path)
+			return left, about(e, k.op, k.path)
 		case v == follow && f.follow(t, e.Master) && hops%mostHops != 0:
 			hops++
 			continue
 		case v == stale && k.session != nil && k.session.await(ctx, caller.GetEpoch()):
 			continue
 		case v == unsettle:
-			unsettled = true
+			left = unsettled
 		}
 		// When a call's time is up its master is not to blame: it may even say so
 		// first, because it knows the deadline.

@@ -27,6 +27,7 @@ func guards() []guard {
 		outlivingGuards(),
 		endGuards(),
 		drillGuards(),
+		clientGuards(),
 	)
 }
 

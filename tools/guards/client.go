@@ -1,0 +1,13 @@
+package main
+
+// clientGuards are those of what the client library says of calls that came to no
+// end, and of what goes on without their callers.
+func clientGuards() []guard {
+	return []guard{
+		{
+			name: "what gives back is carried through although it was refused for now", file: "client/mutate.go",
+			old: "		if came == unanswered {\n", new: "		if attempts == 0 {\n",
+			pkg: "./client", test: "TestRefusedCloseAndReleaseAreCarriedThrough",
+		},
+	}
+}
