@@ -15,6 +15,7 @@ type WriteOption func(*writeOptions)
 type writeOptions struct {
 	ifGeneration *uint64
 	ifSequencer  string // empty is none
+	noSequencer  bool   // IfSequencer was given what is no sequencer
 }
 
 // IfGeneration makes a write conditional: the contents, or the ACL names, must
@@ -27,17 +28,25 @@ func IfGeneration(g api.Generation) WriteOption {
 
 // IfSequencer makes a write conditional: the sequencer must still be valid, in
 // the moment of the write, else BadSequencer and nothing is written. The writer
-// need not be the holder of the lock (Chubby §2.4).
+// need not be the holder of the lock (Chubby §2.4). A zero Sequencer is never valid.
 func IfSequencer(s sequencer.Sequencer) WriteOption {
-	return func(o *writeOptions) { o.ifSequencer = s.String() }
+	return func(o *writeOptions) {
+		o.ifSequencer = s.String()
+		o.noSequencer = o.ifSequencer == "" // which a request would say no condition by
+	}
 }
 
-func collect(options []WriteOption) writeOptions {
+// collect returns what the options say. It fails for a condition that cannot be met.
+func collect(op, path string, options []WriteOption) (writeOptions, error) {
 	var o writeOptions
 	for _, option := range options {
 		option(&o)
 	}
-	return o
+	if o.noSequencer {
+		return o, &api.Error{Code: api.BadSequencer, Op: op, Path: path,
+			Message: "IfSequencer was given the zero Sequencer, or another that is none, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
+	}
+	return o, nil
 }
 
 // SetContents replaces the whole of a file. If ctx ends before an answer the
@@ -48,8 +57,11 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 		return api.Stat{}, err
 	}
 	var stat api.Stat
-	o := collect(options)
-	err := h.mutate(ctx, "write", written, func(token []byte) sender {
+	o, err := collect("write", h.path, options)
+	if err != nil {
+		return stat, err
+	}
+	err = h.mutate(ctx, "write", written, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
 				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -75,8 +87,11 @@ func contentsFault(contents []byte, op, path string) error {
 // handle must have been opened with ChangeACL.
 func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
 	var stat api.Stat
-	o := collect(options)
-	err := h.mutate(ctx, "set ACL", changed, func(token []byte) sender {
+	o, err := collect("set ACL", h.path, options)
+	if err != nil {
+		return stat, err
+	}
+	err = h.mutate(ctx, "set ACL", changed, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
 				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -98,7 +113,10 @@ func wireACL(a api.ACL) *chubbypb.ACL {
 // holds its lock. IfSequencer is the only option; IfGeneration is
 // InvalidArgument. The handle remains to be closed.
 func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
-	o := collect(options)
+	o, err := collect("delete", h.path, options)
+	if err != nil {
+		return err
+	}
 	if o.ifGeneration != nil {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
 			Message: "a node is deleted whatever its generation; leave IfGeneration out, or use IfSequencer"}

@@ -9,5 +9,10 @@ func clientGuards() []guard {
 			old: "		if came == unanswered {\n", new: "		if attempts == 0 {\n",
 			pkg: "./client", test: "TestRefusedCloseAndReleaseAreCarriedThrough",
 		},
+		{
+			name: "no sequencer is no condition that is met", file: "client/write.go",
+			old: "	if o.noSequencer {\n", new: "	if o.noSequencer && false {\n",
+			pkg: "./client", test: "TestIfSequencerOfNoSequencer",
+		},
 	}
 }
