@@ -344,6 +344,9 @@ func (s *stores) verify() error {
 	}
 	s.last = max(base, last)
 	s.mark.snapshotted(base)
+	if last < base {
+		return s.finishInstall(last)
+	}
 	var term uint64
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
@@ -359,6 +362,22 @@ func (s *stores) verify() error {
 		if entry.Type == raft.LogConfiguration {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
+	}
+	return nil
+}
+
+// finishInstall empties a log that ends, at last, before the newest snapshot. That
+// is what Raft does when it has installed a snapshot of the leader's, and a crash
+// may come between the two. The next entry that it appends is the one after the
+// snapshot: raft-wal, which takes no gap, would refuse it for good, and bbolt's log
+// would have one.
+func (s *stores) finishInstall(last uint64) error {
+	first, err := s.rawLogs.FirstIndex()
+	if err == nil && last > 0 {
+		err = s.rawLogs.DeleteRange(first, last)
+	}
+	if err != nil {
+		return dataError(s.dir, err, "the log, which ends at entry %d before the newest snapshot, cannot be emptied", last)
 	}
 	return nil
 }

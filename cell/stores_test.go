@@ -335,6 +335,39 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
+// TestInterruptedInstall: a replica that was killed after it had stored a snapshot
+// of the leader's, and before it had emptied its log, which ends earlier, starts
+// again and takes the entries that follow the snapshot.
+func TestInterruptedInstall(t *testing.T) {
+	for _, kind := range []LogStore{BoltStore, WALStore} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			filled(t, dir, kind, 9, 0)
+			s := mustOpen(t, dir, kind)
+			takeSnapshot(t, s, 20)
+			mustClose(t, s)
+			for next := uint64(21); next < 24; next++ { // it goes on to be restarted
+				opts := testStoreOptions()
+				opts.fatal = func(err error) { t.Error(err) }
+				s, err := openStores(dir, kind, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.last != next-1 {
+					t.Errorf("it says that it ends at %d, want %d", s.last, next-1)
+				}
+				if err := s.guard.call(func() error { return s.logs.StoreLogs(crashBatch(next, next, 1)) }); err != nil {
+					t.Errorf("append entry %d: %v", next, err)
+				}
+				if first, err := s.rawLogs.FirstIndex(); first != 21 || err != nil {
+					t.Errorf("the log begins at %d, want 21: %v", first, err)
+				}
+				mustClose(t, s)
+			}
+		})
+	}
+}
+
 // TestInterruptedBootstrap: Raft writes the first term and then the first entry.
 // A crash between the two must not keep the replica from bootstrapping its cell.
 func TestInterruptedBootstrap(t *testing.T) {

@@ -28,6 +28,7 @@ func guards() []guard {
 		endGuards(),
 		drillGuards(),
 		clientGuards(),
+		restartGuards(),
 	)
 }
 
