@@ -86,9 +86,13 @@ func TestDivergenceIsNoticed(t *testing.T) {
 // without it.
 func TestHistoryContinues(t *testing.T) {
 	entry := func(n byte) []byte { return []byte{0xa3, 1, 0, 2, n, 3, 0x80} }
+	begin, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Version: raftfsm.Version}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	whole, restored := raftfsm.NewFSM(func(err error) { t.Fatal(err) }), raftfsm.NewFSM(func(err error) { t.Fatal(err) })
-	for i := range 3 {
-		whole.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: entry(byte(i))})
+	for i, data := range [][]byte{begin, entry(1), entry(2)} {
+		whole.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: data})
 	}
 	snapshot, err := whole.Snapshot()
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *State) mayCreate(c *Open, principal string) error {
 	if err := namespace.CheckName(c.Name); err != nil {
 		return err // it has no parent to ask
 	}
-	if err := checkPlace(c); err != nil {
+	if err := s.checkPlace(c); err != nil {
 		return err
 	}
 	if parent, ok := s.Tree.Get(c.Name.Parent()); ok && c.Name != "" {
@@ -71,8 +71,10 @@ func (s *State) mayCreate(c *Open, principal string) error {
 // checkPlace keeps what is not an access control list out of the directory of
 // lists, and a file out of that directory's place: it must always be possible to
 // write a list that admits somebody (see restoreAccess).
-func checkPlace(c *Open) error {
+func (s *State) checkPlace(c *Open) error {
 	switch {
+	case s.Version < 2:
+		return nil
 	case c.Name == namespace.ACLs && (c.Kind != api.Directory || c.Ephemeral):
 		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
 	case c.Name.Parent() == namespace.ACLs && c.Kind == api.Directory:

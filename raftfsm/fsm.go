@@ -66,8 +66,10 @@ func (f *FSM) apply(log *raft.Log) any {
 		return f.broken
 	}
 	results := f.now.Apply(log.Index, log.Term, entry)
-	f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
-	f.trail.add(log.Index, f.now.History)
+	if f.now.Version > 0 { // version 0 had no running hash
+		f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
+		f.trail.add(log.Index, f.now.History)
+	}
 	return results
 }
 

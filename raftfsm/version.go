@@ -13,15 +13,19 @@ import (
 //	0  the generations of contents and ACL names count from 1 in each node
 //	1  they are drawn from the cell's counter, as instances and lock generations
 //	   are, so that none ever stands for two contents of one name
-const Version = 1
+//	2  what is directly in the directory of access control lists is a file, and that
+//	   directory is permanent; the running hash of what is applied begins anew
+const Version = 2
 
 // upgrade goes on to a version. The generations that were counted in nodes may be
-// above the cell's counter, which from now on has to be above them.
+// above the cell's counter, which from now on has to be above them. The running hash
+// begins anew: not every version put it into its snapshots, so that replicas which
+// loaded theirs at different entries have different ones of the same state.
 func (s *State) upgrade(to int) {
 	if to <= s.Version {
 		return
 	}
-	s.Version = to
+	s.Version, s.History = to, 0
 	for n := range s.Tree.All() {
 		s.Counter = max(s.Counter, uint64(n.Content), uint64(n.ACLs))
 	}
