@@ -370,9 +370,12 @@ ctl 3 --as ann acl set /ls/local/d/f --change private --if-generation "$names"
 ctl 2 acl file put bad 'a b c'
 ctl 2 acl file put everyone ''; err 'not undo it'
 ctl 0 acl file put spare ann --yes; ctl 0 acl file rm spare --yes
+ctl 2 put /ls/local/acl/everyone ''; err 'not undo it'; ctl 2 cp /ls/local/acl/private /ls/local/acl/everyone; err 'not undo it'
+ctl 2 rm /ls/local/acl/everyone; err 'not undo it'
+ctl 0 put /ls/local/acl/spare ann --yes; ctl 0 cp /ls/local/acl/private /ls/local/acl/spare --yes; ctl 0 rm /ls/local/acl/spare --yes
 
 echo "== quotas"
-ctl 0 quota set --principal ann --nodes 1000 --bytes 1MiB --sessions 10 --handles 100 --waiters 10
+ctl 0 quota set --principal ann --nodes 1000 --bytes 1MiB --sessions 10 --handles 100 --waiters 10 --yes
 ctl 0 quota set --dir /ls/local/d --nodes 100 --bytes 1MiB
 ctl 0 quota ls; out 'ann'; ctl 0 -o json quota ls
 

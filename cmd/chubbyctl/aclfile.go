@@ -103,13 +103,7 @@ without --yes.`,
 			if err != nil {
 				return err
 			}
-			err = g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-				return o.changeList(ctx, c, p, nil)
-			})
-			if err != nil {
-				return err
-			}
-			return g.remove(cmd, p, nil)
+			return g.remove(cmd, p, o, nil)
 		},
 	}
 	o.flag(cmd)
@@ -142,14 +136,7 @@ to write it again is not written without --yes.`,
 			if !admitsAny(list) {
 				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
 			}
-			err = g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-				text := string(list)
-				return o.changeList(ctx, c, p, &text)
-			})
-			if err != nil {
-				return err
-			}
-			put := &putOptions{globals: g}
+			put := &putOptions{globals: g, consent: *o}
 			return put.run(cmd, p, list)
 		},
 	}

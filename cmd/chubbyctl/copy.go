@@ -27,7 +27,10 @@ copied. For files of this machine there are cat and put.
 
 --if-absent, --if-generation and --if-sequencer write only if there is no such file
 yet, if its contents are still at that generation, or while the lock that SEQ speaks
-of is held; if that is not so, nothing is changed, and cp exits with %d.`, exitMismatch),
+of is held; if that is not so, nothing is changed, and cp exits with %d.
+
+An access control list that takes from you the right to write it again is not written
+without --yes.`, exitMismatch),
 		Example: `  chubbyctl cp /ls/local/config /ls/local/config.bak
   chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
   chubbyctl cat /ls/local/config >config && chubbyctl put /ls/local/config - <config`,
@@ -51,6 +54,7 @@ of is held; if that is not so, nothing is changed, and cp exits with %d.`, exitM
 	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
 	cmd.Flags().Uint64Var(&o.put.ifGeneration, "if-generation", 0, "write only if the contents of DST are at generation `G`; 0: only if there is no such file")
 	o.put.sequencer.flag(cmd, "write")
+	o.put.consent.flag(cmd)
 	return cmd
 }
 

@@ -129,6 +129,7 @@ type putOptions struct {
 	conditional  bool // --if-generation was given
 	sequencer    sequencerCondition
 	ephemeral    bool
+	consent      consent
 }
 
 func newPutCommand(g *globals) *cobra.Command {
@@ -147,7 +148,10 @@ that generation, and exits with %d if it is not, or SEQ is no sequencer. The cel
 decides that together with the write. It does not create a file.
 
 --ephemeral creates a file that goes with the session, and so keeps the session
-until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch, exitMismatch),
+until SIGINT or SIGTERM.
+
+An access control list that takes from you the right to write it again is not written
+without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
@@ -177,6 +181,7 @@ until SIGINT or SIGTERM.`, api.MaxContents, exitMismatch, exitMismatch),
 	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
+	o.consent.flag(cmd)
 	return cmd
 }
 
@@ -253,6 +258,10 @@ func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
 	}
 	guards, err := o.sequencer.options(cmd)
 	if err != nil {
+		return err
+	}
+	list := string(value)
+	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {
 		return err
 	}
 	opts, conditions := o.opening(value, guards)
@@ -376,7 +385,7 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 }
 
 func newRmCommand(g *globals) *cobra.Command {
-	condition := &sequencerCondition{}
+	condition, agreed := &sequencerCondition{}, &consent{}
 	cmd := &cobra.Command{
 		Use:   "rm PATH...",
 		Short: "Delete files and empty directories",
@@ -384,7 +393,10 @@ func newRmCommand(g *globals) *cobra.Command {
 not deleted.
 
 --if-sequencer deletes only while the lock that the sequencer speaks of is held in
-that generation, and exits with %d if it is not, or SEQ is no sequencer.`, exitMismatch),
+that generation, and exits with %d if it is not, or SEQ is no sequencer.
+
+An access control list whose end takes from you the right to create it again is not
+deleted without --yes.`, exitMismatch),
 		Example: `  chubbyctl rm /ls/local/motd
   chubbyctl rm /ls/local/job/7 --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
@@ -394,15 +406,19 @@ that generation, and exits with %d if it is not, or SEQ is no sequencer.`, exitM
 			if err != nil {
 				return err
 			}
-			return condition.verdict(eachPath(args, func(p api.Path) error { return g.remove(cmd, p, conditions) }))
+			return condition.verdict(eachPath(args, func(p api.Path) error { return g.remove(cmd, p, agreed, conditions) }))
 		},
 	}
 	condition.flag(cmd, "delete")
+	agreed.flag(cmd)
 	return cmd
 }
 
 // remove deletes one node.
-func (g *globals) remove(cmd *cobra.Command, p api.Path, conditions []client.WriteOption) error {
+func (g *globals) remove(cmd *cobra.Command, p api.Path, agreed *consent, conditions []client.WriteOption) error {
+	if err := agreed.change(cmd.Context(), g, p, nil); err != nil {
+		return err
+	}
 	return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
 		if err := h.Delete(ctx, conditions...); err != nil {
 			return err

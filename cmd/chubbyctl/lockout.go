@@ -26,6 +26,21 @@ func (o *consent) refuse(what string) error {
 	return usagef("%s. Nothing was changed; --yes does it all the same", what)
 }
 
+// isList reports whether a node is an access control list of its cell.
+func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == "/"+aclDirectory }
+
+// change asks for consent if a file that is to be written, or deleted, is a list,
+// and that would take from the one who does it the right to undo it. It is for every
+// command that can do it.
+func (o *consent) change(ctx context.Context, g *globals, p api.Path, after *string) error {
+	if o.yes || !isList(p) {
+		return nil
+	}
+	return g.visitAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+		return o.changeList(ctx, c, p, after)
+	})
+}
+
 // lists reads the access control lists of a cell, and knows what they will be
 // after a change. It belongs to one goroutine.
 type lists struct {
@@ -93,17 +108,23 @@ func (l *lists) admits(ctx context.Context, name, principal string, seen map[str
 	return false, nil
 }
 
-// loses reports whether a list will not admit the one who asks, or not for what is
-// known here: one who has a right by it is asked then.
-func (l *lists) loses(ctx context.Context, list string) (bool, error) {
-	own, found, err := l.client.FindSession(ctx, l.client.Session())
+// whoAsks returns the principal that the cell takes a session's client for.
+func whoAsks(ctx context.Context, c *client.Client) (string, error) {
+	own, found, err := c.FindSession(ctx, c.Session())
 	if err == nil && !found {
 		err = api.Errorf(api.Unavailable, "the cell does not list this session")
 	}
+	return own.Principal, err
+}
+
+// loses reports whether a list will not admit the one who asks, or not for what is
+// known here: one who has a right by it is asked then.
+func (l *lists) loses(ctx context.Context, list string) (bool, error) {
+	own, err := whoAsks(ctx, l.client)
 	if err != nil {
 		return false, err
 	}
-	has, err := l.admits(ctx, list, own.Principal, map[string]bool{})
+	has, err := l.admits(ctx, list, own, map[string]bool{})
 	return !has, err
 }
 
@@ -111,9 +132,6 @@ func (l *lists) loses(ctx context.Context, list string) (bool, error) {
 // makes it the right to change that list, or to create it, again. after is nil for
 // a list that is to be deleted.
 func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, after *string) error {
-	if o.yes {
-		return nil
-	}
 	l := &lists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
 	for _, one := range []api.Path{p, p.Parent()} {
 		// The cell itself says who has the right now, also by lists that not everybody
@@ -151,4 +169,27 @@ func (o *consent) changeNames(ctx context.Context, c *client.Client, p api.Path,
 		return err
 	}
 	return o.refuse(fmt.Sprintf("the list %s does not admit you, and you could not change the ACL names of %v again", change, p))
+}
+
+// changeSessions asks for consent if a quota of sessions would leave the one who sets
+// it none to set it again with: those of the same principal use them all.
+func (o *consent) changeSessions(ctx context.Context, c *client.Client, principal string, sessions int) error {
+	if o.yes || sessions == 0 {
+		return nil
+	}
+	own, err := whoAsks(ctx, c)
+	if err != nil || own != principal {
+		return err
+	}
+	all, err := c.Quotas(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		if others := q.Used.Sessions - 1; q.Principal == principal && others >= sessions {
+			return o.refuse(fmt.Sprintf("%s, which is also you, has %s besides this command's; with --sessions %d nobody of that name could open another, also not to undo it",
+				printable(principal), counted(others, "session"), sessions))
+		}
+	}
+	return nil
 }

@@ -98,6 +98,7 @@ func sizeLimit(bytes int64) string {
 
 type quotaSetOptions struct {
 	*globals
+	consent
 	principal, dir string
 	quota          api.Quota
 	bytes          size
@@ -114,7 +115,8 @@ func newQuotaSetCommand(g *globals) *cobra.Command {
 		Long: `set replaces the whole quota of a principal or of a directory: an omitted or zero
 amount means the default for principals and unlimited for directories. What is used
 already stays, also if it is more. It takes the right to change the ACL of the
-root directory.
+root directory. So few sessions for yourself that you could open none to undo it are
+not set without --yes.
 
 SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB
@@ -139,6 +141,7 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 	flags.IntVar(&o.quota.Sessions, "sessions", 0, "at most `N` sessions; of a principal only")
 	flags.IntVar(&o.quota.Handles, "handles", 0, "at most `N` open handles; of a principal only")
 	flags.IntVar(&o.quota.Waiters, "waiters", 0, "at most `N` Acquires that wait; of a principal only")
+	o.flag(cmd)
 	return cmd
 }
 
@@ -179,6 +182,9 @@ func (o *quotaSetOptions) run(ctx context.Context) error {
 	return o.visit(ctx, o.cell, func(ctx context.Context, c *client.Client) error {
 		if !o.path.IsZero() {
 			return c.SetDirectoryQuota(ctx, o.path.String(), o.quota.Nodes, o.quota.Bytes)
+		}
+		if err := o.changeSessions(ctx, c, o.principal, o.quota.Sessions); err != nil {
+			return err
 		}
 		return c.SetPrincipalQuota(ctx, o.principal, o.quota)
 	})
