@@ -21,6 +21,8 @@ type statusFields struct {
 	Sessions uint64          `json:"sessions"`
 	Nodes    uint64          `json:"nodes"`
 	Locks    uint64          `json:"locks"`
+
+	Divergence string `json:"divergence"` // which replicas differ that must not; "" if none do
 }
 
 type replicaFields struct {
@@ -39,10 +41,10 @@ type replicaFields struct {
 	Error     string `json:"error,omitempty"`
 }
 
-func newStatusFields(s client.Status) statusFields {
+func newStatusFields(s client.Status, fault string) statusFields {
 	f := statusFields{
 		Cell: s.Cell, CellID: s.CellID, Master: s.Master, Epoch: s.Epoch,
-		Sessions: s.Sessions, Nodes: s.Nodes, Locks: s.Locks, Replicas: []replicaFields{},
+		Sessions: s.Sessions, Nodes: s.Nodes, Locks: s.Locks, Replicas: []replicaFields{}, Divergence: fault,
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
@@ -172,7 +174,7 @@ func confirmed(ctx context.Context, c *client.Cell, fault string) string {
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
 	if g.json() {
-		if err := printJSON(out, newStatusFields(s)); err != nil {
+		if err := printJSON(out, newStatusFields(s, fault)); err != nil {
 			return err
 		}
 	} else if err := g.writeStatus(out, s, fault); err != nil {

@@ -204,3 +204,12 @@ func TestCatIsExact(t *testing.T) {
 		}
 	}
 }
+
+// That replicas differ is told to programs, too.
+func TestDivergenceAsJSON(t *testing.T) {
+	var b bytes.Buffer
+	g := &globals{output: "json"}
+	if err := g.printStatus(&b, client.Status{Cell: "foo", Master: "r1"}, "r1 and r2 differ"); err != nil || !strings.Contains(b.String(), `"divergence":"r1 and r2 differ"`) {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}

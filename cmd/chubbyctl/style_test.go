@@ -195,7 +195,7 @@ func TestColours(t *testing.T) {
 		width         int
 	}{
 		{"", "xterm", program, true, 80},
-		{"", "xterm", &lineWriter{w: program}, true, 80},
+		{"", "xterm", &speaker{w: program}, true, 80},
 		{"1", "xterm", program, false, 80},
 		{"", "dumb", program, false, 80},
 		{"", "xterm", &bytes.Buffer{}, false, 0},
@@ -241,5 +241,31 @@ func TestDivergence(t *testing.T) {
 	c := client.ReplicaStatus{ID: "r3", Applied: 7, Err: errors.New("refused")}
 	if fault := divergence([]client.ReplicaStatus{a, b, c}); fault != "" {
 		t.Errorf("alarm for nothing: %s", fault)
+	}
+}
+
+// A long list has the same columns to its end.
+func TestSpareColumnsOfALongList(t *testing.T) {
+	for _, wide := range []int{3, 30} { // of what comes behind the first piece
+		var b bytes.Buffer
+		list := newTable(&b, "PATH", "TOKEN?", "WHO")
+		list.style.width = 40
+		for i := range 2 * piece {
+			name := strings.Repeat("x", 33-wide)
+			if i >= piece {
+				name = strings.Repeat("x", wide)
+			}
+			list.add(name, "11", "ann")
+		}
+		if err := list.flush(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		first := len(strings.Fields(lines[0]))
+		for i, line := range lines {
+			if got := len(strings.Fields(line)); got != first {
+				t.Fatalf("line %d has %d columns, and the headings are %d:\n%s\n%s", i, got, first, lines[0], line)
+			}
+		}
 	}
 }

@@ -23,6 +23,7 @@ const (
 // than that; a column is as wide as the pieces up to then want it.
 type table struct {
 	spare []int // columns that may be left out, the first of them first
+	left  []int // those that are, from the first piece on
 	out   io.Writer
 	style style
 	list  bool
@@ -135,12 +136,17 @@ func (t *table) wide() []int {
 	for _, w := range wide {
 		over += w
 	}
+	if t.least != nil {
+		t.spare = t.left // the headings are written
+	}
+	t.left = nil
 	for _, column := range t.spare {
-		if over <= 0 {
+		if over <= 0 && t.least == nil {
 			break
 		}
 		over -= wide[column] + columnGap
 		wide[column] = 0
+		t.left = append(t.left, column)
 	}
 	for ; over > 0; over-- {
 		if !shorten(wide[1:]) && !shorten(wide[:1]) {
