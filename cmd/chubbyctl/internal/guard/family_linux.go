@@ -38,14 +38,30 @@ func attributes() *syscall.SysProcAttr {
 // process named chubbyctl (killall -STOP) is not done to its guardian.
 func rename(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// family lists the living descendants of this process. The process group is
-// only of use where they cannot be listed.
-func family(group int) []int {
+// family lists the living descendants of this process, without those by way of
+// others, children of it. The process group is only of use where they cannot be
+// listed.
+func family(group int, others ...int) []int {
 	all, ok := processes()
 	if !ok {
 		return groupOnly(group)
 	}
+	for _, pid := range others {
+		delete(all, pid)
+	}
 	return descendants(all, os.Getpid())
+}
+
+// children lists the children of this process, also those that have ended.
+func children() []int {
+	all, _ := processes()
+	var own []int
+	for pid, p := range all {
+		if p.parent == os.Getpid() {
+			own = append(own, pid)
+		}
+	}
+	return own
 }
 
 // process is what /proc says of one.

@@ -21,7 +21,10 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 func rename(string) error { return nil }
 
 // family is all that can be reached here: the process group.
-func family(group int) []int { return groupOnly(group) }
+func family(group int, _ ...int) []int { return groupOnly(group) }
+
+// children are of no use here: what is killed is a group.
+func children() []int { return nil }
 
 // parentOf is not to be had here without the privileges of a debugger.
 func parentOf(int) (int, bool) { return 0, false }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -117,4 +118,31 @@ func flood(o *outbox) error {
 		}
 	}
 	return nil
+}
+
+// A shell may have had children before it became chubbyctl. They are not the
+// command's, whatever becomes of its guardian.
+func TestChildrenOfOthersAreSpared(t *testing.T) {
+	other := exec.Command("sleep", "60")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := newFIFO(t)
+	p, err := Start(shell(stubborn, f.name), make(chan os.Signal, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.line(t)
+	if err := p.guardian.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err == nil {
+		t.Error("a lost guardian is no error")
+	}
+	f.ended(t)
+	if s, found := readProcess(other.Process.Pid); !found || !s.alive {
+		t.Error("a process that was there before the command was killed with it")
+	}
+	_ = other.Process.Kill()
+	_ = other.Wait()
 }

@@ -26,6 +26,7 @@ type Process struct {
 	command  Command
 	guardian *exec.Cmd
 	signals  chan os.Signal
+	others   []int // this process's children that are not of the command, as a shell has that becomes chubbyctl
 	orders   chan order
 	reports  chan report
 	started  chan error    // tells Start what became of it
@@ -65,6 +66,7 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 		finished: make(chan struct{}),
 		terminal: openTerminal(os.Stdin),
 	}
+	p.others = children()
 	status, err := p.launch()
 	if err != nil {
 		return nil, err
@@ -322,7 +324,7 @@ func (p *Process) conclude() {
 		return
 	}
 	if p.pid == 0 {
-		p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
 		p.started <- p.err
 		return
 	}
@@ -334,16 +336,33 @@ func (p *Process) conclude() {
 		p.result = Result{Code: 128 + int(unix.SIGKILL), Cut: true}
 		return
 	}
-	p.err = fmt.Errorf("the guardian process ended before the command did, and %d processes of the command were killed: %w", orphans, errors.Join(err, io.ErrUnexpectedEOF))
+	p.err = fmt.Errorf("the guardian process ended before the command did, and %d of the command's processes were killed: %w", orphans, untimely(err))
 }
+
+// untimely is the error of a guardian that ended, perhaps without one, before it
+// had said that everything is gone.
+func untimely(err error) error {
+	if err == nil {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// looksToBeSure is how many looks in succession must find nobody, where the system
+// cannot be asked whether there are children left.
+const looksToBeSure = 3
 
 // sweep kills every process that is left of the command's, and returns how many
 // there were.
 func (p *Process) sweep() int {
 	killed := make(map[int]bool)
-	for {
-		left := family(p.pid)
-		if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); len(left) == 0 && err == unix.ECHILD {
+	for found := 0; ; found++ {
+		left := family(p.pid, p.others...)
+		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case len(left) > 0:
+			found = 0
+		case err == unix.ECHILD || len(p.others) > 0 && found >= looksToBeSure:
 			return len(killed)
 		}
 		for _, pid := range left {
