@@ -108,7 +108,7 @@ func (o *workOptions) supervise(w work) error {
 	result, err := process.Wait()
 	switch {
 	case err != nil:
-		return err
+		return &exitError{exitFailed, err} // whatever signal CMD has got
 	case lock.Err() != nil:
 		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", o.path, lock.Err(), result.Code)}
 	case result.Cut:

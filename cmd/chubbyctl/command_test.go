@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
 		os.Exit(upgraded())
 	}
+	if len(os.Args) > 1 && os.Args[1] == "stuck" {
+		os.Exit(stuck())
+	}
 	os.Exit(m.Run())
 }
 

@@ -151,6 +151,19 @@ func (g *globals) printError(w io.Writer, err error) {
 	}
 }
 
+// lastWords prints an error, if there is one, when everything else is done. asked is
+// whether a signal has asked for the end.
+func (g *globals) lastWords(w io.Writer, err error, asked bool) {
+	s := g.stderr
+	if s == nil { // the command line was not understood
+		s = &speaker{w: w}
+	}
+	if err != nil {
+		g.printError(s, err)
+	}
+	s.finish(asked)
+}
+
 // severally takes apart errors that were joined: each has a line.
 func severally(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error }) // what is wrapped further down is part of a sentence

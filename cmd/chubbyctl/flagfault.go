@@ -34,6 +34,24 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
+// asksForJSON reports whether a command line that was not understood has -o json in
+// it: programs read the error too.
+func asksForJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			if i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // meaningOfShorthand says what to do instead of a letter that another program's
 // command of that name has.
 func meaningOfShorthand(command, letter string) string {

@@ -25,9 +25,10 @@ func run() int {
 	g.stop = stop
 	defer func() { g.stop() }()
 	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
-	if err != nil {
-		g.printError(root.ErrOrStderr(), err)
+	if g.stderr == nil && asksForJSON(os.Args[1:]) {
+		g.output = "json" // the flags behind the one at fault were not read
 	}
+	g.lastWords(root.ErrOrStderr(), err, ctx.Err() != nil)
 	return exitCode(err)
 }
 

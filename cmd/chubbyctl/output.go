@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf16"
 
@@ -67,18 +66,6 @@ func remark(w io.Writer, format string, args ...any) {
 		meaning = waiting
 	}
 	fmt.Fprintln(w, "chubbyctl: "+styleOf(w).on(meaning, text))
-}
-
-// lineWriter lets several goroutines write whole lines.
-type lineWriter struct {
-	mu sync.Mutex // serialises the writes to w
-	w  io.Writer
-}
-
-func (l *lineWriter) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(line)
 }
 
 // seconds is a duration for programs, exact to the millisecond.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 	"unicode"
@@ -24,7 +23,7 @@ type globals struct {
 	verbose bool
 
 	stop   func()               // ends the watch for interrupts; nil if there is none
-	stderr io.Writer            // for what is to be said while an operation waits; nil is nowhere
+	stderr *speaker             // for what is to be said while an operation waits; nil is nowhere
 	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }
 
@@ -65,7 +64,7 @@ Environment:
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			g.stderr = cmd.ErrOrStderr()
+			g.stderr = &speaker{w: cmd.ErrOrStderr()}
 			return g.validate()
 		},
 	}

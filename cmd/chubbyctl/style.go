@@ -24,8 +24,8 @@ type style struct {
 // styleOf is the style for what is written to w. NO_COLOR (no-color.org) and
 // TERM=dumb turn the colours off, and leave the width.
 func styleOf(w io.Writer) style {
-	if l, ok := w.(*lineWriter); ok {
-		return styleOf(l.w)
+	if s, ok := w.(*speaker); ok {
+		return styleOf(s.w)
 	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

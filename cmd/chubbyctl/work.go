@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +70,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 // prepare takes what cobra knows of the command that runs.
 func (o *workOptions) prepare(cmd *cobra.Command) {
 	o.waits = cmd.Flags().Changed("wait")
-	o.out, o.err = cmd.OutOrStdout(), &lineWriter{w: cmd.ErrOrStderr()}
+	o.out, o.err = cmd.OutOrStdout(), o.stderr
 }
 
 // arguments takes one path, and a command only behind "--": what looks like a
@@ -196,11 +198,11 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	defer func() { o.giveUp(farewell, c, t) }()
 	held := stopwatch()
-	forget, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
+	withdraw, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
 	if err != nil {
 		return err
 	}
-	defer forget()
+	defer withdraw()
 	if len(o.argv) == 0 {
 		return o.hold(ctx, c, t)
 	}
@@ -208,19 +210,34 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 		return cause // an interrupt that came too late for the waiting
 	}
 	env := o.environment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
+	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), enders()...)
+	defer forget()
 	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
-	if notRun := (*guard.NotRunError)(nil); !errors.As(err, &notRun) {
-		o.linger(ctx, t.lock, o.atLeast-held())
-	}
 	// CMD has ended. Signals are for chubbyctl again, and one is enough to end what
 	// it does last.
 	farewell, stop = signal.NotifyContext(farewell, guard.Interrupts()...)
+	if lingers(err) && unasked.Err() == nil {
+		o.linger(farewell, t.lock, o.atLeast-held())
+	}
 	return err
+}
+
+// enders are the interrupts that ask CMD to end, whatever it makes of them. SIGHUP
+// asks many a program to read its configuration again.
+func enders() []os.Signal {
+	return slices.DeleteFunc(guard.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
+}
+
+// lingers reports whether --at-least counts after CMD has ended so: not for one that
+// was not run, or that the end of its terminal has ended.
+func lingers(err error) bool {
+	notRun := (*guard.NotRunError)(nil)
+	return !errors.As(err, &notRun) && exitCode(err) != exitBySignal+int(syscall.SIGHUP)
 }
 
 // linger keeps a lock for a while after CMD has ended, unless it is lost or a
 // signal comes: others whose clocks are behind are to find it held.
-func (o *workOptions) linger(ctx context.Context, lock *client.Lock, left time.Duration) {
+func (o *workOptions) linger(ctx context.Context, lock holding, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
 	}
@@ -341,7 +358,7 @@ func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
 	})
 	defer silent.Stop()
 	if err := t.giveUp(ctx); err != nil && t.lock.Err() == nil {
-		remark(o.err, "%v was not released (%v); it becomes free when the session has ended", o.path, err)
+		o.notice(fmt.Sprintf("%v was not released (%v); it becomes free when the session has ended", o.path, err))
 	}
 }
 

@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+)
+
+// stuck is the end of a chubbyctl whose CMD has ended, and whose last words nobody
+// reads.
+func stuck() int {
+	guard.Listen()
+	g := &globals{output: "text", stderr: &speaker{w: os.Stderr}}
+	for range 3 {
+		remark(g.stderr, "%s", bytes.Repeat([]byte("x"), 256<<10)) // more than a pipe holds
+	}
+	fmt.Println("there")
+	g.lastWords(os.Stderr, errors.New("the last"), false)
+	return 1
+}
+
+// One signal ends what only waits for somebody to read what it says.
+func TestSignalWhileNobodyReads(t *testing.T) {
+	unread, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	defer stderr.Close()
+	cmd := exec.Command(os.Args[0], "stuck")
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Error(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	again := time.NewTicker(100 * time.Millisecond) // one that comes before the end has begun is for CMD
+	defer again.Stop()
+	for limit := time.After(20 * time.Second); ; {
+		select {
+		case <-again.C:
+			_ = cmd.Process.Signal(syscall.SIGINT)
+			continue
+		case <-ended:
+			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGINT {
+				t.Errorf("it ended with %v, want an end by SIGINT", cmd.ProcessState)
+			}
+		case <-limit:
+			_ = cmd.Process.Kill()
+			t.Errorf("it still waits for a reader: %v", <-ended)
+		}
+		return
+	}
+}
+
+// SIGHUP has many a program read its configuration again: --at-least counts for CMD
+// all the same, unless it ended CMD.
+func TestWhatEndsAtLeast(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, true}, {exitWith(3), true}, {exitWith(exitBySignal + int(syscall.SIGTERM)), true},
+		{exitWith(exitBySignal + int(syscall.SIGHUP)), false}, {&guard.NotRunError{Code: 127}, false},
+	} {
+		if got := lingers(c.err); got != c.want {
+			t.Errorf("after %v it lingers: %t, want %t", c.err, got, c.want)
+		}
+	}
+	for _, s := range enders() {
+		if s == syscall.SIGHUP {
+			t.Error("SIGHUP counts as a wish to end")
+		}
+	}
+	if len(enders()) != len(guard.Interrupts())-1 {
+		t.Errorf("of %v, %v count as a wish to end", guard.Interrupts(), enders())
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+// typingGuards are those of what chubbyctl does for people who type, wait and read.
+func typingGuards() []guard {
+	const guarding = "cmd/chubbyctl/internal/guard/"
+	return []guard{
+		{
+			name: "nobody waits for who reads the messages", file: "cmd/chubbyctl/speaker.go",
+			old: "		within(idle, speechBound)\n", new: "		<-idle\n",
+			pkg: "./cmd/chubbyctl", test: "TestProgressWithoutAReader",
+		},
+		{
+			name: "a signal ends who waits for a reader", file: "cmd/chubbyctl/speaker.go",
+			old: "	signal.Reset(guard.Interrupts()...)\n", new: "	_ = signal.Reset\n	_ = guard.Interrupts\n",
+			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReads",
+		},
+		{
+			name: "put asks before a lock-out", file: "cmd/chubbyctl/files.go",
+			old: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {\n", new: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
+		},
+		{
+			name: "rm asks before a lock-out", file: "cmd/chubbyctl/files.go",
+			old: "	if err := agreed.change(cmd.Context(), g, p, nil); err != nil {\n", new: "	if err := agreed.change(cmd.Context(), g, p, nil); false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
+		},
+		{
+			name: "a quota leaves who sets it a session", file: "cmd/chubbyctl/lockout.go",
+			old: "others >= sessions {", new: "others >= sessions && false {",
+			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
+		},
+		{
+			name: "a reload does not end the time of --at-least", file: "cmd/chubbyctl/work.go",
+			old: "return s == syscall.SIGHUP })", new: "return s == syscall.SIGHUP && false })",
+			pkg: "./cmd/chubbyctl", test: "TestWhatEndsAtLeast",
+		},
+		{
+			name: "other children of the shell are spared", file: guarding + "process_unix.go",
+			old: "	p.others = children()\n", new: "	_ = children\n",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestChildrenOfOthersAreSpared",
+		},
+		{
+			name: "a long list keeps its columns", file: "cmd/chubbyctl/table.go",
+			old: "		t.spare = t.left // the headings are written\n", new: "		_ = t.left\n",
+			pkg: "./cmd/chubbyctl", test: "TestSpareColumnsOfALongList",
+		},
+	}
+}
