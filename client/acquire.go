@@ -93,7 +93,7 @@ func (a *acquiring) run(ctx context.Context, op string, ask func(ctx context.Con
 	}
 	defer leave()
 	h.mu.Lock()
-	h.locked, a.token = true, h.token
+	h.locked, a.token = true, h.current()
 	h.mu.Unlock()
 	if err := ask(within); err != nil {
 		return nil, h.poisoned(op, named(a.left(ctx, err)))

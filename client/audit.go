@@ -125,7 +125,7 @@ func (h *Handle) suspected(epoch api.Epoch) (l *Lock, unknown bool) {
 // checkLock asks whether a lock is still held.
 func (c *Client) checkLock(ctx context.Context, l *Lock) {
 	err := c.read(ctx, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		reply, err := t.chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.key()})
+		reply, err := t.chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.own()})
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (c *Client) checkLock(ctx context.Context, l *Lock) {
 // lock is not held.
 func tellsLoss(c api.Code) bool {
 	switch c {
-	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.BadSequencer, api.NotFound:
+	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound:
 		return true
 	}
 	return false
@@ -156,7 +156,7 @@ func tellsLoss(c api.Code) bool {
 func (c *Client) present(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.read(ctx, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		_, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.key()})
+		_, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.own()})
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	})

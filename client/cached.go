@@ -31,7 +31,7 @@ func (h *Handle) fromCache(ctx context.Context) bool {
 func (h *Handle) plain() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.broken == nil && !h.bound
+	return h.broken == nil && h.guarded == nil
 }
 
 // keep keeps what a call on a handle has read.
@@ -129,7 +129,7 @@ func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *H
 func (h *Handle) spareIt() bool {
 	h.mu.Lock()
 	from, one := h.from, spare{token: h.token, id: h.id, instance: h.instance, rights: h.rights}
-	used := h.locked || h.bound || h.running > 0
+	used := h.locked || h.guarded != nil || h.running > 0
 	h.mu.Unlock()
 	return from != nil && !used && h.client.session.safe() && h.client.cache.put(from, h.asked, one)
 }

@@ -14,9 +14,6 @@ import (
 // BadSequencer now if it is not valid now. Operations that have begun are not
 // bound. A handle may be bound to several, one after the other.
 func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error {
-	h.mu.Lock()
-	h.bound = true
-	h.mu.Unlock()
 	for {
 		var before, after []byte
 		err := h.read(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
@@ -41,16 +38,33 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 func (h *Handle) key() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.current()
+}
+
+// current is key; mu is held.
+func (h *Handle) current() []byte {
+	if h.guarded != nil {
+		return h.guarded
+	}
 	return h.token
 }
 
-// rekey replaces the token if it is still the one given.
+// own returns the handle as it was opened, bound to nothing: for what the library
+// itself asks about the handle, which is as it is whatever has become of the lock
+// that the handle is bound to.
+func (h *Handle) own() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.token
+}
+
+// rekey binds the handle if it is still the one given.
 func (h *Handle) rekey(before, after []byte) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !bytes.Equal(h.token, before) {
+	if !bytes.Equal(h.current(), before) {
 		return false
 	}
-	h.token = after
+	h.guarded = after
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -162,6 +163,58 @@ func TestQuotas(t *testing.T) {
 		}
 		if q := two.GetAllowed(); two.GetPath() != "/ls/foo/d" || two.GetPrincipal() != "" || q.GetNodes() != 8 || q.GetBytes() != 9 {
 			t.Errorf("%+v", two)
+		}
+		closeClient(t, c)
+	})
+}
+
+// What the library itself asks of a handle, after a fail-over, does not depend on
+// the lock that the handle is bound to: else it could not be told that the handle's
+// own lock is lost, nor that it is not.
+func TestBoundHandleIsAuditedAsOpened(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		opened := string(l.handle.key())
+		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); err != nil || string(l.handle.key()) == opened {
+			t.Fatalf("%v, %q", err, l.handle.key())
+		}
+		f.elect("b:1")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		asked := append(f.heard("GetSequencer"), f.heard("GetStat")...)
+		if len(asked) < 2 {
+			t.Errorf("asked %v", asked)
+		}
+		for _, s := range asked {
+			if token := s.request.(interface{ GetHandle() []byte }).GetHandle(); string(token) != opened {
+				t.Errorf("%s through %q, want %q", s.method, token, opened)
+			}
+		}
+		closeClient(t, c)
+	})
+}
+
+// A handle that could not be bound is as it was: what is read through it is cached.
+func TestRefusedSequencerBindsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable = true
+		c, l := f.held(f.config())
+		f.script(func(s seen) verb {
+			if s.method == "SetSequencer" {
+				return fail(api.Errorf(api.BadSequencer, "not the newest"))
+			}
+			return nil
+		})
+		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := l.handle.Stat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(f.heard("GetStat")); n != 1 {
+			t.Errorf("%d calls of GetStat, want 1", n)
 		}
 		closeClient(t, c)
 	})

@@ -36,6 +36,7 @@ type Handle struct {
 
 	mu        sync.Mutex     // guards what follows
 	token     []byte         // as the cell names it to us; nil until it is open
+	guarded   []byte         // the same, bound to a sequencer; nil if it is not
 	presented api.Epoch      // of the newest master that knows the handle
 	broken    *api.Error     // why no call can succeed any more
 	closed    bool           // by Close
@@ -44,7 +45,6 @@ type Handle struct {
 	reason    string         // why it was lost
 	queue     []api.Event    // not yet taken by Next; see push for its bound
 	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
-	bound     bool           // to a sequencer
 	locked    bool           // a lock was asked for through it
 	running   int            // calls on it that have begun and not ended
 

@@ -29,7 +29,7 @@ func TestHandleInUseIsNotKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 1},
-		{"it is bound", func(_ *testing.T, h *Handle) { h.bound = true }, 1},
+		{"it is bound", func(_ *testing.T, h *Handle) { h.guarded = h.token }, 1},
 		{"a call is under way", func(t *testing.T, h *Handle) {
 			_, leave, err := h.enter(t.Context(), "acquire")
 			if err != nil {

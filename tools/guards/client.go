@@ -14,5 +14,10 @@ func clientGuards() []guard {
 			old: "	if o.noSequencer {\n", new: "	if o.noSequencer && false {\n",
 			pkg: "./client", test: "TestIfSequencerOfNoSequencer",
 		},
+		{
+			name: "a lock is asked about, whatever its handle is bound to", file: "client/audit.go",
+			old: "Handle: l.handle.own()", new: "Handle: l.handle.key()",
+			pkg: "./client", test: "TestBoundHandleIsAuditedAsOpened",
+		},
 	}
 }

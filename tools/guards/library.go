@@ -26,7 +26,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "a handle that locks is not kept", file: "client/cached.go",
-			old: "used := h.locked || h.bound", new: "used := h.bound",
+			old: "used := h.locked || h.guarded != nil", new: "used := h.guarded != nil",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
 		{
