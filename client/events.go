@@ -40,14 +40,14 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		if ctx.Err() != nil {
 			return api.Event{}, h.nothing(ctx, op)
 		}
-		e, news, ok := h.take()
-		if ok {
+		why := h.client.session.gone() // known before the look: what was told by then is found
+		e, news, broken := h.take()
+		switch {
+		case broken != nil:
+			return api.Event{}, about(broken, op, h.path)
+		case news == nil:
 			return e, nil
-		}
-		if err := h.usable(op); err != nil {
-			return api.Event{}, err
-		}
-		if why := h.client.session.gone(); why != nil {
+		case why != nil:
 			return api.Event{}, about(why, op, h.path)
 		}
 		select {
@@ -80,21 +80,23 @@ func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	}
 }
 
-// take returns the oldest event, or a channel that is closed when there is
-// reason to look again.
-func (h *Handle) take() (e api.Event, news <-chan struct{}, ok bool) {
+// take returns the oldest event; if there is none, why there will not be one any
+// more, or a channel that is closed when there is reason to look again.
+func (h *Handle) take() (e api.Event, news <-chan struct{}, broken *api.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.queue) == 0 {
-		if h.news == nil {
-			h.news = make(chan struct{})
-		}
-		h.queue = nil // and what it was kept in
-		return api.Event{}, h.news, false
+	switch {
+	case len(h.queue) > 0:
+		e = h.queue[0]
+		h.queue = h.queue[1:]
+		return e, nil, nil
+	case h.broken != nil:
+		return e, nil, h.broken
+	case h.news == nil:
+		h.news = make(chan struct{})
 	}
-	e = h.queue[0]
-	h.queue = h.queue[1:]
-	return e, nil, true
+	h.queue = nil // and what it was kept in
+	return e, h.news, nil
 }
 
 // push queues an event, if the handle is open for some and of use.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 func watching(t *testing.T, c *Client) *Handle {
@@ -489,6 +490,57 @@ func TestFailOverWithoutEvent(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		f.script(nil)
+		closeClient(t, c)
+	})
+}
+
+// What is told in the moment in which somebody finds nothing, and then that
+// nothing comes any more, is found first.
+func TestLastEventIsFoundBeforeTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var last func() // called when the session looks at its clock
+		cfg := f.config()
+		clock := cfg.Clock
+		cfg.Clock = func() session.Instant {
+			if tell := last; tell != nil {
+				last = nil
+				tell()
+				return clock().Add(time.Hour)
+			}
+			return clock()
+		}
+		c := f.client(cfg)
+		h := watching(t, c)
+		synctest.Wait()
+		last = func() { h.push(api.Event{Kind: api.EventContentsModified}) }
+		if e, err := h.Next(t.Context()); err != nil || e.Kind != api.EventContentsModified {
+			t.Errorf("at the end of the session: %v, %v", e.Kind, err)
+		}
+		if e, err := h.Next(t.Context()); !errors.Is(err, GraceOver) {
+			t.Errorf("after it: %v, %v", e.Kind, err)
+		}
+		_ = c.Close(t.Context())
+	})
+}
+
+// That a handle is invalid is an event, and the last: who ranges over the events
+// finds it however it meets him.
+func TestInvalidationIsFoundBeforeTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		for range 20_000 {
+			h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				h.told(api.EventHandleInvalid, 0, api.ByDeletion, "")
+			}()
+			e, err := h.Next(t.Context())
+			<-done
+			if err != nil || e.Kind != api.EventHandleInvalid {
+				t.Fatalf("%v, %v", e.Kind, err)
+			}
+		}
 		closeClient(t, c)
 	})
 }

@@ -126,16 +126,6 @@ func (h *Handle) Path() string { return h.path }
 // Created reports whether Open created the node.
 func (h *Handle) Created() bool { return h.created }
 
-// usable returns why no call can succeed, without asking.
-func (h *Handle) usable(op string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.broken != nil {
-		return about(h.broken, op, h.path)
-	}
-	return nil
-}
-
 // told takes note of an event that takes away the lock, or the handle with it.
 // It returns the lock, if its owner has not let go of it, whether or not he
 // knows already. All of it is one step to whoever looks: who sees the lock's

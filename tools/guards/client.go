@@ -19,5 +19,11 @@ func clientGuards() []guard {
 			old: "Handle: l.handle.own()", new: "Handle: l.handle.key()",
 			pkg: "./client", test: "TestBoundHandleIsAuditedAsOpened",
 		},
+		{
+			name: "the last event is found before the end", file: "client/events.go",
+			old: "		why := h.client.session.gone() // known before the look: what was told by then is found\n		e, news, broken := h.take()\n",
+			new: "		e, news, broken := h.take()\n		why := h.client.session.gone()\n",
+			pkg: "./client", test: "TestLastEventIsFoundBeforeTheEnd",
+		},
 	}
 }
