@@ -117,6 +117,9 @@ func (m *master) revoked(r raftfsm.Revocation) {
 			Generation: uint64(r.Generation), Reason: pb.EndReason(r.Reason), Explanation: r.Why,
 		})
 		m.losses.lose(owner, lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence})
+		if box := m.boxes[owner.Session]; box != nil && m.mail.isOver(box.principal) {
+			m.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
+		}
 		m.mu.pause(1)
 	}
 }

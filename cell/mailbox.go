@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"slices"
+
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"google.golang.org/protobuf/proto"
@@ -13,9 +15,14 @@ import (
 // took away is not used any more. The second may be later by as long as the owner
 // of a lost lock works on, and nothing but that lock waits for it.
 //
-// When too many events are waiting, those that come later are replaced by one
-// event that says so, the marker. master.mu guards it.
+// When too many events are waiting, or too many bytes of events in the mailboxes of
+// the principal's sessions, those that come later are replaced by one event that says
+// so, the marker. master.mu guards it.
 type mailbox struct {
+	mail      *mail  // of all sessions
+	principal string // whose session it is
+	bytes     int    // of events, as they are counted in mail
+
 	events   []*pb.Event // not received, ascending by sequence
 	last     uint64      // sequence of the newest event
 	told     uint64      // of the newest event that a reply has carried
@@ -40,6 +47,15 @@ type parked struct {
 	over bool
 }
 
+func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
+
+// discard drops everything, of a session that has ended.
+func (b *mailbox) discard() {
+	b.rouse()
+	b.mail.give(b.principal, b.bytes)
+	b.events, b.bytes, b.ends = nil, 0, 0
+}
+
 // maxTold bounds the bytes of events in one reply. A session may have megabytes
 // to be told at once, when many names that it has in its cache change together,
 // and clients take messages of a limited size. The rest follows in the replies to
@@ -47,19 +63,36 @@ type parked struct {
 const maxTold = 256 << 10
 
 // post queues an event, wakes the parked KeepAlive, and returns the event's
-// number. What takes something from the client is never dropped. That includes the
-// end of a handle: no event follows it, so a client that missed it would wait for
-// ever. (As many of those wait as a session has handles; a client that opens and
-// closes more, and does not listen, may miss some.) Of other events so many wait at
-// most, and of those that come then it is only told that there were some. If the
+// number. What takes something from the client is never dropped; nor is the first
+// event of an epoch. The end of a handle takes precedence over other events: no event
+// follows it, so a client that missed it would wait for ever. (As many of those wait
+// as a session has handles; a client that opens and closes more, and does not listen,
+// may miss some.) Of other events api.MaxEventQueue wait at most. All of these have to
+// find room in the principal's mail.
+//
+// Of those that come then the client is only told that there were some. If the
 // client was told that already, it may have looked again before this event: it is
 // told once more, after it has received that.
 func (b *mailbox) post(e *pb.Event) uint64 {
 	switch {
 	case essential(e.GetKind()):
 		b.essential = b.last + 1
-	case invalidates(e) && b.ends < api.MaxHandles:
-	case len(b.events) < api.MaxEventQueue:
+	case e.GetKind() == pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER:
+	case !b.hasRoom(e):
+		b.mail.dropped.Inc()
+		return b.drop()
+	}
+	return b.add(e)
+}
+
+// hasRoom reports whether an event is accepted that may be dropped.
+func (b *mailbox) hasRoom(e *pb.Event) bool {
+	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
+}
+
+// drop takes note that an event was dropped.
+func (b *mailbox) drop() uint64 {
+	switch {
 	case b.marker > b.told:
 		return b.last
 	case b.marker > 0:
@@ -68,7 +101,6 @@ func (b *mailbox) post(e *pb.Event) uint64 {
 	default:
 		return b.mark()
 	}
-	return b.add(e)
 }
 
 // mark queues the marker.
@@ -83,6 +115,8 @@ func (b *mailbox) add(e *pb.Event) uint64 {
 	if invalidates(e) {
 		b.ends++
 	}
+	b.bytes += eventSize(e)
+	b.mail.take(b.principal, eventSize(e))
 	b.events = append(b.events, e)
 	b.rouse()
 	return b.last
@@ -109,10 +143,7 @@ func (b *mailbox) acknowledge(received, acked uint64) {
 		return // what was never told cannot have been heard: a reply of another epoch is meant
 	}
 	for len(b.events) > 0 && b.events[0].Sequence <= received {
-		if invalidates(b.events[0]) {
-			b.ends--
-		}
-		b.events = b.events[1:]
+		b.removeFirst()
 	}
 	b.received, b.acked = max(b.received, received), max(b.acked, acked)
 	if b.marker > 0 && b.marker <= b.received {
@@ -124,12 +155,27 @@ func (b *mailbox) acknowledge(received, acked uint64) {
 	}
 }
 
+// removeFirst removes the first event, and its memory with it.
+func (b *mailbox) removeFirst() {
+	first := b.events[0]
+	if invalidates(first) {
+		b.ends--
+	}
+	b.bytes -= eventSize(first)
+	b.mail.give(b.principal, eventSize(first))
+	b.events[0] = nil
+	if b.events = b.events[1:]; len(b.events) == 0 {
+		b.events = nil
+	}
+}
+
 // heard reports whether the client has acknowledged everything that it was told,
 // and everything essential that was waiting when it was last told something. Until
 // then a KeepAlive extends nothing (decision 6).
 func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
 
-// tell returns what is to be delivered now: as many events as one reply holds.
+// tell returns what is to be delivered now, in a list of the caller's own: as many
+// events as one reply holds.
 func (b *mailbox) tell() []*pb.Event {
 	n, bytes := 0, 0
 	for n < len(b.events) {
@@ -140,7 +186,7 @@ func (b *mailbox) tell() []*pb.Event {
 		n++
 	}
 	b.owed = b.essential
-	return b.events[:n:n]
+	return slices.Clone(b.events[:n])
 }
 
 // park takes the place of the KeepAlive that was parked before.

@@ -22,7 +22,7 @@ import (
 func TestMailboxLosesNothingInSilence(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		b := &mailbox{}
+		b := newTestMailbox()
 		posted, essentials := 0, map[uint64]bool{} // posted counts; events carry their number in Generation
 		unseen := map[uint64]bool{}                // posted, and neither received nor covered by a marker
 		var seen uint64
@@ -102,7 +102,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 // A session that does not listen, and opens and closes handles of nodes that are
 // deleted, fills its mailbox no further than by as many events as it may have handles.
 func TestEndsOfHandlesAreBounded(t *testing.T) {
-	b := &mailbox{}
+	b := newTestMailbox()
 	for round := range uint64(3) {
 		for range 2 * api.MaxHandles {
 			b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_HANDLE_INVALID})
@@ -123,7 +123,7 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 // A session is granted nothing before it has acknowledged what was essential when
 // it was last told something, also what did not fit into that reply.
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
-	b := &mailbox{}
+	b := newTestMailbox()
 	for range 10_000 {
 		b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: strings.Repeat("p", 500)})
 	}
@@ -150,7 +150,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 // The acknowledgement of a loss waits for the owner of the lock; that something
 // else was received does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
-	b := &mailbox{}
+	b := newTestMailbox()
 	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_LOCK_LOST})
 	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION})
 	b.tell()

@@ -46,6 +46,7 @@ type master struct {
 
 	mu      pausingMutex // guards everything below; never held across I/O or a wait, and for maxSteps steps at most
 	leases  *session.Leases
+	mail    *mail
 	boxes   map[api.SessionID]*mailbox
 	handles *handles
 	queues  *queues
@@ -70,7 +71,7 @@ type prover interface {
 func (m *master) start() {
 	now, state := m.clock(), m.state()
 	m.leases = session.NewLeases()
-	m.boxes = map[api.SessionID]*mailbox{}
+	m.mail, m.boxes = newMail(m.metrics.eventsDropped), map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.remover = newRemover()
 	m.raising = map[api.SessionID]bool{}
@@ -79,7 +80,7 @@ func (m *master) start() {
 	for s := range state.Sessions.All() {
 		m.mu.pause(1)
 		m.leases.Start(s.ID, s.Lease, now)
-		m.boxes[s.ID] = &mailbox{}
+		m.boxes[s.ID] = newMailbox(m.mail, s.Principal)
 	}
 	for name, d := range state.Tree.Delays() {
 		m.delays.start(name, d.ID, d.For, now)
@@ -142,7 +143,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	}
 	if c.CreateSession != nil && r.Code == api.OK && m.boxes[r.Session] == nil {
 		m.leases.Start(r.Session, c.CreateSession.Lease, m.clock())
-		m.boxes[r.Session] = &mailbox{}
+		m.boxes[r.Session] = newMailbox(m.mail, c.CreateSession.Principal)
 	}
 	if c.RaiseLease != nil {
 		delete(m.raising, c.RaiseLease.Session)
@@ -224,7 +225,7 @@ func (m *master) sessionEnded(end raftfsm.Ended) {
 	m.leases.Remove(end.Session)
 	m.losses.forget(end.Session)
 	if box := m.boxes[end.Session]; box != nil {
-		box.rouse()
+		box.discard()
 		delete(m.boxes, end.Session)
 	}
 	for !m.handles.drop(end.Session, maxSteps) {

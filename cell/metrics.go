@@ -22,6 +22,7 @@ type metrics struct {
 	lockWaits prometheus.Histogram
 
 	invalidations prometheus.Counter
+	eventsDropped prometheus.Counter
 	changeWaits   prometheus.Histogram
 	mutexHolds    prometheus.Histogram
 }
@@ -47,6 +48,7 @@ func newMetrics(r *Replica) *metrics {
 		}),
 	}
 	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
+	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
 	m.changeWaits = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
@@ -60,7 +62,7 @@ func newMetrics(r *Replica) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.changeWaits, m.mutexHolds,
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.eventsDropped, m.changeWaits, m.mutexHolds,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1

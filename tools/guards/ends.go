@@ -31,12 +31,12 @@ func endGuards() []guard {
 		},
 		{
 			name: "the end of a node is told whatever else is", file: "cell/mailbox.go",
-			old: "	case invalidates(e) && b.ends < api.MaxHandles:\n", new: "",
+			old: " || invalidates(e) && b.ends < api.MaxHandles)", new: ")",
 			pkg: "./cell", test: "TestMailboxLosesNothingInSilence",
 		},
 		{
 			name: "the end of a node is told whatever else is (recipes)", file: "cell/mailbox.go",
-			old: "	case invalidates(e) && b.ends < api.MaxHandles:\n", new: "",
+			old: " || invalidates(e) && b.ends < api.MaxHandles)", new: ")",
 			pkg: "./client/recipe", test: "TestEndOfANodeAmongTooManyEvents",
 		},
 		{

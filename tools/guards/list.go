@@ -30,6 +30,7 @@ func guards() []guard {
 		clientGuards(),
 		restartGuards(),
 		typingGuards(),
+		crowdGuards(),
 	)
 }
 
