@@ -46,6 +46,9 @@ func TestCommittedEntriesStay(t *testing.T) {
 				if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
 					t.Fatal(err)
 				}
+				if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil {
+					t.Fatal(err)
+				}
 				if err := s.logs.StoreLogs(crashBatch(1, 8, 1)); err != nil {
 					t.Fatal(err)
 				}

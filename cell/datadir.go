@@ -89,7 +89,16 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, dataError(dir, err, "the directory cannot be closed to other users: it has to belong to the user that runs this replica")
 	}
-	return lockDataDir(dir)
+	lock, err = lockDataDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	// What an earlier run has renamed into place, and was killed before it made
+	// durable, is about to be believed.
+	if err := syncDir(dir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // makeDir makes a directory and those above it that are absent, durably: a name

@@ -334,7 +334,7 @@ func (s *stores) interruptedBootstrap() (bool, error) {
 // verify reads what Raft is about to read and would panic over: the newest
 // snapshot, and every log entry after it, which must follow without a gap.
 func (s *stores) verify() error {
-	base, err := s.readableSnapshot()
+	base, term, err := s.readableSnapshot()
 	if err != nil {
 		return err
 	}
@@ -345,9 +345,8 @@ func (s *stores) verify() error {
 	s.last = max(base, last)
 	s.mark.snapshotted(base)
 	if last < base {
-		return s.finishInstall(last)
+		return cmp.Or(s.finishInstall(last), s.checkVotes(term))
 	}
-	var term uint64
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
 		mark, err := readMarked(s.rawLogs, index, &entry)
@@ -362,6 +361,21 @@ func (s *stores) verify() error {
 		if entry.Type == raft.LogConfiguration {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
+	}
+	return s.checkVotes(term)
+}
+
+// checkVotes compares the votes with the term of the newest entry. Raft writes down
+// a term before it stores anything of it: votes that end in an earlier one are an
+// old copy, and would be given again.
+func (s *stores) checkVotes(term uint64) error {
+	path := filepath.Join(s.dir, votesName)
+	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
+	if err != nil {
+		return dataError(path, err, "the votes cannot be read")
+	}
+	if current < term {
+		return damaged(path, nil, "the votes end in term %d, and the log has an entry of term %d: they are an old copy", current, term)
 	}
 	return nil
 }
@@ -382,13 +396,13 @@ func (s *stores) finishInstall(last uint64) error {
 	return nil
 }
 
-// readableSnapshot returns the index of the newest snapshot whose checksum is
-// right, which is the one that Raft will restore; 0 if there is none. If there
-// are only bad ones it fails, as Raft would.
-func (s *stores) readableSnapshot() (uint64, error) {
+// readableSnapshot returns the index and the term of the newest snapshot whose
+// checksum is right, which is the one that Raft will restore; 0 if there is none. If
+// there are only bad ones it fails, as Raft would.
+func (s *stores) readableSnapshot() (index, term uint64, err error) {
 	list, err := s.rawSnaps.List()
 	if err != nil {
-		return 0, dataError(s.dir, err, "the snapshots cannot be listed")
+		return 0, 0, dataError(s.dir, err, "the snapshots cannot be listed")
 	}
 	for _, meta := range list {
 		var r io.ReadCloser
@@ -396,15 +410,15 @@ func (s *stores) readableSnapshot() (uint64, error) {
 			continue
 		}
 		if err := r.Close(); err != nil {
-			return 0, dataError(s.dir, err, "snapshot %s cannot be read", meta.ID)
+			return 0, 0, dataError(s.dir, err, "snapshot %s cannot be read", meta.ID)
 		}
 		s.configuration = meta.Configuration
-		return meta.Index, nil
+		return meta.Index, meta.Term, nil
 	}
 	if err != nil {
-		return 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
+		return 0, 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
 	}
-	return 0, nil
+	return 0, 0, nil
 }
 
 // damaged is an error of data that was read and is wrong.

@@ -84,8 +84,14 @@ func preparedAlone(t *testing.T) *identityFile {
 
 func takeSnapshot(t *testing.T, s *stores, index uint64) {
 	t.Helper()
+	takeSnapshotOf(t, s, index, 1)
+}
+
+// takeSnapshotOf is takeSnapshot, of an entry of that term.
+func takeSnapshotOf(t *testing.T, s *stores, index, term uint64) {
+	t.Helper()
 	_, wire := raft.NewInmemTransport("a")
-	sink, err := s.snapshots.Create(1, index, 1, votersOf(map[string]string{"r1": "a"}), 1, wire)
+	sink, err := s.snapshots.Create(1, index, term, votersOf(map[string]string{"r1": "a"}), 1, wire)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +203,41 @@ func TestDataDirRefusesLoss(t *testing.T) {
 			t.Errorf("%v, want a refusal that names what is there", err)
 		}
 	})
+}
+
+// TestOldVotesAreRefused: the votes alone are put back from an older copy, as the
+// message about missing ones may suggest. The replica could give them again.
+func TestOldVotesAreRefused(t *testing.T) {
+	for name, snapshot := range map[string]uint64{"log": 0, "snapshot": 10, "snapshot beyond the log": 20} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			filled(t, dir, BoltStore, 9, 0)
+			old, err := os.ReadFile(filepath.Join(dir, votesName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := mustOpen(t, dir, BoltStore)
+			if err := s.stable.SetUint64([]byte(currentTermKey), 2); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.logs.StoreLogs(crashBatch(10, 10, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if snapshot > 0 {
+				takeSnapshotOf(t, s, snapshot, 2)
+			}
+			mustClose(t, s)
+			s, err = testStores(dir, BoltStore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustClose(t, s)
+			overwrite(votesName, string(old))(t, dir)
+			if _, err := testStores(dir, BoltStore); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "the votes end in term 1") {
+				t.Errorf("%v, want a refusal", err)
+			}
+		})
+	}
 }
 
 func overwrite(name, text string) func(*testing.T, string) {

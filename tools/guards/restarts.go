@@ -10,6 +10,11 @@ func restartGuards() []guard {
 			pkg: "./cell", test: "TestInterruptedInstall",
 		},
 		{
+			name: "votes that are an old copy are refused", file: "cell/stores.go",
+			old: "	if current < term {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestOldVotesAreRefused",
+		},
+		{
 			name: "the running hash begins anew with a version", file: "raftfsm/version.go",
 			old: "	s.Version, s.History = to, 0\n", new: "	s.Version = to\n",
 			pkg: "./raftfsm", test: "TestOldSnapshotsDoNotDiffer",
