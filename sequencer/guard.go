@@ -243,7 +243,8 @@ func (g *Guard) Check(ctx context.Context, text string) (Sequencer, error) {
 // serve of a lower token begins after that. To come to that end, the arrival of
 // a higher token cancels the context that running serves of lower tokens were
 // given, with the refusal as the cause; a serve that ignores its context keeps
-// the newer primary waiting until ctx ends, so give ctx a deadline.
+// the newer primary waiting until ctx ends, so give ctx a deadline. The Checker is
+// asked again after such a wait.
 //
 // Do returns serve's error as it is, and Check's if serve was not called.
 // FromContext finds the sequencer in serve's context. Requests of one token run
@@ -254,11 +255,17 @@ func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Cont
 	if err != nil {
 		return g.refused(err)
 	}
-	inside, err := a.lock.enter(ctx, a.seq)
+	inside, waited, err := a.lock.enter(ctx, a.seq)
 	if err != nil {
 		return g.refused(err)
 	}
 	defer a.lock.leave(inside)
+	if waited {
+		// For as long as older requests took to leave: what the Checker said before that may be true no more.
+		if err := g.confirm(inside.ctx, a); err != nil {
+			return g.refused(err)
+		}
+	}
 	g.accepted.Add(1)
 	return serve(context.WithValue(inside.ctx, contextKey{}, a.seq))
 }
@@ -325,19 +332,24 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	if err := g.ask(ctx, s); err != nil {
 		return nil, err
 	}
-	return g.raise(ctx, s)
+	a, err = g.raise(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	// And asked again, as the store may have taken its time: one that keeps good
+	// answers knows as a rule.
+	return a, g.confirm(ctx, a)
 }
 
 // confirm is the part of a decision that is not settled by having let the same
-// sequencer in before.
+// sequencer in before. It comes after every wait: what a Checker said before one
+// is too old to let a request in.
 func (g *Guard) confirm(ctx context.Context, a *admission) error {
-	if err := g.ask(ctx, a.seq); err != nil {
-		return err
-	}
+	err := g.ask(ctx, a.seq)
 	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 		return &staleError{seq: a.seq, newest: newest}
 	}
-	return nil
+	return err
 }
 
 func (g *Guard) ask(ctx context.Context, s Sequencer) error {

@@ -34,28 +34,28 @@ func newLock(newest uint64) *lock {
 
 // enter waits until no request of a lower token is inside and adds one of seq.
 // It fails with staleError as soon as a higher token is known, and with the
-// context's end.
+// context's end. waited reports whether there was anything to wait for.
 //
 // Exclusion: sections are added only under mu, only if none of another token is
 // inside, and only while newest is not above theirs. So all that are inside
 // have one token, and that token only rises.
-func (l *lock) enter(ctx context.Context, seq Sequencer) (*section, error) {
-	for {
+func (l *lock) enter(ctx context.Context, seq Sequencer) (s *section, waited bool, err error) {
+	for ; ; waited = true {
 		if ctx.Err() != nil {
-			return nil, ended(ctx, seq)
+			return nil, waited, ended(ctx, seq)
 		}
 		l.mu.Lock()
 		if newest := l.newest.Load(); newest > seq.Token() {
 			l.mu.Unlock()
-			return nil, &staleError{seq: seq, newest: newest}
+			return nil, waited, &staleError{seq: seq, newest: newest}
 		}
 		if len(l.inside) == 0 || l.token == seq.Token() {
-			s := &section{seq: seq}
+			s = &section{seq: seq}
 			s.ctx, s.cancel = context.WithCancelCause(ctx)
 			l.inside[s] = struct{}{}
 			l.token = seq.Token()
 			l.mu.Unlock()
-			return s, nil
+			return s, waited, nil
 		}
 		if l.changed == nil {
 			l.changed = make(chan struct{})

@@ -31,6 +31,7 @@ func guards() []guard {
 		restartGuards(),
 		typingGuards(),
 		crowdGuards(),
+		momentGuards(),
 	)
 }
 
