@@ -66,9 +66,10 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	for i, w := range wants {
 		l, err := handles[i].Acquire(waiting, w.mode, client.Reason(o.Reason))
 		if err != nil {
+			why := context.Cause(waiting) // before the release, which ends the contexts of the others too
 			leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
-			if why := context.Cause(waiting); ctx.Err() == nil && why != nil {
+			if ctx.Err() == nil && why != nil {
 				return nil, fmt.Errorf("acquire %s: a lock that was acquired before it was lost: %w", w.path, why)
 			}
 			return nil, err

@@ -153,6 +153,7 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 		}
 		switch {
 		case err == nil || ctx.Err() == nil && turn.Err() != nil && errors.Is(err, api.Cancelled):
+		case errors.Is(err, api.LockLost): // it was taken away before the answer was here
 		case ctx.Err() == nil && k.presence.Context().Err() != nil:
 			return nil, context.Cause(k.presence.Context())
 		case gone(err):

@@ -64,6 +64,17 @@ func giveUp(ctx context.Context, l *client.Lock) {
 	_ = l.Release(ctx) // in the background then
 }
 
+// isBusy reports whether a lock was tried and not had, and is to be waited for. It may have been granted, and
+// taken away by an operator before the answer was here (LockLost).
+func isBusy(err error) bool {
+	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)
+}
+
+// passing reports whether the wait for a lock came to an end that says nothing of the next: its file was
+// deleted, or the lock was taken away by an operator before the answer was here. Who wants it opens the file
+// and waits again.
+func passing(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.LockLost) }
+
 // held is a lock, with the handle that it is held through, which serves nothing else.
 type held struct {
 	c      *client.Client

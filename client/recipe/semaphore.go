@@ -74,13 +74,24 @@ func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, e
 		return nil, ended(ctx, err, "acquire", s.dir)
 	}
 	defer s.door.leave(ctx, h)
-	p, slots, err := s.try(ctx, o)
-	if p == nil && isBusy(err) {
-		p, err = s.first(ctx, slots, o)
-	} else {
-		leaveSlots(ctx, slots)
-	}
+	p, err := s.take(ctx, o)
 	return s.confirm(ctx, p, err, agree(h))
+}
+
+// take takes a free slot, or waits for one.
+func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
+	for {
+		p, slots, err := s.try(ctx, o)
+		if p != nil || !isBusy(err) {
+			leaveSlots(ctx, slots)
+			return p, err
+		}
+		p, err = s.first(ctx, slots, o)
+		if p != nil || !passing(err) {
+			return p, err
+		}
+		// One slot is not what it was: its file was deleted, for example. The others may be waited for as before.
+	}
 }
 
 // TryAcquire returns a permit if there is a free slot. It does not stand in line, and may overtake
@@ -156,8 +167,6 @@ func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
 func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
 	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
 }
-
-func isBusy(err error) bool { return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) }
 
 // try takes a free slot. If none is, it returns the handles of those that are taken. A slot that cannot
 // be used, because a stranger has put something else in its place, is passed over as long as there are

@@ -50,9 +50,21 @@ func (t *turnstile) enter(ctx context.Context, reason string, check func(h *clie
 	case <-t.c.Done():
 		return nil, t.c.Err()
 	}
-	h, err := t.open(ctx)
+	h, err := t.pass(ctx, reason, check)
+	for err != nil && passing(err) {
+		h, err = t.pass(ctx, reason, check)
+	}
 	if err != nil {
 		<-t.places
+		return nil, err
+	}
+	return h, nil
+}
+
+// pass waits for its turn once.
+func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
+	h, err := t.open(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err = check(h); err == nil {
@@ -63,7 +75,7 @@ func (t *turnstile) enter(ctx context.Context, reason string, check func(h *clie
 			return h, nil
 		}
 	}
-	t.leave(ctx, h)
+	leave(ctx, h)
 	return nil, err
 }
 

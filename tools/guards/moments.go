@@ -19,5 +19,30 @@ func momentGuards() []guard {
 			old: "	err := g.ask(ctx, a.seq)\n", new: "	err := g.ask(ctx, a.seq)\n	if err != nil {\n		return err\n	}\n",
 			pkg: "./sequencer", test: "TestOvertakenAfterTheWait",
 		},
+		{
+			name: "a candidate whose lock is taken at once remains one", file: "client/recipe/election.go",
+			old: "		case errors.Is(err, api.LockLost):", new: "		case false:",
+			pkg: "./client/recipe", test: "TestTakenInTheMomentOfTheGrant",
+		},
+		{
+			name: "a turn that is taken at once is waited for again", file: "client/recipe/turnstile.go",
+			old: "	for err != nil && passing(err) {\n", new: "	for false {\n",
+			pkg: "./client/recipe", test: "TestTakenInTheMomentOfTheGrant",
+		},
+		{
+			name: "an item or a slot that is taken at once is tried again", file: "client/recipe/held.go",
+			old: "errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)\n", new: "errors.Is(err, api.LockDelayed)\n",
+			pkg: "./client/recipe", test: "TestTakenInTheMomentOfTheGrant",
+		},
+		{
+			name: "one slot does not end the wait for the others", file: "client/recipe/semaphore.go",
+			old: "		if p != nil || !passing(err) {\n", new: "		if true {\n",
+			pkg: "./client/recipe", test: "TestTakenFromWhoWaitsForAll|TestSlotIsDeleted",
+		},
+		{
+			name: "the error of several locks is not of their release", file: "client/recipe/all.go",
+			old: "			_ = all.release(ctx)\n			if ctx.Err()", new: "			_ = all.release(ctx)\n			why = context.Cause(waiting)\n			if ctx.Err()",
+			pkg: "./client/recipe", test: "TestOneOfSeveralIsDeleted",
+		},
 	}
 }
