@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -207,21 +208,25 @@ func (g *ghosts) has(r record) bool {
 	return g.over[r.session()]
 }
 
-// find asks the cell which of the candidates, who were listed before, have no session any more.
-func (g *ghosts) find(ctx context.Context, c *client.Client, list []*entry) error {
-	sessions, err := c.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	over := map[api.SessionID]bool{}
-	for _, e := range list {
-		id := e.record.session()
-		over[id] = !slices.ContainsFunc(sessions, func(s client.SessionInfo) bool { return s.Session == id })
+// find asks the cell whether the session of a candidate, who was listed before, is over.
+func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
+	_, found, err := c.FindSession(ctx, r.session())
+	if err != nil || found {
+		return false, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.over = over
-	return nil
+	g.over[r.session()] = true
+	return true, nil
+}
+
+// keep forgets those whose files are gone.
+func (g *ghosts) keep(list []*entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.over, func(id api.SessionID, _ bool) bool {
+		return !slices.ContainsFunc(list, func(e *entry) bool { return e.record.session() == id })
+	})
 }
 
 // standing is whether a candidate may queue for the lock, as far as it knows.

@@ -174,8 +174,8 @@ func (k *campaign) watch(ctx context.Context) {
 		if err == nil && s.Handle != nil {
 			list, err = k.roster.look(ctx, s.Handle)
 		}
-		if err == nil && s.due && k.behind(list) {
-			err = k.ghosts.find(ctx, k.c, list)
+		if err == nil && s.due {
+			err = k.unmask(ctx, list)
 		}
 		switch {
 		case errors.Is(err, api.HandleClosed): // it comes as another sight
@@ -188,20 +188,40 @@ func (k *campaign) watch(ctx context.Context) {
 	}
 }
 
+// unmask asks the cell whether the candidate that ranks before this one lives, and, if it does not, of the
+// next that does.
+func (k *campaign) unmask(ctx context.Context, list []*entry) error {
+	k.ghosts.keep(list)
+	for {
+		e := k.before(list)
+		if e == nil {
+			return nil
+		}
+		if over, err := k.ghosts.find(ctx, k.c, e.record); err != nil || !over {
+			return err
+		}
+	}
+}
+
 // behind reports whether another candidate ranks before this one.
-func (k *campaign) behind(list []*entry) bool {
-	mine, best := rank{priority: k.options.Priority}, rank{}
-	others := false
+func (k *campaign) behind(list []*entry) bool { return k.before(list) != nil }
+
+// before returns the first of the other candidates, if it ranks before this one, and else nil.
+func (k *campaign) before(list []*entry) (best *entry) {
+	mine := rank{priority: k.options.Priority}
 	for _, e := range announced(list) {
 		switch {
 		case e.name == k.options.Name:
 			mine = e.record.rank()
 		case e.record.Elected != 0 || e.record.session() == 0 || k.ghosts.has(e.record): // a primary, or no candidate
-		case !others || e.record.rank().compare(best) > 0:
-			others, best = true, e.record.rank()
+		case best == nil || e.record.rank().compare(best.record.rank()) > 0:
+			best = e
 		}
 	}
-	return others && best.compare(mine) > 0
+	if best != nil && best.record.rank().compare(mine) <= 0 {
+		return nil
+	}
+	return best
 }
 
 // acquire waits for the lock, as long as nobody ranks before.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -313,17 +312,15 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 
 // holds completes the error of one whose name is taken by the session of a record.
 func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
-	sessions, err := c.Sessions(ctx)
+	who, found, err := c.FindSession(ctx, r.session())
 	if err != nil {
 		return false, err
 	}
-	at := slices.IndexFunc(sessions, func(s client.SessionInfo) bool { return s.Session == r.session() })
-	if at < 0 {
+	if !found {
 		exists.Message = fmt.Sprintf("session %s had that name, and is over; a reader still has the file open", r.Session)
 		return true, exists
 	}
-	who := sessions[at].Holder
-	exists.Holders = []api.Holder{who}
+	exists.Holders = []api.Holder{who.Holder}
 	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
 	if who.Session == c.Session() {
 		return false, exists // it has announced the name already
