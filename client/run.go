@@ -145,6 +145,9 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.until(cancel)()
+	if other := f.believed(); other != nil && other != t { // since t was found, and so until may not tell
+		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
+	}
 	if !k.open {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, f.cfg.CallTimeout)

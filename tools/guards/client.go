@@ -25,5 +25,10 @@ func clientGuards() []guard {
 			new: "		e, news, broken := h.take()\n		why := h.client.session.gone()\n",
 			pkg: "./client", test: "TestLastEventIsFoundBeforeTheEnd",
 		},
+		{
+			name: "no call is sent to a superseded master", file: "client/run.go",
+			old: "other != nil && other != t {", new: "other != nil && other != t && false {",
+			pkg: "./client", test: "TestCallIsNotSentToASupersededMaster",
+		},
 	}
 }
