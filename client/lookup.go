@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/chubbylock/chubby/api"
 )
 
 // lookup is one look at the sources of the servers' addresses, of which a finder
@@ -36,7 +38,7 @@ func (f *finder) addresses(ctx context.Context) ([]string, error) {
 	case <-late:
 		return known, nil
 	case <-ctx.Done():
-		return nil, closedError() // nobody waits any more, or close was called
+		return nil, &api.Error{Code: api.Unavailable, Message: "the servers of the cell have not been looked up yet", Err: contextError(ctx)}
 	}
 	if l.err != nil && len(known) > 0 {
 		f.cfg.Logger.InfoContext(ctx, "the servers of the cell could not be looked up again", "cell", f.cfg.Cell, "error", l.err)

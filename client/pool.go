@@ -42,6 +42,7 @@ type target struct {
 	conn    *grpc.ClientConn
 	chubby  chubbypb.ChubbyClient
 	cell    chubbypb.CellClient
+	lent    int // to those who ask it whether or not it is the master; the pool's mu guards it
 
 	mu      sync.Mutex      // guards what follows
 	refused error           // why the last attempt to connect failed; nil if it did not
@@ -57,6 +58,27 @@ func newPool(ctx context.Context, cfg Config) *pool {
 func (p *pool) get(address string) (*target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.enter(address)
+}
+
+// lend is get for those who ask a replica for itself, and not as the master: until
+// giveBack is called, it is not forgotten because another is the master.
+func (p *pool) lend(address string) (t *target, giveBack func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t, err = p.enter(address); err != nil {
+		return nil, nil, err
+	}
+	t.lent++
+	return t, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		t.lent--
+	}, nil
+}
+
+// enter is get; mu is held.
+func (p *pool) enter(address string) (*target, error) {
 	if p.closed {
 		return nil, closedError()
 	}
@@ -96,12 +118,13 @@ func (p *pool) options(t *target) []grpc.DialOption {
 }
 
 // keep forgets the replicas at all other addresses, so that a cell whose
-// members come and go does not leave connections behind.
+// members come and go does not leave connections behind. One that is being asked is
+// left for the next time.
 func (p *pool) keep(addresses []string) {
 	p.mu.Lock()
 	var old []*target
 	for address, t := range p.targets {
-		if !slices.Contains(addresses, address) {
+		if t.lent == 0 && !slices.Contains(addresses, address) {
 			old = append(old, t)
 			delete(p.targets, address)
 		}

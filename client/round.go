@@ -175,10 +175,11 @@ func (a *asking) ask(ctx context.Context) {
 
 // locate asks one replica who the master is.
 func (f *finder) locate(ctx context.Context, address string) answer {
-	t, err := f.pool.get(address)
+	t, giveBack, err := f.pool.lend(address)
 	if err != nil {
 		return answer{address: address, err: err}
 	}
+	defer giveBack()
 	reply, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}

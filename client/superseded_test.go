@@ -2,8 +2,12 @@ package client
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
@@ -29,5 +33,67 @@ func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 			t.Errorf("sent %v: %v", sent, e)
 		}
 		closeClient(t, c)
+	})
+}
+
+// What is asked of replicas, because each is to answer for itself, goes on when one
+// of them is found to be the master.
+func TestStatusWhileAMasterIsFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Servers = []string{"a:1"} // it names the others
+		cell := f.dialled(cfg)
+		f.script(func(s seen) verb {
+			if s.method != "Status" || s.address == "a:1" {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				time.Sleep(time.Second)
+				return next()
+			}
+		})
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			_, _ = cell.finder.find(t.Context())
+		}()
+		s, err := cell.Status(t.Context())
+		if err != nil || len(s.Replicas) != 3 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		for _, r := range s.Replicas {
+			if r.Err != nil {
+				t.Errorf("%s: %v", r.ID, r.Err)
+			}
+		}
+		cell.pool.keep([]string{"a:1"})
+		if n := len(cell.pool.targets); n != 1 {
+			t.Errorf("%d connections are kept, want 1", n)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whoever has no time to wait for the addresses of the servers is told that, and not
+// that the client is closed.
+func TestNoTimeToLookUpServers(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell := f.dialled(f.config())
+		cell.finder.resolve = func(ctx context.Context) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := cell.Status(ctx)
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.Unavailable || errors.Is(err, Closed) || !errors.Is(err, context.DeadlineExceeded) ||
+			!slices.Equal([]string{e.Op, e.Path}, []string{"ask for status", "/ls/foo"}) {
+			t.Errorf("%v", err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -64,9 +64,10 @@ func (c *Cell) view(ctx context.Context, address string) view {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
 	v := view{address: address}
-	t, err := c.pool.get(address)
+	t, giveBack, err := c.pool.lend(address)
 	if err == nil {
 		err = t.explain(v.ask(ctx, t, c.cfg.Cell))
+		giveBack()
 	}
 	v.refused = errors.Is(err, syscall.ECONNREFUSED)
 	v.err = brieflyUnavailable(err)
@@ -94,6 +95,10 @@ func (v *view) ask(ctx context.Context, t *target, cell string) error {
 func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([]view, error) {
 	servers, err := c.finder.addresses(ctx)
 	if err != nil {
+		var e *api.Error
+		if errors.As(err, &e) {
+			return nil, about(e, op, c.root())
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

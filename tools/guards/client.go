@@ -30,5 +30,10 @@ func clientGuards() []guard {
 			old: "other != nil && other != t {", new: "other != nil && other != t && false {",
 			pkg: "./client", test: "TestCallIsNotSentToASupersededMaster",
 		},
+		{
+			name: "a replica that is asked for itself is not forgotten", file: "client/pool.go",
+			old: "t.lent == 0 && !slices", new: "!slices",
+			pkg: "./client", test: "TestStatusWhileAMasterIsFound",
+		},
 	}
 }
