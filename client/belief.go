@@ -199,10 +199,14 @@ func (b *belief) caller() *chubbypb.Caller {
 	return &chubbypb.Caller{Session: b.token, Epoch: uint64(b.epoch)}
 }
 
-// newest returns the number of the newest grant.
+// newest returns the number of the newest grant of the epoch, 0 before the first:
+// those of each are counted anew.
 func (b *belief) newest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.local.Epoch() != b.epoch {
+		return 0
+	}
 	return b.local.Number()
 }
 

@@ -85,7 +85,7 @@ type spare struct {
 	id       api.HandleID
 	instance api.Generation
 	rights   uint64
-	epoch    api.Epoch // of the master that has it open
+	epoch    api.Epoch // that the session had heard of when it was closed: of the master that has it open
 }
 
 // fetch is a read that is under way. It is spoiled if what it brings may not be
@@ -367,17 +367,18 @@ func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
 }
 
 // put keeps a handle whose owner has closed it, and reports whether it does. The
-// handle was opened with e, by a read that began when rights was counted.
+// handle was opened with e, by a read that began when rights was counted. It is not
+// kept if another master is in office already, as what is kept is about to go, and
+// that one may have the handle open.
 func (c *cache) put(e *entry, key openKey, one spare) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e == nil || e.dropped || one.rights != c.rights || c.idle >= mostSpare {
+	if e == nil || e.dropped || one.rights != c.rights || one.epoch != c.epoch || c.idle >= mostSpare {
 		return false
 	}
 	if e.handles == nil {
 		e.handles = map[openKey][]spare{}
 	}
-	one.epoch = c.epoch
 	e.handles[key] = append(e.handles[key], one)
 	c.idle++
 	return true

@@ -129,7 +129,7 @@ func TestSpareHandles(t *testing.T) {
 		c := newCache(1<<20, 4)
 		f := c.begin(cachedName)
 		e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
-		if !c.put(e, key, spare{token: []byte("t"), rights: f.rights}) {
+		if !c.put(e, key, spare{token: []byte("t"), rights: f.rights, epoch: 4}) {
 			t.Fatal("not kept")
 		}
 		test.before(c)

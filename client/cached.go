@@ -131,6 +131,7 @@ func (h *Handle) spareIt() bool {
 	from, one := h.from, spare{token: h.token, id: h.id, instance: h.instance, rights: h.rights}
 	used := h.locked || h.guarded != nil || h.running > 0
 	h.mu.Unlock()
+	one.epoch = h.client.Epoch()
 	return from != nil && !used && h.client.session.safe() && h.client.cache.put(from, h.asked, one)
 }
 

@@ -154,7 +154,7 @@ func TestSpareHandlesWhileRightsChange(t *testing.T) {
 	c.suspend(names, nil)
 	f := c.begin(cachedName)
 	e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
-	if !c.put(e, key, spare{token: []byte("t"), rights: f.rights}) {
+	if !c.put(e, key, spare{token: []byte("t"), rights: f.rights, epoch: 4}) {
 		t.Fatal("not kept")
 	}
 	if _, _, ok, _ := c.take(cachedName, key); ok {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 // A call that is about to be sent when another master is found does not go to the
@@ -72,6 +74,52 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 		if err := cell.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A handle that is closed when another master has been heard of, and the cache not
+// been emptied yet, is closed at that one: it may have it open.
+func TestHandleClosedInANewEpochIsNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable, f.reusable = true, true
+		c := f.client(f.config())
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f.mu.Lock()
+		f.epoch++
+		f.mu.Unlock()
+		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: c.Epoch() + 1, Number: 1, Lease: 12 * time.Second})
+		if err := h.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.heard("Close")); n != 1 {
+			t.Errorf("%d calls of Close, want 1", n)
+		}
+		closeClient(t, c)
+	})
+}
+
+// The grants of an epoch are counted anew: the master is not told that one was
+// heard of which it has not made yet, or it would not repeat it when it is lost.
+func TestGrantsAreCountedAnewInEachEpoch(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		synctest.Wait()
+		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: 5, Number: 500, Lease: 12 * time.Second})
+		if n := c.session.newest(); n != 500 {
+			t.Errorf("newest %d", n)
+		}
+		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: 6}) // of a master that wants a sign of life first
+		if n := c.session.newest(); n != 0 {
+			t.Errorf("newest %d of an epoch without any", n)
+		}
+		f.mu.Lock()
+		f.epoch = 6
+		f.mu.Unlock()
+		closeClient(t, c)
 	})
 }
 
