@@ -128,8 +128,8 @@ func (p *passport) check(asked, h hello) error {
 // it if it holds less.
 func (p *passport) examine(h hello) error {
 	me := p.who()
-	if !me.begun || h.cellID != me.roster.CellID || me.rosterIncarnation(h.from) != h.incarnation {
-		return nil // it is not one that could know
+	if h.to != me.id || !me.begun || h.cellID != me.roster.CellID || me.rosterIncarnation(h.from) != h.incarnation {
+		return nil // it is not about this replica, or not of one that could know
 	}
 	last := p.last() // read after the hello arrived: what it remembers was earlier
 	if h.held <= last {

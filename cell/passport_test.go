@@ -108,6 +108,33 @@ func TestPassport(t *testing.T) {
 	}
 }
 
+// TestPassportOfAnother: a connection may arrive at another replica than it was made
+// for: an address was given to another host, or a name resolves to an old one. Its
+// hello says what the one that it was for has held, and condemns nobody else.
+func TestPassportOfAnother(t *testing.T) {
+	for caller, knows := range map[string]string{"r3": "r2", "r1": "r2"} { // r1 may reach itself
+		synctest.Test(t, func(t *testing.T) {
+			wire := newMemNet()
+			us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
+			us.held = 5 // it lags
+			calls := us
+			if caller != us.id {
+				calls = newTraveller(t, wire, memberOf("c1", caller, caller+"-first"))
+				calls.held = 9
+			}
+			calls.passport.saw(knows, 9)
+			if conn, err := calls.dial(raftStream, knows, us.id, time.Second); err == nil {
+				conn.Close()
+				t.Errorf("%s reached %s at the address of another", caller, knows)
+			}
+			synctest.Wait()
+			if us.lost != nil || calls.lost != nil {
+				t.Errorf("%s called %s and reached r1, which is told %v; the caller is told %v", caller, knows, us.lost, calls.lost)
+			}
+		})
+	}
+}
+
 // TestPassportForgivesOvertaking: a hello that was written before its sender
 // acknowledged more does not condemn the sender.
 func TestPassportForgivesOvertaking(t *testing.T) {
