@@ -72,6 +72,7 @@ type guardian struct {
 	stopping  bool  // it was asked to end
 	killing   bool  // everything is being killed
 	ended     bool  // the command has ended and was reaped
+	suspended bool  // the command was stopped, and perhaps continued since
 	childless bool  // nobody was left to wait for, when that was looked at last
 	immune    bool  // it was told that somebody may not be stopped
 }
@@ -298,6 +299,10 @@ func (g *guardian) pass(s syscall.Signal) {
 		target = -g.pid
 	}
 	_ = unix.Kill(target, s) // it can only have ended
+	if g.suspended && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
+		_ = unix.Kill(-g.pid, unix.SIGCONT) // one that is stopped would not be told to end
+		g.suspended = false
+	}
 }
 
 // reap collects every child that has ended or was stopped: the command, and
@@ -317,6 +322,7 @@ func (g *guardian) reap() error {
 		case pid != g.pid || g.ended:
 			continue
 		case status.Stopped():
+			g.suspended = true
 			if err := g.report(report{Suspended: int(status.StopSignal())}); err != nil {
 				return err
 			}

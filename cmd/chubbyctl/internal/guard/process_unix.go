@@ -45,6 +45,7 @@ type Process struct {
 	ended     bool  // the guardian has said how the command ended
 	asked     bool  // Stop was ordered
 	rescued   bool  // the guardian was killed because it was late
+	starved   bool  // the command is stopped because it used the terminal without having it
 	result    Result
 	err       error
 }
@@ -156,6 +157,7 @@ func (p *Process) run(interrupts []os.Signal) {
 		case <-refresh.C:
 			p.extend()
 			p.control.flush()
+			p.feed()
 		case s := <-p.signals:
 			p.forward(s)
 		case o := <-p.orders:
@@ -254,10 +256,13 @@ func (p *Process) handle(r report) bool {
 	case r.Suspended == int(unix.SIGSTOP):
 		// Somebody has stopped CMD from elsewhere (a debugger, a processor limit),
 		// and will continue it. The lock is renewed meanwhile.
-	case r.Suspended != 0 && p.terminal != nil:
-		p.suspend(syscall.Signal(r.Suspended))
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
-		p.announcer.add("CMD is stopped because it uses the terminal from the background; it has the foreground only if standard input is the terminal")
+		p.starved = true
+		if !p.feed() {
+			p.announcer.add("CMD is stopped because it uses the terminal from the background; it can go on when chubbyctl is in the foreground (fg), with the terminal as its standard input")
+		}
+	case r.Suspended != 0 && p.terminal != nil && p.terminal.has(p.pid, p.terminal.group):
+		p.suspend()
 	case r.Immune != 0:
 		p.announcer.add(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
@@ -285,14 +290,22 @@ func (p *Process) lend() {
 	}
 }
 
-// suspend does what Ctrl-Z asks for: the command is stopped, so this process
-// stops too, for the shell to go on, until the shell continues it. A command
-// that was stopped because it used the terminal before it had it goes on.
-func (p *Process) suspend(by syscall.Signal) {
-	if (by == unix.SIGTTIN || by == unix.SIGTTOU) && p.terminal.lent(p.pid) {
-		p.control.give(order{Signal: int(unix.SIGCONT)})
-		return
+// feed continues a command that was stopped because it used the terminal without
+// having it, if it can have it now, and returns whether it can. The shell that
+// brings this process to the foreground need not say so.
+func (p *Process) feed() bool {
+	if !p.starved || p.terminal == nil || !p.terminal.has(p.pid, p.terminal.group) {
+		return false
 	}
+	p.starved = false
+	p.lend()
+	p.control.give(order{Signal: int(unix.SIGCONT)})
+	return true
+}
+
+// suspend does what Ctrl-Z asks for: the command is stopped, so this process
+// stops too, for the shell to go on, until the shell continues it.
+func (p *Process) suspend() {
 	if err := p.terminal.takeBack(p.pid); err != nil {
 		p.announcer.add(err.Error())
 	}
@@ -310,7 +323,11 @@ func (p *Process) conclude() {
 	}
 	err := p.guardian.Wait()
 	if p.terminal != nil && p.pid != 0 {
-		if err := p.terminal.takeBack(p.pid); err != nil {
+		err := p.terminal.takeBack(p.pid)
+		if !p.ended || p.result.Code > 128 {
+			err = errors.Join(err, p.terminal.mend())
+		}
+		if err != nil {
 			p.announcer.add(err.Error())
 		}
 	}

@@ -7,42 +7,60 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
-// terminal is the controlling terminal, whose foreground this process has and
-// lends to the command.
+// terminal is the controlling terminal, whose foreground this process lends to the
+// command whenever it has it: from the start, or when the shell brings it there (fg).
 type terminal struct {
-	file  *os.File
-	group int // the process group to give the foreground back to
+	file   *os.File
+	group  int         // the process group to give the foreground back to
+	before *term.State // how it was set when it was lent first; nil if it never was
 }
 
-// openTerminal returns the terminal if in is one and this process is in its
-// foreground, else nil: one that runs in the background must not take it.
+// openTerminal returns the controlling terminal if in is that, else nil.
 func openTerminal(in *os.File) *terminal {
-	fd := int(in.Fd())
-	foreground, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	group := unix.Getpgrp()
-	if err != nil || foreground != group {
+	if _, err := unix.IoctlGetInt(int(in.Fd()), unix.TIOCGPGRP); err != nil {
 		return nil
 	}
-	return &terminal{file: in, group: group}
+	return &terminal{file: in, group: unix.Getpgrp()}
 }
 
-// lent reports whether that process group is the foreground.
-func (t *terminal) lent(group int) bool {
+// has reports whether one of these process groups is the foreground.
+func (t *terminal) has(groups ...int) bool {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
-	return err == nil && foreground == group
+	return err == nil && slices.Contains(groups, foreground)
 }
 
-// lend makes a process group the foreground, if this process's is it now.
+// lend makes a process group the foreground, if this process's is it now: one that
+// runs in the background must not take it.
 func (t *terminal) lend(group int) error {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	if err != nil || foreground != t.group {
 		return err
 	}
+	if t.before == nil {
+		if t.before, err = term.GetState(int(t.file.Fd())); err != nil {
+			return fmt.Errorf("read how the terminal is set: %w", err)
+		}
+	}
 	return t.set(group)
+}
+
+// mend sets the terminal as it was before it was lent, for a command that was killed
+// and could not (an editor, a prompt for a password). A shell would do it if this
+// process were the one that was killed.
+func (t *terminal) mend() error {
+	if t.before == nil || !t.has(t.group) {
+		return nil
+	}
+	if err := term.Restore(int(t.file.Fd()), t.before); err != nil {
+		return fmt.Errorf("set the terminal as it was: %w", err)
+	}
+	return nil
 }
 
 // takeBack makes this process's group the foreground again, unless somebody

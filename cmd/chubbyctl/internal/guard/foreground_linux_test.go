@@ -1,0 +1,129 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startInTheBackground runs a script under a supervisor that is not the terminal's
+// foreground: the test is what a shell would be, by another process, which has it.
+func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, person *os.File, foreground func()) {
+	t.Helper()
+	person, program := terminalPair(t)
+	// The shell starts the supervisor in a group of its own, in the background, and
+	// brings it to the foreground when it reads a line from its third descriptor.
+	order, give, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { order.Close(); give.Close() })
+	cmd = exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&- & read go <&3; fg >&2; exit $?`, os.Args[0], script, f.name, plenty.String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.ExtraFiles = []*os.File{order}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, person, func() {
+		if _, err := io.WriteString(give, "go\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ends waits for a process, and returns its exit code.
+func ends(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Error(err)
+		}
+	case <-time.After(bound):
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Error("it does not end")
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// What was started in the background and then wants to read can, when the shell has
+// brought it to the foreground.
+func TestBroughtToTheForeground(t *testing.T) {
+	f := newFIFO(t)
+	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo ready >&5; read line; echo "read $line" >&5; exit 6`, f)
+	if got := f.line(t); got != "ready" {
+		t.Fatal(got)
+	}
+	foreground()
+	typed(t, person, "hello\n")
+	if got := f.line(t); got != "read hello" {
+		t.Errorf("the command %s", got)
+	}
+	if code := ends(t, cmd); code != 6 {
+		t.Errorf("it ended with %d, want 6, the command's own", code)
+	}
+}
+
+// Who asks a stopped command to end has it continued, or it would not be told.
+func TestInterruptOfAStoppedCommand(t *testing.T) {
+	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		f := newFIFO(t)
+		p := start(t, shell(`exec 5>"$1"; echo ready >&5; kill -STOP $$; exit 3`, f.name))
+		f.line(t)
+		for stopped := false; !stopped; {
+			stat, found := readState(p.pid)
+			stopped = !found || stat == 'T'
+		}
+		p.Signal(s)
+		if got := wait(t, p); got.Code != 128+int(s) {
+			t.Errorf("after %v: %+v, want an end by it", s, got)
+		}
+	}
+}
+
+// readState reads a process's state, as R or T.
+func readState(pid int) (byte, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	return stat[bytes.LastIndexByte(stat, ')')+2], true
+}
+
+// What has changed how the terminal is set, and is killed, cannot set it back.
+func TestTerminalIsSetBack(t *testing.T) {
+	f := newFIFO(t)
+	cmd, person, _ := startOnTerminal(t, `exec 5>"$1"; stty raw -echo; echo ready >&5; kill -KILL $$`, f)
+	if got := f.line(t); got != "ready" {
+		t.Fatal(got)
+	}
+	if code := ends(t, cmd); code != 137 {
+		t.Errorf("it ended with %d, want 137", code)
+	}
+	after, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint32(unix.ECHO | unix.ICANON | unix.ISIG); after.Lflag&want != want {
+		t.Errorf("the terminal is left raw: %x", after.Lflag)
+	}
+}
