@@ -90,7 +90,17 @@ func (f *finder) ownName(called string) string {
 func (f *finder) doubtful(a answer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.address == a.address
+	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.is(a)
+}
+
+// at returns the replica that answered. If that is the believed master, it is the
+// one that is believed, whose calls go on, also if it was found by another address:
+// a replica may be configured by one and name itself by another.
+func (f *finder) at(a answer) (*target, error) {
+	if believed := f.believed(); believed != nil && believed.is(a) {
+		return believed, nil
+	}
+	return f.pool.get(a.address)
 }
 
 // search is one search for the master.

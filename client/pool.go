@@ -46,6 +46,8 @@ type target struct {
 
 	mu      sync.Mutex      // guards what follows
 	refused error           // why the last attempt to connect failed; nil if it did not
+	replica string          // its id, when it last said that it is the master; empty if it never has
+	epoch   uint64          // in which it was
 	reign   context.Context //nolint:containedctx // it is the reign's, not a call's: ended when another replica is found to be the master
 	end     context.CancelFunc
 }
@@ -159,6 +161,20 @@ func (t *target) supersede() {
 	defer t.mu.Unlock()
 	t.end()
 	t.reign, t.end = context.WithCancel(context.WithoutCancel(t.reign)) // for those who come when it is master again
+}
+
+// claimed takes note that t says that it is the master.
+func (t *target) claimed(reply *chubbypb.LocateReply) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replica, t.epoch = reply.GetReplica(), reply.GetEpoch()
+}
+
+// is reports whether that is t, in the same epoch, by whichever of its addresses.
+func (t *target) is(a answer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 
 // until calls cancel when another replica is found to be the master; the

@@ -78,7 +78,7 @@ type asking struct {
 func (a *asking) all(ctx context.Context) (*target, error) {
 	found, err := a.listen(ctx)
 	if found == nil && err == nil && a.claim.isMaster() {
-		return a.finder.pool.get(a.claim.address)
+		return a.finder.at(a.claim)
 	}
 	return found, err
 }
@@ -98,7 +98,7 @@ func (a *asking) listen(ctx context.Context) (*target, error) {
 			}
 			if one.isMaster() {
 				if !a.finder.doubtful(one) {
-					return a.finder.pool.get(one.address)
+					return a.finder.at(one)
 				}
 				a.hearOut(ctx, one)
 			}
@@ -195,5 +195,9 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 	if reply.GetMaster() != "" {
 		f.learn(api.Epoch(reply.GetEpoch()))
 	}
-	return answer{address: address, reply: reply}
+	one := answer{address: address, reply: reply}
+	if one.isMaster() {
+		t.claimed(reply)
+	}
+	return one
 }
