@@ -50,9 +50,9 @@ type Candidate struct {
 	Primary  bool // it is the primary
 }
 
-// Candidates lists who takes part in an election: the primary first, then by rank. A primary that does
-// not use Campaign is listed with its session, and the contents of the file, and has no Name. It costs
-// what Members does, and two calls.
+// Candidates lists who takes part in an election: the primary first, then by rank. The value of the primary
+// is the contents of the file. A primary that does not use Campaign is listed with its session, and has no
+// Name. It costs what Members does, and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
 	return list, ended(ctx, err, "list candidates", path)
@@ -74,6 +74,9 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 		if e.record.Elected != 0 {
 			if e.record.Elected == uint64(explained.Lock.Generation) && len(explained.Lock.Holders) > 0 {
 				one.Primary, one.Chosen = true, false
+				if one.Value, err = valueOf(ctx, c, path, one.Value); err != nil {
+					return nil, err
+				}
 				primary = append(primary, one)
 			}
 			continue
@@ -102,15 +105,28 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 		return append([]Candidate{one}, slices.Delete(list, at, at+1)...), nil
 	}
 	one := Candidate{Member: Member{Session: who.Session, Host: who.Host, PID: who.PID}, Primary: true}
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	if err == nil {
-		one.Value, _, err = h.Contents(ctx)
-		leave(ctx, h)
-	}
-	if err != nil && !gone(err) {
+	var err error
+	if one.Value, err = valueOf(ctx, c, path, nil); err != nil {
 		return nil, err
 	}
 	return append([]Candidate{one}, list...), nil
+}
+
+// valueOf returns the contents of an election's file, or known if there is none any more. A primary may have
+// changed its value since it was a candidate (Primary.SetValue).
+func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
+	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
+	if err == nil {
+		defer leave(ctx, h)
+		var text []byte
+		if text, _, err = h.Contents(ctx); err == nil {
+			return text, nil
+		}
+	}
+	if gone(err) {
+		return known, nil
+	}
+	return nil, err
 }
 
 // Nominate chooses the candidate who is to be the next primary, as an operator's act: it ranks before
@@ -123,7 +139,7 @@ func Nominate(ctx context.Context, c *client.Client, path, name string) error {
 
 func nominate(ctx context.Context, c *client.Client, path, name string) error {
 	r := newRoster(c, candidatesOf(path))
-	for {
+	for again := false; ; again = true {
 		before, err := c.Explain(ctx, path)
 		if err != nil {
 			return err
@@ -134,7 +150,13 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		list = announced(list)
 		at := slices.IndexFunc(list, func(e *entry) bool { return e.name == name })
-		if at < 0 || list[at].record.Elected != 0 {
+		if at < 0 {
+			return unknownCandidate(path, name, list)
+		}
+		switch elected, reign := list[at].record.Elected, uint64(before.Lock.Generation); {
+		case elected > reign, again && elected == reign:
+			return nil // it has become the primary meanwhile
+		case elected != 0:
 			return unknownCandidate(path, name, list)
 		}
 		chosen := mark{Reign: uint64(before.Lock.Generation), Turn: 1}
@@ -150,13 +172,11 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		if err != nil {
 			return err
 		}
-		// A new primary takes what was chosen before its reign for what led to it.
+		// A new primary takes what was chosen before its reign for what led to it. Whether it is the one that was
+		// chosen, its session does not tell: it may have several candidates.
 		after, err := c.Explain(ctx, path)
-		if err != nil {
+		if err != nil || after.Lock.Generation == before.Lock.Generation {
 			return err
-		}
-		if after.Lock.Generation == before.Lock.Generation || holds(after.Lock, list[at].record.session()) {
-			return nil
 		}
 	}
 }

@@ -44,5 +44,15 @@ func momentGuards() []guard {
 			old: "			_ = all.release(ctx)\n			if ctx.Err()", new: "			_ = all.release(ctx)\n			why = context.Cause(waiting)\n			if ctx.Err()",
 			pkg: "./client/recipe", test: "TestOneOfSeveralIsDeleted",
 		},
+		{
+			name: "a nomination is of a candidate, not of its session", file: "client/recipe/candidate.go",
+			old: "after.Lock.Generation == before.Lock.Generation {", new: "after.Lock.Generation == before.Lock.Generation || holds(after.Lock, list[at].record.session()) {",
+			pkg: "./client/recipe", test: "TestNominateAmongCandidatesOfOneSession",
+		},
+		{
+			name: "a primary is listed with the value of now", file: "client/recipe/candidate.go",
+			old: "				if one.Value, err = valueOf(ctx, c, path, one.Value); err != nil {\n", new: "				if err != nil {\n",
+			pkg: "./client/recipe", test: "TestCandidatesHaveTheValueOfNow",
+		},
 	}
 }

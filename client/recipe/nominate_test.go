@@ -1,0 +1,68 @@
+//go:build linux
+
+package recipe
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// The primary is listed with the value of now, and not with the one of its candidacy.
+func TestCandidatesHaveTheValueOfNow(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.primary(w.campaign("first", CampaignOptions{}))
+		pass(time.Second)
+		w.ok(p.SetValue(w.ctx, []byte("moved")))
+		list, err := Candidates(w.ctx, w.dial("operator"), office)
+		if err != nil || len(list) != 1 || string(list[0].Value) != "moved" || !list[0].Primary || list[0].Name != "first" {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
+
+// A nomination is not lost because another candidate of the same session becomes the primary while it is made.
+func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const way = 100 * time.Millisecond
+		w.Slow("operator", way)
+		operator, both, other := w.dial("operator"), w.dial("both"), w.dial("other")
+		for i := range 8 {
+			first := w.primary(w.campaignOf(other, "first", CampaignOptions{}))
+			pass(time.Second)
+			a := w.campaignOf(both, "a", CampaignOptions{})
+			pass(time.Second)
+			b := w.campaignOf(both, "b", CampaignOptions{})
+			pass(time.Second)
+			nominated := make(chan error, 1)
+			go func() { nominated <- Nominate(w.ctx, operator, office, "b") }()
+			pass(time.Duration(i) * 3 * way)
+			w.ok(first.Resign(w.ctx))
+			if err := <-nominated; err != nil && !errors.Is(err, api.NotFound) {
+				t.Errorf("%d: %v", i, err)
+			} else if err == nil {
+				pass(time.Second)
+				list, err := Candidates(w.ctx, other, office)
+				w.ok(err)
+				for _, one := range list {
+					if one.Name == "b" && !one.Primary && !one.Chosen {
+						t.Errorf("%d: it was nominated, and is not: %s", i, summary(list))
+					}
+				}
+			}
+			for _, k := range []*candidacy{b, a, b} { // whoever is not the primary yet is after the other
+				select {
+				case p := <-k.won:
+					if p != nil {
+						w.ok(p.Resign(w.ctx))
+					}
+				case <-time.After(time.Second):
+				}
+			}
+		}
+	})
+}
