@@ -77,7 +77,7 @@ func (o options) run(ctx context.Context) error {
 	work, cancel := context.WithCancel(l.Context())
 	defer cancel()
 	context.AfterFunc(ctx, cancel)
-	if _, err := h.SetContents(work, []byte(o.name)); err != nil {
+	if _, err := h.SetContents(work, []byte(o.name), client.IfSequencer(l.Sequencer())); err != nil {
 		return err
 	}
 	return errors.Join(o.serve(work, ctx, l), l.Release(ctx))

@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS fences (
 );`
 
 // SetState writes one row, unless a newer primary has written it: then it is
-// BadSequencer, and nothing has changed.
+// BadSequencer, and nothing has changed. The column has no id of a cell: after a
+// cell was founded anew, its tokens are to be set to 0.
 func SetState(ctx context.Context, db *sql.DB, s sequencer.Sequencer, id int64, state string) error {
 	result, err := db.ExecContext(ctx,
 		`UPDATE jobs SET state = ?, token = ? WHERE id = ? AND token <= ?`, state, s.Token(), id, s.Token())

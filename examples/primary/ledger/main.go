@@ -52,7 +52,7 @@ func serve(listen, lock, state string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: listen, Handler: newLedger(guard), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: listen, Handler: newLedger(guard), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
 	return server.ListenAndServe()
 }
 
