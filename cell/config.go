@@ -56,6 +56,12 @@ type Config struct {
 	// show that it is there. Default DefaultKeepAlives.
 	KeepAlives float64
 
+	// How many connections clients may have to this replica, and how many of those from
+	// one IP address (of IPv6, one network of 64 bits); others are refused. A process
+	// needs one, for all of its sessions. Defaults DefaultMaxConnections and
+	// DefaultMaxConnectionsPerAddress.
+	MaxConnections, MaxConnectionsPerAddress int
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -137,6 +143,8 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Wall = wallClock
 	}
 	cfg.KeepAlives = cmp.Or(cfg.KeepAlives, DefaultKeepAlives)
+	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
+	cfg.MaxConnectionsPerAddress = cmp.Or(cfg.MaxConnectionsPerAddress, DefaultMaxConnectionsPerAddress)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -163,6 +171,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.KeepAlives < 0 {
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
+	}
+	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
+		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}
 	if _, ok := cfg.self(); !ok {
 		fault("id: %q is not among the members", cfg.ID)

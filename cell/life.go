@@ -20,19 +20,25 @@ import (
 // share one, and those that call anything, seldom have to give another.
 const maxSilence = time.Second
 
-// hearing is a listener whose connections know when something last arrived.
+// hearing is a listener whose connections are counted, and know when something last
+// arrived.
 type hearing struct {
 	net.Listener
 	clock session.Clock
+	conns *connections
 }
 
 // Accept implements net.Listener.
 func (l hearing) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if one := (&heardConn{Conn: conn, clock: l.clock}); l.conns.admit(one) {
+			return one, nil
+		}
 	}
-	return &heardConn{Conn: conn, clock: l.clock}, nil
 }
 
 // heardConn is a connection that knows when something last arrived over it.
@@ -41,6 +47,23 @@ type heardConn struct {
 	clock session.Clock
 	last  atomic.Int64 // a session.Instant; 0 before anything arrived
 	asked atomic.Int64 // when a sign of life was last asked for; 0 if it never was
+
+	// Set by connections.
+	refusal error       // what calls over it are answered; nil if it is not refused
+	expiry  *time.Timer // of one that is refused
+	leave   func()      // called once, when it is closed
+	closed  atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c *heardConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.leave()
+		if c.expiry != nil {
+			c.expiry.Stop()
+		}
+	}
+	return c.Conn.Close()
 }
 
 // Read implements net.Conn.
@@ -75,13 +98,17 @@ type signs struct {
 }
 
 func signsOf(ctx context.Context, receipt session.Instant) signs {
-	s := signs{receipt: receipt}
+	return signs{receipt: receipt, conn: connOf(ctx)}
+}
+
+// connOf returns the connection of a call, nil if it is not known.
+func connOf(ctx context.Context) *heardConn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if addr, ok := p.Addr.(heardAddr); ok {
-			s.conn = addr.conn
+			return addr.conn
 		}
 	}
-	return s
+	return nil
 }
 
 // fresh reports whether there was a sign of life lately.

@@ -64,8 +64,7 @@ type raftPort struct {
 	clients map[string]string // client address by replica ID, from hellos
 	report  func() termReport // what probes are answered; nil until Raft runs
 
-	refused int  // since the last log line
-	quiet   bool // a refusal was logged less than refusalEvery ago
+	said refusalLog
 }
 
 // portConn is a connection of the port, which knows it until it is closed.
@@ -291,20 +290,14 @@ func (p *raftPort) refuse(conn net.Conn, cause error) {
 	remote := conn.RemoteAddr()
 	_ = conn.Close() // it is refused; whether it closes cleanly is the caller's business
 	p.mu.Lock()
-	p.refused++
-	if p.quiet || p.silent {
-		p.mu.Unlock()
+	silent := p.silent
+	p.mu.Unlock()
+	if silent {
 		return
 	}
-	n := p.refused
-	p.refused, p.quiet = 0, true
-	p.mu.Unlock()
-	time.AfterFunc(refusalEvery, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.quiet = false
-	})
-	p.logger.Warn("refused a connection to the raft port", "address", p.address, "remote", remote, "error", cause, "refused", n)
+	if n, ok := p.said.next(); ok {
+		p.logger.Warn("refused a connection to the raft port", "address", p.address, "remote", remote, "error", cause, "refused", n)
+	}
 }
 
 // dial connects to a replica and exchanges hellos, in at most timeout.

@@ -38,6 +38,7 @@ type Replica struct {
 	fsm        *raftfsm.FSM
 	raft       *raft.Raft
 	metrics    *metrics
+	conns      *connections
 	grpc       *grpc.Server
 	http       *http.Server
 
@@ -141,6 +142,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	})
 	r.transport.listen()
 	r.metrics = newMetrics(r)
+	r.conns = newConnections(r.cfg.MaxConnections, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)
 	r.port.answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
@@ -223,7 +225,7 @@ func (r *Replica) peer(address string) (id string, ok bool) {
 func (r *Replica) serve() {
 	r.grpc = newGRPCServer(r)
 	r.work.Go(func() {
-		if err := r.grpc.Serve(hearing{Listener: r.cfg.ClientListener, clock: r.cfg.Clock}); err != nil {
+		if err := r.grpc.Serve(hearing{Listener: r.cfg.ClientListener, clock: r.cfg.Clock, conns: r.conns}); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})

@@ -44,7 +44,7 @@ func newGRPCServer(r *Replica) *grpc.Server {
 		grpc.ConnectionTimeout(5*time.Second),
 		grpc.ReadBufferSize(8<<10), grpc.WriteBufferSize(8<<10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: maxIdle}),
 		grpc.ChainUnaryInterceptor(s.unary),
 		grpc.ChainStreamInterceptor(s.stream),
 	)
@@ -67,6 +67,9 @@ const (
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	defer s.recovered(info.FullMethod, &err)
+	if conn := connOf(ctx); conn != nil && conn.refusal != nil {
+		return nil, s.refused(conn)
+	}
 	if info.FullMethod != pb.Chubby_KeepAlive_FullMethodName {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
@@ -83,7 +86,15 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
+	if conn := connOf(stream.Context()); conn != nil && conn.refusal != nil {
+		return s.refused(conn)
+	}
 	return status(next(srv, stream))
+}
+
+// refused is the answer to a call over a connection that is refused.
+func (s *service) refused(conn *heardConn) error {
+	return status(s.fail("connect", "", conn.refusal))
 }
 
 // status encodes an error; what gRPC itself made (Unimplemented) stays as it is.

@@ -34,7 +34,7 @@ func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Co
 			proxies[address] = l
 		}
 		mu.Unlock()
-		conn, err := l.dial(ctx)
+		conn, err := l.dial(ctx, host)
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	case !ok:
 		return nil, fmt.Errorf("celltest: dial %s: connection refused", address)
 	}
-	conn, err := l.dial(ctx)
+	conn, err := l.dial(ctx, from)
 	if err != nil {
 		return nil, err
 	}

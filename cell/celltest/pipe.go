@@ -45,12 +45,12 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// dial connects, as soon as the other side accepts.
-func (l *listener) dial(ctx context.Context) (*pipe, error) {
+// dial connects from a host, as soon as the other side accepts.
+func (l *listener) dial(ctx context.Context, from string) (*pipe, error) {
 	there, back := newStream(), newStream()
 	select {
-	case l.conns <- &pipe{in: there, out: back, local: name(l.address), remote: "memory"}:
-		return &pipe{in: back, out: there, local: "memory", remote: name(l.address)}, nil
+	case l.conns <- &pipe{in: there, out: back, local: name(l.address), remote: name(from)}:
+		return &pipe{in: back, out: there, local: name(from), remote: name(l.address)}, nil
 	case <-l.closed:
 		return nil, errors.New("celltest: connection refused")
 	case <-ctx.Done():

@@ -48,6 +48,8 @@ func keys() []key {
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", setElectionTimeout},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", setSlowClient},
 		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", setKeepAlives},
+		{"max-connections", "how many connections of clients this replica accepts", setMaxConnections},
+		{"max-connections-per-address", "how many of those from one IP address", setMaxConnectionsPerAddress},
 		{"insecure-principals", "believe clients who they are; for development only", setInsecurePrincipals},
 		{"log-level", "the least level that is logged: debug, info, warn or error", setLogLevel},
 		{"log-format", "how log lines are written: text or json", setLogFormat},
@@ -62,7 +64,10 @@ func variable(key string) string {
 
 func defaults() settings {
 	return settings{
-		replica:   cell.Config{LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout, KeepAlives: cell.DefaultKeepAlives},
+		replica: cell.Config{
+			LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout, KeepAlives: cell.DefaultKeepAlives,
+			MaxConnections: cell.DefaultMaxConnections, MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
+		},
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
 		stop:      10 * time.Second,
@@ -132,6 +137,24 @@ func setKeepAlives(s *settings, text string) error {
 	}
 	s.replica.KeepAlives = rate
 	return nil
+}
+
+func setMaxConnections(s *settings, text string) (err error) {
+	s.replica.MaxConnections, err = countWithin(text, 1, 1_000_000)
+	return err
+}
+
+func setMaxConnectionsPerAddress(s *settings, text string) (err error) {
+	s.replica.MaxConnectionsPerAddress, err = countWithin(text, 1, 1_000_000)
+	return err
+}
+
+func countWithin(text string, least, most int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, least, most)
+	}
+	return n, nil
 }
 
 func setStopTimeout(s *settings, text string) (err error) {

@@ -33,5 +33,45 @@ func crowdGuards() []guard {
 			old: "box != nil && m.mail.isOver(box.principal)", new: "box != nil && false",
 			pkg: "./cell", test: "TestLossesThatNobodyHearsEnd",
 		},
+		{
+			name: "client connections are bounded", file: "cell/connections.go",
+			old: "	case c.open >= c.all:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestTooManyConnections",
+		},
+		{
+			name: "client connections of an address are bounded", file: "cell/connections.go",
+			old: "	case c.from[from] >= c.each:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestTooManyConnections",
+		},
+		{
+			name: "connections that end are not counted", file: "cell/life.go",
+			old: "		c.leave()\n", new: "",
+			pkg: "./cell", test: "TestTooManyConnections",
+		},
+		{
+			name: "calls over a refused connection say why", file: "cell/service.go",
+			old: "		return nil, s.refused(conn)\n", new: "		_ = s.refused\n",
+			pkg: "./cell", test: "TestTooManyConnections",
+		},
+		{
+			name: "few refused connections are kept", file: "cell/connections.go",
+			old: "	if c.refused >= maxRefused {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestConnectionsAreCounted",
+		},
+		{
+			name: "refused connections end", file: "cell/connections.go",
+			old: "{ _ = conn.Conn.Close() }) //", new: "{}) //",
+			pkg: "./cell", test: "TestRefusedConnectionsAreClosed",
+		},
+		{
+			name: "a handshake that never comes is ended", file: "cell/service.go",
+			old: "		grpc.ConnectionTimeout(5*time.Second),\n", new: "",
+			pkg: "./cell", test: "TestIdleConnections",
+		},
+		{
+			name: "idle connections are ended", file: "cell/service.go",
+			old: ", MaxConnectionIdle: maxIdle}", new: "}",
+			pkg: "./cell", test: "TestIdleConnections",
+		},
 	}
 }

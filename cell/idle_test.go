@@ -1,0 +1,138 @@
+package cell_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// ends notes how long connections lasted until the other side closed them.
+type ends struct {
+	dialer func(context.Context, string) (net.Conn, error)
+
+	mu    sync.Mutex // guards what follows
+	dials map[string]int
+	after []time.Duration
+}
+
+// endingConn is a connection that is noted.
+type endingConn struct {
+	net.Conn
+	began time.Time
+	once  sync.Once
+	ended func(time.Duration)
+}
+
+func (c *endingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { c.ended(time.Since(c.began)) })
+	}
+	return n, err
+}
+
+func (e *ends) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := e.dialer(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dials[address]++
+	return &endingConn{Conn: conn, began: time.Now(), ended: func(after time.Duration) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.after = append(e.after, after)
+	}}, nil
+}
+
+// seen returns how many connections there were to an address, and how long those
+// lasted that the other side closed.
+func (e *ends) seen(address string) (dials int, after []time.Duration) {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.dials[address], e.after
+}
+
+func endsFrom(c *celltest.Cell, host string) *ends {
+	return &ends{dialer: c.DialFrom(host), dials: map[string]int{}}
+}
+
+// call makes a call over a connection of its own, which stays open.
+func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(e.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
+	return pb.Error(err)
+}
+
+// A connection over which nothing comes, or no call, is closed after a time; that of
+// a session, which has nothing but its parked KeepAlives, is not.
+func TestIdleConnections(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		address := c.Servers()[0]
+		mute, err := c.DialFrom("mute")(ctx, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for buffer := make([]byte, 1<<10); err == nil; {
+			_, err = mute.Read(buffer) // it greets
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("one that is silent is closed after %v", took)
+		}
+		calm, busy := endsFrom(c, "calm"), endsFrom(c, "busy")
+		if err := calm.call(t, ctx, address); err != nil {
+			t.Fatal(err)
+		}
+		dial(t, ctx, c, "busy", client.Config{Dialer: busy.dial, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
+		<-time.After(20 * time.Minute)
+		const idle = 5 * time.Minute
+		if _, after := calm.seen(address); len(after) != 1 || after[0] < idle || after[0] > idle+10*time.Second {
+			t.Errorf("one without a call is closed after %v; want once, after %v", after, idle)
+		}
+		if dials, _ := busy.seen(c.Master() + ":7421"); dials != 1 {
+			t.Errorf("a session was connected to the master %d times", dials)
+		}
+	})
+}
+
+// A connection that is refused is closed although its client leaves it open, and a
+// session that was there is served on.
+func TestRefusedConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
+		dial(t, ctx, c, "host", client.Config{OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
+		more, master := endsFrom(c, "host"), c.Master()+":7421"
+		if err := more.call(t, ctx, master); api.CodeOf(err) != api.Unavailable || !strings.Contains(err.Error(), "max-connections-per-address") {
+			t.Errorf("a connection too many: %v", err)
+		}
+		<-time.After(time.Minute)
+		if _, after := more.seen(master); len(after) == 0 || after[0] > 5*time.Second {
+			t.Errorf("refused connections were closed after %v", after)
+		}
+		if err := endsFrom(c, "another").call(t, ctx, master); err != nil {
+			t.Errorf("from elsewhere: %v", err)
+		}
+	})
+}
