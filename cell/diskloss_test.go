@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -253,6 +254,43 @@ func TestOtherMembersAreRefused(t *testing.T) {
 			c.Restart("r2")
 		}
 		c.Master()
+	})
+}
+
+// TestLogOfAnotherCellIsRefused: a replica that finds, once it leads, that its log is
+// of another cell than its directory stops for good: starting it again does not help.
+func TestLogOfAnotherCellIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Data, cfg.Bootstrap = filepath.Join(dir, cfg.ID), true })
+		write(t, t.Context(), c, "old")
+		c.Kill("r1")
+		name := filepath.Join(dir, "r1", "cell.json")
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var roster map[string]any
+		if err := json.Unmarshal(text, &roster); err != nil {
+			t.Fatal(err)
+		}
+		roster["cell_id"] = strings.Repeat("0", 32)
+		if text, err = json.Marshal(roster); err == nil {
+			err = os.WriteFile(name, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Restart("r1")
+		r1 := c.Replica("r1")
+		select {
+		case <-r1.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("it goes on")
+		}
+		if err := r1.Err(); !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "are not of one replica") {
+			t.Errorf("it stopped with %v", err)
+		}
 	})
 }
 

@@ -107,7 +107,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
 	var failing <-chan time.Time // since the first failure
 	for retry := minTakeOverRetry; ; retry = min(2*retry, maxTakeOverRetry) {
 		m, err := r.beginEpoch(ctx, term)
-		if err == nil || ctx.Err() != nil || errors.Is(err, api.WrongCell) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) {
 			return m, err
 		}
 		if now, leads := r.leads(); !leads || now != term {
@@ -157,7 +157,8 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	}
 	state := r.fsm.State()
 	if state.Cell != r.cfg.Cell || state.CellID != id {
-		return nil, api.Errorf(api.WrongCell, "the log is of cell %s with the id %s, and this replica of cell %s with the id %s", state.Cell, state.CellID, r.cfg.Cell, id)
+		return nil, refused("the log in %s is of cell %s with the id %.12s, and the directory of cell %s with the id %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
+			r.cfg.Data, state.Cell, state.CellID, r.cfg.Cell, id, lossAdvice)
 	}
 	if restore {
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)
