@@ -114,6 +114,9 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 	if err := s.checkIdentity(opts); err != nil {
 		return err
 	}
+	if err := sheltered(func() error { return s.checkVoter(*found) }); err != nil {
+		return err
+	}
 	if err := sheltered(s.verify); err != nil {
 		return err
 	}
@@ -265,7 +268,29 @@ func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
 	if whose.Incarnation, err = randomID(); err != nil {
 		return nil, err
 	}
+	if err := sheltered(func() error { return s.rawVotes.Set([]byte(voterKey), []byte(whose.Incarnation)) }); err != nil {
+		return nil, dataError(filepath.Join(s.dir, votesName), err, "it cannot be written")
+	}
 	return &whose, writeMarker(s.dir, whose)
+}
+
+// checkVoter refuses votes that another replica gave: with them this one could vote
+// again in a term in which it has voted.
+func (s *stores) checkVoter(m marker) error {
+	path := filepath.Join(s.dir, votesName)
+	voter, err := s.rawVotes.Get([]byte(voterKey))
+	if err == nil && voter == nil { // an earlier version did not say whose they are
+		err = s.rawVotes.Set([]byte(voterKey), []byte(m.Incarnation))
+		voter = []byte(m.Incarnation)
+	}
+	switch {
+	case err != nil:
+		return dataError(path, err, "the votes cannot be read, or written")
+	case string(voter) != m.Incarnation:
+		return refused("the votes in %s are of incarnation %.12s, and this is replica %s, of incarnation %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
+			path, voter, m.ID, m.Incarnation, lossAdvice)
+	}
+	return nil
 }
 
 // checkIdentity compares what the directory says of its cell with what the

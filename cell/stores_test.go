@@ -240,6 +240,37 @@ func TestOldVotesAreRefused(t *testing.T) {
 	}
 }
 
+// TestVotesOfAnotherAreRefused: the files of another replica of the cell, put into
+// this one's directory beside its marker, do not make it vote as that one.
+func TestVotesOfAnotherAreRefused(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	filled(t, dir, BoltStore, 9, 0)
+	filled(t, other, BoltStore, 9, 0)
+	for _, name := range []string{votesName, boltLogName} {
+		text, err := os.ReadFile(filepath.Join(other, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(name, string(text))(t, dir)
+	}
+	if _, err := testStores(dir, BoltStore); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
+		t.Errorf("%v, want a refusal", err)
+	}
+	// Those of a version that did not say whose they are are this replica's from now on.
+	db, err := bbolt.Open(filepath.Join(dir, votesName), 0o600, boltOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(votesBucket)).Delete([]byte(voterKey)) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, dir, BoltStore)
+	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.get().incarnation {
+		t.Errorf("the votes are of %q: %v", voter, err)
+	}
+}
+
 func overwrite(name, text string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

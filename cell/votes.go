@@ -11,6 +11,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
+// voterKey is whose votes they are: an incarnation.
+const voterKey = "Incarnation"
+
 // Keys of Raft's. Raft.persistVote writes the last two, one after the other.
 const (
 	currentTermKey   = "CurrentTerm"

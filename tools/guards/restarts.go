@@ -15,6 +15,16 @@ func restartGuards() []guard {
 			pkg: "./cell", test: "TestPassportOfAnother",
 		},
 		{
+			name: "votes of another replica are refused", file: "cell/stores.go",
+			old: "	case string(voter) != m.Incarnation:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestVotesOfAnotherAreRefused",
+		},
+		{
+			name: "a log of another cell ends its replica for good", file: "cell/reign.go",
+			old: "	if state.Cell != r.cfg.Cell || state.CellID != id {", new: "	if false {",
+			pkg: "./cell", test: "TestLogOfAnotherCellIsRefused",
+		},
+		{
 			name: "votes that are an old copy are refused", file: "cell/stores.go",
 			old: "	if current < term {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestOldVotesAreRefused",
