@@ -25,6 +25,12 @@ func (m *master) refuse(ctx context.Context, by session.Mutation, because error)
 	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded:
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}
+	m.mu.Lock()
+	err := m.finished(by)
+	m.mu.Unlock()
+	if err != nil {
+		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
+	}
 	return m.refuseAs(ctx, by, raftfsm.Refusal(because))
 }
 

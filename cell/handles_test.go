@@ -224,3 +224,28 @@ func TestCloseGoesByTheLog(t *testing.T) {
 		})
 	}
 }
+
+// A late copy of an Open, whose client has declared with a call that needs no entry
+// that it has the answer, is refused: the log, which does not know that, would answer
+// it again and again.
+func TestLateCopyOfLoggedOpen(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
+		if _, err := m.open(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
+		entries := 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m.applying = func() {
+			if entries++; entries > 10 {
+				cancel()
+			}
+		}
+		if _, err := m.open(ctx, r); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("%v, after %d entries", err, entries)
+		}
+	})
+}
