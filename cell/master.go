@@ -237,7 +237,6 @@ func (m *master) sessionEnded(end raftfsm.Ended) {
 	gone := raftfsm.Answer{Code: api.SessionExpired, Message: "the session has ended: " + end.Reason.String()}
 	for _, w := range m.queues.of(end.Session) {
 		m.queues.finish(w.key(), gone)
-		m.queues.retry(w.lock.Name)
 		m.mu.pause(m.queues.weight(w.lock.Name))
 	}
 	m.metrics.ended(end.Reason)

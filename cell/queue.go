@@ -138,12 +138,18 @@ func (q *queues) leave(key waiterKey) *waiter {
 }
 
 // finish takes a waiter out of its queue and answers every stream that stands for
-// it; it returns the waiter, nil if there is none.
+// it; it returns the waiter, nil if there is none. Of one that leaves without the lock
+// those behind it may have waited only for that, and no lock becomes free by it that
+// would be offered to them: the next tick does that.
 func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
 	w := q.leave(key)
-	if w != nil {
-		w.answer = a
-		close(w.done)
+	if w == nil {
+		return nil
+	}
+	w.answer = a
+	close(w.done)
+	if a.Code != api.OK {
+		q.retry(w.lock.Name)
 	}
 	return w
 }
