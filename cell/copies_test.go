@@ -209,7 +209,7 @@ func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
 	if gone != nil || !node.Holds(h.owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.queues.ahead(h.node.Name, node.Mode)
+	w := c.m.queues.ahead(h.node, node.Mode)
 	if w == nil || w.claim.Handle == h.owner.Handle && w.claim.Mutation.Session == h.owner.Session {
 		return
 	}

@@ -153,7 +153,7 @@ func (m *master) conflicting(lock namespace.Ref, by namespace.Owner, mode api.Lo
 // that one came, another was told. m.mu is held.
 func (m *master) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 	one := m.handles.find(by)
-	if one == nil || !one.events.has(api.EventConflictingLock) || m.queues.ahead(got.Lock.Name, got.Mode) == nil {
+	if one == nil || !one.events.has(api.EventConflictingLock) || m.queues.ahead(got.Lock, got.Mode) == nil {
 		return
 	}
 	m.post(by, got.Lock, api.EventConflictingLock, &pb.Event{Generation: uint64(got.Generation)})

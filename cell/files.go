@@ -248,7 +248,7 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 		m.handles.closing(h.owner, 1)
 		c := &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
 		if node, gone := m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
-			c.Successors = offer(m.queues.leading(h.node.Name, 0))
+			c.Successors = offer(m.queues.leading(h.node, 0))
 		}
 		return raftfsm.Command{Close: c}
 	})

@@ -226,7 +226,7 @@ func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
 			if visited += m.queues.weight(node.Name); visited > maxOwned {
 				return list
 			}
-			lead := m.queues.leading(node.Name, 0)
+			lead := m.queues.leading(node.Ref(), 0)
 			if len(lead) == 0 {
 				continue
 			}

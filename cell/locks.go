@@ -135,12 +135,12 @@ func (m *master) pump(name api.Name) {
 	if !ok || node.Revoked != "" {
 		return // nodeRemoved has told those who waited; a revoked lock is free when its holders have let go
 	}
-	lead := m.queues.leading(name, node.Mode)
+	lead := m.queues.leading(node.Ref(), node.Mode)
 	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
 		return
 	}
 	if len(lead) > 0 {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lead[0].lock, Claims: offer(lead)}})
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: node.Ref(), Claims: offer(lead)}})
 	}
 }
 
@@ -299,7 +299,7 @@ func (m *master) overtaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
 		return nil
 	}
-	return m.queues.ahead(lock.Name, claim.Mode)
+	return m.queues.ahead(lock, claim.Mode)
 }
 
 // refused completes the refusal of a lock: who holds it since when and why, or
@@ -332,7 +332,7 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		return raftfsm.Command{Release: &raftfsm.Release{
-			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: offer(m.queues.leading(h.node.Name, 0)),
+			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: offer(m.queues.leading(h.node, 0)),
 		}}
 	})
 	return err
@@ -347,7 +347,7 @@ func (m *master) endDelay(over delayOver) {
 	}
 	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
 	if node, ok := tree.Get(over.name); ok {
-		if claims := offer(m.queues.leading(over.name, node.Mode)); len(claims) > 0 {
+		if claims := offer(m.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
 			c.Successors = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}

@@ -92,7 +92,7 @@ func (l *losses) due(now session.Instant) []raftfsm.End {
 func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		if c.Now {
-			c.Successors = offer(m.queues.leading(c.Lock.Name, 0))
+			c.Successors = offer(m.queues.leading(c.Lock, 0))
 		}
 		return raftfsm.Command{Revoke: &c}
 	})
@@ -174,7 +174,7 @@ func (m *master) acknowledged(id api.SessionID) {
 		m.losses.let(owner)
 		m.submit(raftfsm.Command{Evict: &raftfsm.Evict{
 			Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner},
-			Successors: offer(m.queues.leading(lost.lock.Name, 0)),
+			Successors: offer(m.queues.leading(lost.lock, 0)),
 		}})
 		m.mu.pause(m.queues.weight(lost.lock.Name))
 	}

@@ -222,17 +222,19 @@ func (q *queues) inLine(name api.Name) iter.Seq2[int, *waiter] {
 // maxSuccessors bounds the grants in one command.
 const maxSuccessors = 128
 
-// leading returns those at the head of the queue who could have the lock
-// together with holders in that mode (0: nobody holds it): one writer, or all
-// readers up to the first writer. The absent are skipped. Nobody overtakes an
+// leading returns those at the head of the queue who could have the lock of that
+// node together with holders in that mode (0: nobody holds it): one writer, or all
+// readers up to the first writer. The absent are skipped, and so are those who wait
+// for an earlier node of the same name, which is gone: the log is being asked to tell
+// them. Nobody overtakes an
 // earlier writer, and nobody is offered a lock twice. Whoever has no room in one
 // command (maxSuccessors, limits.claims) is offered the lock by pump when that has
 // been observed.
-func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
+func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
-	for _, w := range q.byName[name] {
-		if w.away() {
+	for _, w := range q.byName[lock.Name] {
+		if w.lock != lock || w.away() {
 			continue
 		}
 		if held != 0 && w.claim.Mode.Conflicts(held) {
@@ -254,10 +256,10 @@ func (q *queues) leading(name api.Name, held api.LockMode) []*waiter {
 func (w *waiter) away() bool { return w.absent || w.closing }
 
 // ahead returns the first in the queue who would be overtaken by a newcomer that
-// got the lock in that mode; nil if there is none.
-func (q *queues) ahead(name api.Name, mode api.LockMode) *waiter {
-	for _, w := range q.byName[name] {
-		if !w.away() && w.claim.Mode.Conflicts(mode) {
+// got the lock of that node in that mode; nil if there is none.
+func (q *queues) ahead(lock namespace.Ref, mode api.LockMode) *waiter {
+	for _, w := range q.byName[lock.Name] {
+		if w.lock == lock && !w.away() && w.claim.Mode.Conflicts(mode) {
 			return w
 		}
 	}

@@ -73,7 +73,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "TryAcquire overtakes nobody", file: "cell/queue.go",
-			old: "		if !w.away() && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
+			old: "		if w.lock == lock && !w.away() && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
 			pkg: "./cell", test: "TestTryAcquireOvertakesNobody",
 		},
 		{
