@@ -212,6 +212,22 @@ func (ch *change) heard(id api.SessionID) {
 	ch.settle()
 }
 
+// asked returns for how long a change has waited for a session: since that was first
+// told to drop one of the names that it has not dropped yet. (What every change waits
+// for after a takeover has no names; everybody was told when it began.)
+func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
+	if len(ch.names) == 0 {
+		return now.Sub(ch.since)
+	}
+	since := now
+	for _, name := range ch.names {
+		if one := c.names[id][name]; one != nil && one.sequence > 0 {
+			since = min(since, one.posted)
+		}
+	}
+	return now.Sub(since)
+}
+
 // newChange returns a change that waits for nothing yet.
 func newChange(now session.Instant, names ...api.Name) *change {
 	return &change{names: names, since: now, left: map[api.SessionID]int{}, clear: make(chan struct{})}

@@ -88,11 +88,11 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 	defer func() { m.metrics.changeWaits.Observe(m.clock().Sub(began).Seconds()) }()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()
-	limit := make(<-chan time.Time)
-	if m.slowClient > 0 {
-		timer := time.NewTimer(m.slowClient - began.Sub(ch.since))
-		defer timer.Stop()
-		limit = timer.C
+	late := time.NewTimer(m.slowClient - began.Sub(ch.since))
+	defer late.Stop()
+	limit := late.C
+	if m.slowClient == 0 {
+		limit = nil
 	}
 	for {
 		select {
@@ -101,7 +101,7 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 		case <-slow.C:
 			m.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", m.laggards(ch))
 		case <-limit:
-			m.cutOff(ch, names)
+			late.Reset(m.cutOff(ch, names))
 		case <-ctx.Done():
 			return &api.Error{
 				Code: api.Unavailable, Err: context.Cause(ctx),
@@ -138,14 +138,21 @@ func (m *master) laggards(ch *change) string {
 
 // cutOff ends the sessions that a change has waited for too long: they are not
 // extended any more, whatever they acknowledge, and end when the leases they
-// have been granted are over (decision 10).
-func (m *master) cutOff(ch *change, names []api.Name) {
+// have been granted are over (decision 10). It returns after how long to look again,
+// for those that were told later than others.
+func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now, next := m.clock(), m.slowClient
 	for id := range ch.left {
-		m.stopLease(id, m.heldUp(names[0]))
+		if left := m.slowClient - m.caches.asked(ch, id, now); left > 0 {
+			next = min(next, left)
+		} else {
+			m.stopLease(id, m.heldUp(names[0]))
+		}
 		m.mu.pause(1)
 	}
+	return next
 }
 
 // heldUp is why a session is cut off that a change of that node has waited for.
