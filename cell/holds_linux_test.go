@@ -22,6 +22,7 @@ const (
 	manyWaiters  = 100_000 // 10,000 of them for each of three locks
 	manyWatchers = 10_000  // of one file
 	manyReaders  = 2_000   // principals in the list of who may read it
+	manyRemovals = 10_000  // of nodes that 20 clients each have in their caches
 )
 
 // maxHold bounds one hold of the master's mutex.
@@ -134,6 +135,14 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		}
 		s.mu.pause(1)
 	}
+	for i := range manyRemovals {
+		one := &removal{late: true, ch: newChange(s.clock().Add(-time.Minute))}
+		for _, id := range clients[i : i+20] {
+			one.ch.left[id] = 1
+		}
+		s.remover.waiting[one] = true
+		s.mu.pause(1)
+	}
 	for i := range 3 { // one session with everything that one may have
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
@@ -206,6 +215,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"the end of a session with 10,000 handles", func(n int) { ending(clients[manyClients-1-n : manyClients-n]) }},
 		{"a tick of the clock", func(int) { s.tick(s.clock(), session.MaxTick/2) }},
 		{"a tick after a stop", func(int) { s.tick(s.clock(), time.Second) }},
+		{"looking for those that 10,000 removals wait for", func(int) { s.reportSlowRemovals() }},
 		{"the removal of a node that 10,000 wait for", func(n int) { locked(func() { s.nodeRemoved(crowded(n)) }) }},
 	}
 }

@@ -271,6 +271,9 @@ func (m *master) unproposed(c raftfsm.Command) {
 		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
 		for _, owner := range c.Evict.Holders {
+			if m.boxes[owner.Session] == nil {
+				continue // it has ended meanwhile, and the loss with it
+			}
 			m.losses.lose(owner, lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation})
 		}
 	}

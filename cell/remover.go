@@ -123,6 +123,9 @@ func (m *master) nextRemovals() []*removal {
 		r.waiting[one] = true
 		one.ch.then(func() { r.cleared(one) })
 	}
+	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
+		r.rouse() // those are begun next, though all of these may have to wait
+	}
 	batch := piece(r.ready, m.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
 	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
 		r.ready = nil
@@ -164,8 +167,8 @@ func (m *master) reportSlowRemovals() {
 	late := newChange(m.clock())
 	m.mu.Lock()
 	for one := range m.remover.waiting {
-		waited := late.since.Sub(one.ch.since)
-		if waited < slowChange {
+		m.mu.pause(1)
+		if late.since.Sub(one.ch.since) < slowChange {
 			continue
 		}
 		if !one.late {
@@ -174,9 +177,10 @@ func (m *master) reportSlowRemovals() {
 		}
 		for id := range one.ch.left {
 			late.left[id]++
-			if m.slowClient > 0 && waited >= m.slowClient {
+			if m.slowClient > 0 && m.caches.asked(one.ch, id, late.since) >= m.slowClient {
 				m.stopLease(id, m.heldUp(one.node.Name))
 			}
+			m.mu.pause(1)
 		}
 	}
 	m.mu.Unlock()

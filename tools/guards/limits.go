@@ -46,7 +46,7 @@ func limitGuards() []guard {
 		{
 			name: "a slow cache delays its node only", file: "cell/remover.go",
 			old: "beginAtOnce, maxRemovals-len(r.waiting))", new: "beginAtOnce, 1-len(r.waiting))",
-			pkg: "./cell", test: "TestSlowCacheDelaysItsNodeOnly",
+			pkg: "./cell", test: "TestSlowCacheDelaysItsNodesOnly",
 		},
 		{
 			name: "a removal waits for the fail-over to be acknowledged", file: "cell/remover.go",

@@ -32,6 +32,7 @@ func guards() []guard {
 		typingGuards(),
 		crowdGuards(),
 		momentGuards(),
+		queueGuards(),
 	)
 }
 

@@ -1,0 +1,54 @@
+package main
+
+// queueGuards are those of who waits behind whom: for a lock, for caches, for the
+// removal of a node.
+func queueGuards() []guard {
+	return []guard{
+		{
+			name: "one who leaves a queue without the lock makes room", file: "cell/queue.go",
+			old: "	if a.Code != api.OK {\n		q.retry(w.lock.Name)\n	}\n", new: "",
+			pkg: "./cell", test: "TestRefusedByTheLogMakesRoom",
+		},
+		{
+			name: "one whose handle is closed makes room", file: "cell/queue.go",
+			old: "	if a.Code != api.OK {\n		q.retry(w.lock.Name)\n	}\n", new: "",
+			pkg: "./cell", test: "TestClosedHandleMakesRoom",
+		},
+		{
+			name: "a lock is offered to those who wait for that node", file: "cell/queue.go",
+			old: "		if w.lock != lock || w.away() {\n", new: "		if w.away() {\n",
+			pkg: "./cell", test: "TestSuccessorsAreOfOneNode",
+		},
+		{
+			name: "a lock is handed over to those who wait for that node", file: "cell/queue.go",
+			old: "		if w.lock != lock || w.away() {\n", new: "		if w.away() {\n",
+			pkg: "./cell", test: "TestHandOverIsOfOneNode",
+		},
+		{
+			name: "the log is not asked about a request that is finished", file: "cell/answers.go",
+			old: "	err := m.finished(by)\n", new: "	var err error\n",
+			pkg: "./cell", test: "TestLateCopyOfLoggedOpen",
+		},
+		{
+			name: "only those who are late are cut off", file: "cell/mutate.go",
+			old: "m.caches.asked(ch, id, now); left > 0", new: "now.Sub(ch.since); left > 0",
+			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
+		},
+		{
+			name: "those told later are cut off later", file: "cell/mutate.go",
+			old: "			late.Reset(m.cutOff(ch, names))\n", new: "			m.cutOff(ch, names)\n",
+			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
+		},
+		{
+			name: "all removals are begun at once", file: "cell/remover.go",
+			old: "	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestSlowCacheDelaysItsNodesOnly",
+		},
+		{
+			name: "a look at slow removals lets others in", file: "cell/remover.go",
+			old: "	m.mu.Lock()\n	for one := range m.remover.waiting {\n",
+			new: "	m.mu.Lock()\n	for one := range m.remover.waiting {\n		m.mu.steps = 0\n",
+			pkg: "./cell", test: "TestNoHoldIsLong",
+		},
+	}
+}
