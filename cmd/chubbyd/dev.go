@@ -44,8 +44,8 @@ dev with the same directory finds everything again. In it, dev.json names the
 processes, and <id>/log holds everything a replica logs; only warnings and errors
 are shown here.
 
-SIGINT (Ctrl-C) and SIGTERM stop every replica. They stop too if dev itself is
-killed.`,
+SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) stop every replica. They
+stop too if dev itself is killed.`,
 		Example: `  chubbyd dev
   chubbyd dev --replicas 3 --no-restart
   chubbyd dev --cell other --base-port 8421`,

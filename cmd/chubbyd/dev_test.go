@@ -323,6 +323,32 @@ func TestKilledDevLeavesNothing(t *testing.T) {
 	_ = cmd.Wait() // killed, as intended
 }
 
+// A terminal that is closed asks for an orderly end.
+func TestClosedTerminalStopsDev(t *testing.T) {
+	dir, base := t.TempDir(), freeBase(t)
+	cmd := exec.Command(os.Args[0], "dev", "--replicas", "1", "--data", dir, "--base-port", strconv.Itoa(base))
+	cmd.Env = append(os.Environ(), playReplica+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dev := &running{lines: bufio.NewScanner(out)}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	dev.untilAll(t, "(insecure-principals)", "r1  | listening")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("dev ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "dev.json")); err == nil {
+		t.Error("dev.json still names processes that are gone")
+	}
+}
+
 func TestReplicaLogStaysBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	log, err := openReplicaLog("r1", name, &console{out: io.Discard}, func() bool { return true })

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), stops()...)
 	defer stop()
 	// The first signal asks for an orderly end; the second finds the default
 	// action in place again and ends the process.
@@ -36,6 +37,14 @@ func run() int {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// stops are the signals that ask for an orderly end; SIGHUP says that the terminal
+// was closed. What this process was started to ignore (nohup, the background of a
+// script) does not count.
+func stops() []os.Signal {
+	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGHUP}, signal.Ignored)
+	return append(interactive, syscall.SIGTERM)
 }
 
 // complaintLimit is how long the last message may take to be written.

@@ -27,7 +27,7 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--config FILE]",
 		Short: "Run one replica",
-		Long: `serve runs one replica of a cell until SIGTERM or SIGINT. Then it drains: a
+		Long: `serve runs one replica of a cell until SIGTERM, SIGINT or SIGHUP. Then it drains: a
 master hands over first, for at most --stop-timeout; a second signal ends it at
 once.
 
