@@ -81,7 +81,8 @@ within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfte
 func aboutSignals() string {
 	return style{width: 86}.wrapped("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
 		"process group, others to CMD alone. Not passed on are "+guard.NotForwarded()+". While chubbyctl waits for the lock, "+
-		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet.", "")
+		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
+		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
 }
 
 // newGuardianCommand is how acquire starts the parent of CMD.

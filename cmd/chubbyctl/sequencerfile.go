@@ -7,7 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // checkSequencerFile refuses what is no file of ours to replace, or cannot be one.
@@ -24,8 +28,25 @@ func checkSequencerFile(name string) error {
 		return usagef("--sequencer-file: %v", err)
 	case !info.Mode().IsRegular():
 		return usagef("--sequencer-file %s is no ordinary file, and would be replaced and removed; name one of its own", name)
+	case info.Size() > 0 && !holdsSequencer(name, info.Size()):
+		return usagef("--sequencer-file %s holds something else than a sequencer, and would be replaced and removed; name one of its own", name)
 	}
 	return nil
+}
+
+// holdsSequencer reports whether a file holds a sequencer, as a chubbyctl that was
+// killed leaves one.
+func holdsSequencer(name string, size int64) bool {
+	const most = 4 * api.MaxPath // bytes of one, with room
+	if size > most {
+		return false
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return false
+	}
+	_, err = sequencer.Parse(strings.TrimSpace(string(text)))
+	return err == nil
 }
 
 // keepSequencer keeps the sequencer of a lock in --sequencer-file while held, the

@@ -70,3 +70,23 @@ func TestSequencerFileFaults(t *testing.T) {
 		t.Error("a file that cannot be written is no error")
 	}
 }
+
+// A file that holds something else than what a killed chubbyctl leaves is not
+// replaced, and not removed, by a slip.
+func TestSequencerFileIsNobodyElses(t *testing.T) {
+	for text, taken := range map[string]bool{
+		"": true,
+		"chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h\n": true,
+		"listen: 8080\n":            false,
+		strings.Repeat("x", 1<<20):  false,
+		"chubby1:x:42:nonsense:1:/": false,
+	} {
+		name := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkSequencerFile(name); (err == nil) != taken {
+			t.Errorf("a file of %.20q: %v, taken is to be %t", text, err, taken)
+		}
+	}
+}

@@ -55,6 +55,16 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/guard", test: "TestTerminalIsSetBack",
 		},
 		{
+			name: "a sequencer replaces no other file", file: "cmd/chubbyctl/sequencerfile.go",
+			old: "	case info.Size() > 0 && !holds", new: "	case info.Size() > 0 && false && !holds",
+			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNobodyElses",
+		},
+		{
+			name: "a closed terminal ends a cell in order", file: "cmd/chubbyd/main.go",
+			old: "{os.Interrupt, syscall.SIGHUP}", new: "{os.Interrupt}",
+			pkg: "./cmd/chubbyd", test: "TestClosedTerminalStopsDev",
+		},
+		{
 			name: "a long list keeps its columns", file: "cmd/chubbyctl/table.go",
 			old: "		t.spare = t.left // the headings are written\n", new: "		_ = t.left\n",
 			pkg: "./cmd/chubbyctl", test: "TestSpareColumnsOfALongList",
