@@ -70,7 +70,8 @@ func TestRestoreAccess(t *testing.T) {
 }
 
 // A directory cannot take the name of a list, nor a file that of the directory of
-// lists: restoring access could not write the list then.
+// lists: restoring access could not write the list then. Nor can a list be ephemeral:
+// what was restored would end with somebody's session.
 func TestListsKeepTheirPlace(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -87,6 +88,8 @@ func TestListsKeepTheirPlace(t *testing.T) {
 	remove("/acl/everyone")
 	c.want(create("/acl/everyone", api.Directory, false), api.InvalidArgument)
 	c.want(create("/acl/other", api.Directory, false), api.InvalidArgument)
+	c.want(create("/acl/everyone", api.File, true), api.InvalidArgument)
+	c.want(create("/acl/other", 0, true), api.InvalidArgument)
 	n, _ := c.state.Tree.Get("/acl")
 	if err := c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}); err != nil {
 		t.Fatal(err)

@@ -70,15 +70,15 @@ func (s *State) mayCreate(c *Open, principal string) error {
 
 // checkPlace keeps what is not an access control list out of the directory of
 // lists, and a file out of that directory's place: it must always be possible to
-// write a list that admits somebody (see restoreAccess).
+// write a list that admits somebody, for longer than a session (see restoreAccess).
 func (s *State) checkPlace(c *Open) error {
 	switch {
 	case s.Version < 2:
 		return nil
 	case c.Name == namespace.ACLs && (c.Kind != api.Directory || c.Ephemeral):
 		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
-	case c.Name.Parent() == namespace.ACLs && c.Kind == api.Directory:
-		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a file, or choose another place", namespace.ACLs)
+	case c.Name.Parent() == namespace.ACLs && (c.Kind == api.Directory || c.Ephemeral):
+		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a permanent file, or choose another place", namespace.ACLs)
 	}
 	return nil
 }

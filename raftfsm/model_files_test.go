@@ -180,7 +180,7 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 	switch {
 	case !wellFormed(c.Name):
 		return api.InvalidArgument
-	case c.Name == "/acl" && (kind != api.Directory || c.Ephemeral), above(c.Name) == "/acl" && kind == api.Directory:
+	case c.Name == "/acl" && (kind != api.Directory || c.Ephemeral), above(c.Name) == "/acl" && (kind == api.Directory || c.Ephemeral):
 		return api.InvalidArgument
 	case parent != nil && !m.permits(parent, principal, namespace.ToWrite):
 		return api.PermissionDenied

@@ -13,8 +13,8 @@ import (
 //	0  the generations of contents and ACL names count from 1 in each node
 //	1  they are drawn from the cell's counter, as instances and lock generations
 //	   are, so that none ever stands for two contents of one name
-//	2  what is directly in the directory of access control lists is a file, and that
-//	   directory is permanent; the running hash of what is applied begins anew
+//	2  what is directly in the directory of access control lists is a permanent file,
+//	   and that directory is permanent; the running hash of what is applied begins anew
 const Version = 2
 
 // upgrade goes on to a version. The generations that were counted in nodes may be
