@@ -167,6 +167,9 @@ func serveUntil(ctx context.Context, replica serving, s settings) error {
 		if err := replicaErr(replica); errors.Is(err, cell.ErrRefused) {
 			return fmt.Errorf("replica %s of cell %s stopped, and must not be started again as it is: %w", s.replica.ID, s.replica.Cell, err)
 		}
+		if err := replicaErr(replica); errors.Is(err, api.Corrupt) { // and says what to do
+			return fmt.Errorf("replica %s of cell %s stopped by itself: %w", s.replica.ID, s.replica.Cell, err)
+		}
 		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
 			"  The other replicas carry on if they are a majority. Look after the disk of %s, then start\n"+
 			"  this replica again with the same settings: it catches up by itself",

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 )
 
@@ -38,6 +39,16 @@ func TestServeReportsAReplicaThatStopsByItself(t *testing.T) {
 	err := serveUntil(t.Context(), r, testSettings())
 	if !errors.Is(err, r.err) || !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "start") || exitCode(err) != 1 {
 		t.Errorf("serve ended with %v (exit code %d), want the cause, the directory, advice, and 1", err, exitCode(err))
+	}
+}
+
+// Of a replica whose data is damaged its own advice is all: it does not catch up by
+// itself when it is started again.
+func TestServeOfDamagedDataAdvisesNoRestart(t *testing.T) {
+	r := &scripted{done: make(chan struct{}), err: api.Errorf(api.Corrupt, "log entry 7 fails its checksum: keep this directory")}
+	close(r.done)
+	if err := serveUntil(t.Context(), r, testSettings()); !errors.Is(err, r.err) || strings.Contains(err.Error(), "catches up") {
+		t.Errorf("serve ended with %v", err)
 	}
 }
 

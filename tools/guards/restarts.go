@@ -25,6 +25,16 @@ func restartGuards() []guard {
 			pkg: "./cell", test: "TestLogOfAnotherCellIsRefused",
 		},
 		{
+			name: "no access control list ends with a session", file: "raftfsm/files.go",
+			old: "(c.Kind == api.Directory || c.Ephemeral):\n		return api.Errorf(api.InvalidArgument, \"what is directly", new: "c.Kind == api.Directory:\n		return api.Errorf(api.InvalidArgument, \"what is directly",
+			pkg: "./raftfsm", test: "TestListsKeepTheirPlace",
+		},
+		{
+			name: "damaged data is not started again by advice", file: "cmd/chubbyd/serve.go",
+			old: "errors.Is(err, api.Corrupt) { // and", new: "err == nil { // and",
+			pkg: "./cmd/chubbyd", test: "TestServeOfDamagedDataAdvisesNoRestart",
+		},
+		{
 			name: "votes that are an old copy are refused", file: "cell/stores.go",
 			old: "	if current < term {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestOldVotesAreRefused",
