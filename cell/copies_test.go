@@ -307,7 +307,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	if len(s.handles.used) > 0 || len(s.handles.onNode) > 0 || len(s.queues.used) > 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.handles.used, s.handles.onNode, s.queues.used)
 	}
-	s.checkMail(t)
+	s.checkMailLocked(t)
 }
 
 // note takes note of an event.

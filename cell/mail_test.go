@@ -164,6 +164,12 @@ func (s *soloMaster) checkMail(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checkMailLocked(t)
+}
+
+// checkMailLocked is checkMail with s.mu held.
+func (s *soloMaster) checkMailLocked(t *testing.T) {
+	t.Helper()
 	bytes := bytesByPrincipal(s.boxes)
 	if len(bytes) != len(s.mail.used) {
 		t.Errorf("%v is counted; %v waits", s.mail.used, bytes)

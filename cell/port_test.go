@@ -218,6 +218,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		if _, err := port.dial(raftStream, "r2", "r2", time.Second); err != nil {
 			t.Errorf("a peer: %v", err)
 		}
+		synctest.Wait() // the peer takes note when it has answered
 		if port.clientAddress("r2") != "r2.client" || peer.clientAddress("r1") != "r1.client" {
 			t.Errorf("client addresses %q and %q: each was to learn the other's", port.clientAddress("r2"), peer.clientAddress("r1"))
 		}
