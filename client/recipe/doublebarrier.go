@@ -15,7 +15,8 @@ import (
 )
 
 // MaxParty is the most participants that a DoubleBarrier can have: each change of its state is heard
-// by all, so a round costs the square of their number.
+// by all, so a round costs the square of their number. With a very long path it is fewer, as one file names
+// all of them; Enter says so.
 const MaxParty = 200
 
 // DoubleBarrier lets n participants begin together and end together, round after round. It is a
@@ -119,6 +120,10 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 	if p.held, err = take(ctx, b.c, b.dir+"/"+p.name, own, api.Exclusive, false, client.Reason("participant of a double barrier")); err != nil {
 		return nil, ended(ctx, err, "enter", b.dir)
 	}
+	if err := b.room(p); err != nil {
+		leave(ctx, p.held.handle)
+		return nil, err
+	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lock := p.held.lock.Context()
@@ -139,6 +144,18 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 		return nil, err
 	}
 	return p, nil
+}
+
+// room refuses a path so long that the state could not name all participants: those who had entered would
+// wait for ever for one who cannot.
+func (b *DoubleBarrier) room(p *Pass) error {
+	const rest = 32 // quotes, a comma, and the digits of a greater generation
+	most := b.n * (len(p.name) + len(p.held.lock.Sequencer().String()) + rest)
+	if most <= api.MaxContents {
+		return nil
+	}
+	return &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf(
+		"with so long a path the state of %d participants may have %d bytes, and a file holds at most %d; take a shorter path", b.n, most, api.MaxContents)}
 }
 
 // join makes a member of the pass, and waits until its round is inside.
