@@ -44,17 +44,18 @@ func (c *commitMark) follow(live func() uint64) { c.live.Store(&live) }
 // deletable decides whether entries first to last may be deleted from a log that
 // begins at begin.
 func (c *commitMark) deletable(begin, first, last uint64) error {
-	mark := c.index()
-	switch {
-	case c == nil:
+	if c == nil {
 		return nil
-	case first > begin && first <= mark:
+	}
+	mark, snapshot := c.index(), c.snapshot.Load()
+	switch replaced := first > begin || begin > snapshot; { // what a snapshot has overtaken begins in it
+	case replaced && first <= mark:
 		return refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
 			"The master must have been elected by replicas that lost their data. This replica stops and keeps what it has. "+
 			"Stop the other replicas, too, before more is lost, and keep every data directory for analysis: this one holds what the master lacks", first, last, min(last, mark))
-	case first <= begin && min(last, mark) > c.snapshot.Load():
+	case !replaced && min(last, mark) > snapshot:
 		return refused("log entries %d to %d are to be deleted, and those above %d, which are committed up to %d, are in no snapshot: an old snapshot arrived late. "+
-			"Nothing was deleted: start this replica again", first, last, c.snapshot.Load(), mark)
+			"Nothing was deleted: start this replica again", first, last, snapshot, mark)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 func TestCommittedEntriesStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		snapshot    uint64 // 0: none
+		begin       uint64 // of the log, if it is not 1
 		commit      uint64 // as Raft knows it when the entries are written, or later
 		first, last uint64
 		refused     string // in the error; empty: deleted
@@ -26,6 +27,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 		"a prefix beyond the snapshot":         {snapshot: 3, commit: 9, first: 1, last: 4, refused: "are in no snapshot"},
 		"everything, after a newer snapshot":   {snapshot: 20, commit: 9, first: 1, last: 9},
 		"everything, after an older snapshot":  {snapshot: 6, commit: 9, first: 1, last: 9, refused: "are in no snapshot"},
+		"everything behind the snapshot":       {snapshot: 6, begin: 7, commit: 9, first: 7, last: 9, refused: "those up to 9 were committed"},
 		"everything, of which part was no use": {snapshot: 6, commit: 6, first: 1, last: 9},
 	} {
 		for _, restart := range []bool{false, true} {
@@ -58,6 +60,11 @@ func TestCommittedEntriesStay(t *testing.T) {
 				}
 				if c.snapshot != 0 {
 					takeSnapshot(t, s, c.snapshot)
+				}
+				if c.begin > 1 {
+					if err := s.rawLogs.DeleteRange(1, c.begin-1); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if restart && c.snapshot < 9 { // else it would not read its log
 					mustClose(t, s)

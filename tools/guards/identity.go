@@ -45,12 +45,12 @@ func identityGuards() []guard {
 		},
 		{
 			name: "a committed suffix of the log is kept", file: "cell/commitmark.go",
-			old: "	case first > begin && first <= mark:\n", new: "	case false:\n",
+			old: "	case replaced && first <= mark:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestCommittedEntriesStay",
 		},
 		{
 			name: "what is committed leaves the log in a snapshot", file: "cell/commitmark.go",
-			old: "	case first <= begin && min(last, mark) > c.snapshot.Load():\n", new: "	case false:\n",
+			old: "	case !replaced && min(last, mark) > snapshot:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestCommittedEntriesStay",
 		},
 		{
