@@ -159,6 +159,15 @@ func (m *master) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 	m.post(by, got.Lock, api.EventConflictingLock, &pb.Event{Generation: uint64(got.Generation)})
 }
 
+// recreated tells a handle of an earlier epoch, which holds its lock, what it would
+// have been told if this master had known it: that somebody waits for that. m.mu is held.
+func (m *master) recreated(one *openHandle) {
+	node, gone := m.state().Tree.Resolve(one.node)
+	if gone == nil && node.Holds(one.owner) {
+		m.conflictsAlready(one.owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
+	}
+}
+
 // failedOver tells every session that outlived the master before this one:
 // events may have been lost with that, so clients look again (Chubby §2.5, §2.9
 // step 5). m.mu is held.

@@ -309,9 +309,13 @@ func (m *master) use(h handle, right namespace.Rights, locking bool) error {
 	if m.boxes[h.owner.Session] == nil {
 		return m.ended(h.owner.Session)
 	}
+	known := m.handles.find(h.owner)
 	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
 	if err != nil {
 		return err
+	}
+	if one != known {
+		m.recreated(one)
 	}
 	if h.rights&right != right {
 		need := map[namespace.Rights]string{

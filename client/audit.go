@@ -176,5 +176,9 @@ func (c *Client) present(ctx context.Context, h *Handle) {
 	h.presented = max(h.presented, epoch)
 	if h.broken == nil {
 		h.enqueue(api.Event{Kind: api.EventMasterFailedOver, Explanation: "another master is in office; events may have been missed, look again"})
+		if h.wanted != nil {
+			h.enqueue(*h.wanted)
+		}
 	}
+	h.wanted = nil
 }

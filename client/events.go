@@ -112,12 +112,17 @@ func (h *Handle) push(e api.Event) {
 // master was not shown yet nothing is told: another call on the handle has made
 // the master know it, earlier than the audit could, and what happened before that
 // call is missing. The application is told of the fail-over when the handle has
-// been shown, and looks again then, which covers what is left out here.
+// been shown, and looks again then, which covers what is left out here: all but that
+// another wants the lock, which is kept until then.
 func (h *Handle) hear(epoch api.Epoch, e api.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if shown := h.token == nil || h.presented >= epoch; shown && h.broken == nil {
+	switch shown := h.token == nil || h.presented >= epoch; {
+	case h.broken != nil:
+	case shown:
 		h.enqueue(e)
+	case e.Kind == api.EventConflictingLock:
+		h.wanted = &e
 	}
 }
 

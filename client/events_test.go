@@ -544,3 +544,34 @@ func TestInvalidationIsFoundBeforeTheEnd(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// That another wants the lock cannot be seen by looking again, so it is told also if
+// it is heard before the new master was shown the handle: after the fail-over.
+func TestConflictIsToldAfterTheFailOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := watching(t, c)
+		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method != "GetStat" {
+				return nil
+			}
+			return after(time.Second)
+		})
+		f.elect("b:1")
+		time.Sleep(500 * time.Millisecond) // the lock has been asked about, through the handle
+		f.tell(f.only(), uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK})
+		f.tell(f.only(), uint64(h.id), modified(7))
+		time.Sleep(200 * time.Millisecond)
+		if got := h.waiting(); len(got) != 0 {
+			t.Errorf("%v was told before the fail-over", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventMasterFailedOver, api.EventConflictingLock}) {
+			t.Errorf("%v", got)
+		}
+		closeClient(t, c)
+	})
+}

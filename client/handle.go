@@ -44,6 +44,7 @@ type Handle struct {
 	lost      api.Generation // no lock of this or a lower generation is held any more
 	reason    string         // why it was lost
 	queue     []api.Event    // not yet taken by Next; see push for its bound
+	wanted    *api.Event     // that another wants the lock, to be told when the handle has been presented
 	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
 	locked    bool           // a lock was asked for through it
 	running   int            // calls on it that have begun and not ended

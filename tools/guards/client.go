@@ -50,5 +50,15 @@ func clientGuards() []guard {
 			old: "	return t.address == a.address || t.replica", new: "	return t.address == a.address || false && t.replica",
 			pkg: "./client", test: "TestSlowMasterOfTwoAddresses",
 		},
+		{
+			name: "a conflict is told after the fail-over", file: "client/events.go",
+			old: "		h.wanted = &e\n", new: "		h.wanted = nil\n",
+			pkg: "./client", test: "TestConflictIsToldAfterTheFailOver",
+		},
+		{
+			name: "a new master tells a holder who waits already", file: "cell/files.go",
+			old: "	if one != known {\n", new: "	if one != known && false {\n",
+			pkg: "./client", test: "TestConflictDuringFailOverIsTold",
+		},
 	}
 }
