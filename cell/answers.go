@@ -21,8 +21,7 @@ import (
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
 func (m *master) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
-	switch api.CodeOf(because) {
-	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded:
+	if code := api.CodeOf(because); code == api.Cancelled || !raftfsm.Settles(code) {
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}
 	m.mu.Lock()

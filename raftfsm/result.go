@@ -103,11 +103,22 @@ func (a Answer) Err() error {
 	if a.Code == api.OK {
 		return nil
 	}
-	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current, Final: true}
+	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current, Final: Settles(a.Code)}
 	for _, s := range a.Holders {
 		e.Holders = append(e.Holders, api.Holder{Session: s})
 	}
 	return e
+}
+
+// Settles reports whether a refusal with that code says of a request that it was not
+// done, and never will be. The others say something of who was asked, or of the
+// session: an earlier copy may have been done, or a later one may be.
+func Settles(code api.Code) bool {
+	switch code {
+	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.DeadlineExceeded:
+		return false
+	}
+	return true
 }
 
 // Refusal is the answer that carries err.

@@ -119,6 +119,29 @@ func TestEpochBeginsOnce(t *testing.T) {
 	}
 }
 
+// A refusal is called final only if the request was not done and never will be: not
+// that of a command which came into the log in another epoch, which its client asks
+// for again.
+func TestRefusalThatIsNotFinal(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	lock, h := c.file(id, "/lock")
+	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: lock}}
+	old := c.term
+	c.elect()
+	var e *api.Error
+	if r := c.applyIn(old, write); !errors.As(r.Err(), &e) || e.Code != api.StaleEpoch || e.Final {
+		t.Errorf("a write of an earlier epoch: %v, final", r.Err())
+	}
+	if r := c.apply(write); r.Err() != nil {
+		t.Errorf("asked again: %v", r.Err())
+	}
+	release := raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: 1}}
+	if r := c.apply(release); !errors.As(r.Err(), &e) || e.Code != api.NotHeld || !e.Final {
+		t.Errorf("the release of a lock that is not held: %v, not final", r.Err())
+	}
+}
+
 // A command of another epoch than its log entry's term, or of an epoch that
 // has not begun, does nothing: what a deposed master decided late is void
 // (decision 4).

@@ -30,6 +30,11 @@ func queueGuards() []guard {
 			pkg: "./cell", test: "TestLateCopyOfLoggedOpen",
 		},
 		{
+			name: "a refusal is final if it says that nothing was done", file: "raftfsm/result.go",
+			old: "Final: Settles(a.Code)}", new: "Final: true}",
+			pkg: "./raftfsm", test: "TestRefusalThatIsNotFinal",
+		},
+		{
 			name: "only those who are late are cut off", file: "cell/mutate.go",
 			old: "m.caches.asked(ch, id, now); left > 0", new: "now.Sub(ch.since); left > 0",
 			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
