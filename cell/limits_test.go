@@ -131,6 +131,9 @@ func readBack(t *testing.T, entries [][]byte) {
 	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil { // a replica votes in a term before it has entries of it
+		t.Fatal(err)
+	}
 	logs := make([]*raft.Log, len(entries))
 	for i, data := range entries {
 		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
