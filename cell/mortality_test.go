@@ -31,6 +31,10 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// One more than all principals may have by default: the directory counts, too.
+		if err := watcher.SetPrincipalQuota(ctx, "anonymous", api.Quota{Nodes: sessions*each + 1}); err != nil {
+			t.Fatal(err)
+		}
 		var creating sync.WaitGroup
 		for i, owner := range owners {
 			creating.Go(func() {
