@@ -132,7 +132,11 @@ func (w *mirror) disturb(ctx context.Context) (who int, what string) {
 		w.c.Restart(w.c.FailOver())
 		what = "a fail-over"
 	case n == 117:
-		w.c.Cut(w.hosts[who])
+		if w.rng.IntN(2) == 0 {
+			w.c.Reset(w.hosts[who]) // answers are lost, where Cut delays them
+		} else {
+			w.c.Cut(w.hosts[who])
+		}
 		<-time.After(time.Duration(w.rng.IntN(14)) * time.Second)
 		w.c.Heal(w.hosts[who])
 		<-time.After(time.Second)

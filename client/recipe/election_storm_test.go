@@ -156,7 +156,11 @@ func (w *world) trouble(name string) {
 	case 1:
 		w.Transfer()
 	case 2:
-		w.Cut(name, "far")
+		if rand.N(2) == 0 {
+			w.Reset(name, "far") // answers are lost, where Cut delays them
+		} else {
+			w.Cut(name, "far")
+		}
 		time.Sleep(time.Duration(rand.N(5)) * time.Second) // the observer is to keep its session
 		w.Heal("far")
 		time.Sleep(time.Duration(rand.N(40)) * time.Second)

@@ -130,7 +130,11 @@ func (s *storm) trouble() {
 	case n < 8 && c != nil:
 		s.expire(c)
 	case n < 12 && c != nil:
-		s.Cut(host)
+		if rand.IntN(2) == 0 {
+			s.Reset(host) // answers are lost, where Cut delays them
+		} else {
+			s.Cut(host)
+		}
 		pass(rand.N(30 * time.Second))
 		s.Heal(host)
 	case n == 18:
