@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -182,13 +183,14 @@ func (b *bench) session() client.SessionConfig {
 	return s
 }
 
-// dismiss ends the clients' sessions; once is enough.
+// dismiss ends the clients' sessions, all at once, since each may wait for a cell
+// that does not answer; once is enough.
 func (b *bench) dismiss(ctx context.Context, crew []*client.Client) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBound)
-	defer cancel()
+	var parting sync.WaitGroup
 	for _, c := range crew {
-		_ = c.Close(ctx) // it ends by its lease then
+		parting.Go(func() { b.leave(ctx, c) })
 	}
+	parting.Wait()
 }
 
 // announcement says what is about to happen, before it does.

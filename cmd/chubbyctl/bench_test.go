@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
 )
 
 func benched(t *testing.T, text string) (fields benchFields) {
@@ -80,6 +82,44 @@ func TestBenchInterrupted(t *testing.T) {
 			t.Errorf("it left something behind:\n%s", left)
 		}
 	})
+}
+
+// A cell that has gone away does not keep a bench from its end: operations that have
+// begun are given up after --timeout, and soon after Ctrl-C.
+func TestBenchWithoutCell(t *testing.T) {
+	const away, ends, timeout = 3 * time.Second, 5 * time.Second, 15 * time.Second
+	for name, one := range map[string]struct {
+		interrupted bool
+		within      time.Duration // for what has begun, and to take leave; then it tries to clean up
+		says        string
+	}{
+		"Ctrl-C":         {true, 2 * closeBound, "[exit 130]"},
+		"the time is up": {false, timeout + closeBound, "[exit 69]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := celltest.Start(t, 1)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				s := &stage{t: t, cell: c, ctx: ctx}
+				time.AfterFunc(away, func() { c.Kill("r1") })
+				duration := ends
+				if one.interrupted {
+					duration = mostBench
+					time.AfterFunc(ends, func() { cancel(interrupted{os.Interrupt}) })
+				}
+				watch := stopwatch()
+				text := s.run(fmt.Sprintf("bench writes --rate 10 --duration %v -o json", duration))
+				within := one.within + 2*client.PartingTime + timeout
+				if took := watch() - ends; took > within {
+					t.Errorf("it ended %v after it should have, want %v at most", took, within)
+				}
+				if !strings.Contains(text, one.says) {
+					t.Errorf("want %s; it printed\n%s", one.says, text)
+				}
+			})
+		})
+	}
 }
 
 // A latency counts from when an operation was due: the wait for a slow one

@@ -84,12 +84,19 @@ var errTimeUp = errors.New("the time of the bench is up")
 // of it runs when it returns.
 func (b *bench) load(ctx context.Context, steps []step) (*figures, error) {
 	watch := stopwatch()
-	// Operations that have begun may end.
-	working, finish := context.WithTimeout(context.WithoutCancel(ctx), b.duration+b.timeout)
-	defer finish()
+	working, finish := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer finish(nil)
 	begin, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	time.AfterFunc(b.duration, func() { stop(errTimeUp) })
+	// Operations that have begun may end; one whom a signal has asked to end waits less.
+	defer context.AfterFunc(begin, func() {
+		bound := b.timeout
+		if ctx.Err() != nil {
+			bound = min(bound, closeBound)
+		}
+		time.AfterFunc(bound, func() { finish(outOfTime{bound}) })
+	})()
 	all := make([]*latencies, len(steps))
 	errs := make([]error, len(steps))
 	var wait, watchers sync.WaitGroup

@@ -33,6 +33,7 @@ func guards() []guard {
 		crowdGuards(),
 		momentGuards(),
 		queueGuards(),
+		benchGuards(),
 	)
 }
 
