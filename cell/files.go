@@ -243,7 +243,7 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 	}
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		for _, w := range m.waitersOf(h.owner) {
-			w.closing = true
+			w.closing++
 		}
 		m.handles.closing(h.owner, 1)
 		c := &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}

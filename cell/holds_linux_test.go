@@ -122,7 +122,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 			t.Fatal(err)
 		}
 		if i%3 == 0 {
-			s.queues.detach(w, w.stream, s.clock().Add(-1))
+			s.queues.detach(w, s.clock().Add(-1))
 		}
 		s.mu.pause(1)
 	}

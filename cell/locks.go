@@ -29,7 +29,7 @@ func (m *master) lock(ctx context.Context, claim raftfsm.Claim, h handle, ask fu
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
 func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(*pb.Queued) error) (raftfsm.Answer, error) {
-	w, stream, err := m.enqueue(claim, lock, t)
+	w, err := m.enqueue(claim, lock, t)
 	if err != nil {
 		result, err := m.refuse(ctx, claim.Mutation, err)
 		return result.Answer, err
@@ -44,13 +44,13 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 		case <-m.ctx.Done():
 			return raftfsm.Answer{}, context.Cause(m.ctx)
 		case <-ctx.Done():
-			m.detach(w, stream)
+			m.detach(w)
 			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
 		case <-progress.C:
 		}
 		if now := m.progress(w); now != nil && !same(now, last) {
 			if err := queued(now); err != nil {
-				m.detach(w, stream)
+				m.detach(w)
 				return raftfsm.Answer{}, err
 			}
 			last = now
@@ -60,27 +60,26 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 }
 
 // enqueue gives a request its place, and offers the lock if it can be had.
-func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, uint64, error) {
+func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, error) {
 	size := raftfsm.Size(claim)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.finished(claim.Mutation); err != nil {
-		return nil, 0, err // a late copy is not to stand in anybody's way
+		return nil, err // a late copy is not to stand in anybody's way
 	}
 	if err := m.handles.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	who := m.principal(claim.Mutation.Session)
 	w, err := m.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	stream := w.stream
 	if !m.settle(w) {
 		m.pump(lock.Name)
 	}
 	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
-	return w, stream, nil
+	return w, nil
 }
 
 // settle asks the log about a request that needs no free lock to be answered, and
@@ -165,7 +164,7 @@ func (m *master) reoffer(c raftfsm.Command) {
 		by := namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}
 		m.handles.closing(by, -1)
 		for _, w := range m.waitersOf(by) {
-			w.closing = false
+			w.closing-- // another copy of the Close may still be on its way
 			m.queues.retry(w.lock.Name)
 			m.conflicting(w.lock, namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}, w.claim.Mode) // who got the lock meanwhile
 		}
@@ -198,11 +197,11 @@ func (m *master) granted(claim raftfsm.ClaimResult) {
 	m.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
 }
 
-// detach keeps the place of a waiter whose stream broke.
-func (m *master) detach(w *waiter, stream uint64) {
+// detach takes note that a stream of a waiter broke.
+func (m *master) detach(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.queues.detach(w, stream, m.clock().Add(m.leaseOf(w.claim.Mutation.Session)))
+	m.queues.detach(w, m.clock().Add(m.leaseOf(w.claim.Mutation.Session)))
 	m.queues.retry(w.lock.Name) // whoever is next need not wait for an absent one
 }
 

@@ -18,13 +18,13 @@ type waiter struct {
 	who     string // its principal
 	ticket  ticket
 	since   session.Instant
-	absent  bool            // its stream is broken: its place is kept, and skipped (decision 8)
+	absent  bool            // no stream stands for it any more: its place is kept, and skipped (decision 8)
 	keep    session.Instant // until when an absent one's place is kept
 	heaped  int             // its place in queues.absent, while it is absent
 	offered bool            // a command that may grant it is on its way
 	size    int             // bytes of its claim in the log
-	closing bool            // a command that closes its handle is on its way: it is offered nothing
-	stream  uint64          // the newest stream that stands for it; an older one speaks for nobody
+	closing int             // commands that close its handle and are on their way: until none is, it is offered nothing
+	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
 	answer raftfsm.Answer // once done is closed
@@ -54,8 +54,7 @@ type queues struct {
 	settled   map[*waiter]bool  // whose requests were refused by the proposer, though they may need no free lock
 	issued    uint64            // tickets of this epoch
 	used      map[string]int    // waiters of each principal, for its quota
-	streams   uint64
-	claims    int // bytes of the claims that leading returns at most; see limits
+	claims    int               // bytes of the claims that leading returns at most; see limits
 }
 
 func newQueues() *queues {
@@ -73,10 +72,9 @@ func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][ke
 // has kept. A ticket of an earlier epoch keeps its order. Its principal may have
 // allowed waiters.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
-	q.streams++
 	if kept := q.get(w.key()); kept != nil {
 		q.absent.drop(kept)
-		kept.stream = q.streams
+		kept.streams++
 		return kept, nil
 	}
 	line := q.byName[w.lock.Name]
@@ -91,7 +89,7 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		q.issued++
 		w.ticket = ticket{epoch: epoch, number: q.issued}
 	}
-	w.stream = q.streams
+	w.streams = 1
 	w.done = make(chan struct{})
 	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
 	q.byName[w.lock.Name] = slices.Insert(line, at, w)
@@ -154,9 +152,10 @@ func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
 	return w
 }
 
-// detach notes that a waiter's stream is broken: its place is kept until keep.
-func (q *queues) detach(w *waiter, stream uint64, keep session.Instant) {
-	if w.stream == stream && q.get(w.key()) == w {
+// detach notes that one of a waiter's streams is broken. If that was the last one, its
+// place is kept until keep.
+func (q *queues) detach(w *waiter, keep session.Instant) {
+	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
 		q.absent.put(w, keep)
 	}
 }
@@ -253,7 +252,7 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 }
 
 // away reports whether a waiter is passed over for now.
-func (w *waiter) away() bool { return w.absent || w.closing }
+func (w *waiter) away() bool { return w.absent || w.closing > 0 }
 
 // ahead returns the first in the queue who would be overtaken by a newcomer that
 // got the lock of that node in that mode; nil if there is none.

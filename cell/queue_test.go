@@ -72,7 +72,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 				drop(key)
 			case 4, 5:
 				if w := q.get(key); w != nil {
-					q.detach(w, w.stream, now+session.Instant(r.IntN(20)))
+					q.detach(w, now+session.Instant(r.IntN(20)))
 				}
 			case 6:
 				if w := q.get(key); w != nil {
@@ -135,7 +135,7 @@ func TestForgetIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.detach(w, w.stream, session.Instant(i))
+		q.detach(w, session.Instant(i))
 	}
 	for _, want := range []struct {
 		left int

@@ -34,6 +34,7 @@ func guards() []guard {
 		momentGuards(),
 		queueGuards(),
 		benchGuards(),
+		streamGuards(),
 	)
 }
 

@@ -1,0 +1,81 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Copies of a request for a lock may arrive in any order, and the last one to come
+// may be the one that its client has long given up. When that breaks, the others
+// still stand for the request: it keeps its place, and every one is answered.
+func TestEveryStreamStandsForItsRequest(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		late, stop := context.WithCancel(t.Context())
+		given := c[1].wait(late, h[1], claim)
+		stop()
+		if a := answered(t, given); !errors.Is(a.err, api.Uncertain) {
+			t.Fatal(a.err)
+		}
+		next := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
+		time.Sleep(time.Minute) // longer than the place of one who is away is kept
+		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+		select {
+		case a := <-next:
+			t.Errorf("one who came later: %v", a.err)
+		default:
+		}
+	})
+}
+
+// Of two copies of a Close one may be refused for want of room while the other is on
+// its way. Whoever waits through the handle is offered nothing until neither is: the
+// offer would be behind the Close, and nobody would give up what it was granted.
+func TestRefusedCopyOfClose(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		done := make(chan error, 2)
+		go func() { done <- m.close(t.Context(), closing, h[1]) }()
+		<-entered
+		m.congested(func() {
+			if err := m.close(t.Context(), closing, h[1]); !errors.Is(err, api.Unavailable) {
+				t.Error(err)
+			}
+		})
+		go func() { done <- m.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		synctest.Wait()
+		close(leave)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
