@@ -289,11 +289,14 @@ func (m *master) closeHere(mutation session.Mutation, h handle) bool {
 }
 
 // handleClosed takes a handle out of the table whose Close has committed, and
-// tells those who waited through it. m.mu is held.
+// has those refused who waited through it. They are told when the log has refused them:
+// the next master would recreate the handle for a late copy of their requests, and
+// grant the lock to somebody who was told that it has none. m.mu is held.
 func (m *master) handleClosed(owner namespace.Owner) {
 	m.handles.close(owner)
 	for _, w := range m.waitersOf(owner) {
-		m.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"})
+		w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
+		m.settle(w)
 	}
 }
 

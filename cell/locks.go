@@ -88,7 +88,12 @@ func (m *master) settle(w *waiter) bool {
 	if w.offered || !m.settled(w) {
 		return false
 	}
-	m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: w.lock, Claims: offer([]*waiter{w})}})
+	claims := offer([]*waiter{w})
+	if w.refusal != nil {
+		m.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
+	} else {
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: w.lock, Claims: claims}})
+	}
 	return true
 }
 
@@ -113,13 +118,13 @@ func (m *master) settleAgain() (more bool) {
 	return more
 }
 
-// settled reports whether a request needs no lock to be free to be answered: it
-// was answered before, or its handle holds the lock itself, or the node is
+// settled reports whether a request needs no lock to be free to be answered: it is
+// refused, or was answered before, or its handle holds the lock itself, or the node is
 // gone.
 func (m *master) settled(w *waiter) bool {
 	state := m.state()
 	node, err := state.Tree.Resolve(w.lock)
-	if err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
+	if w.refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
 		return true
 	}
 	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
@@ -156,6 +161,10 @@ func (m *master) reoffer(c raftfsm.Command) {
 		}
 	}
 	switch {
+	case c.Cancel != nil:
+		if w := m.refusing(c.Cancel); w != nil {
+			w.offered = false
+		}
 	case c.Acquire != nil:
 		again(c.Acquire.Lock, c.Acquire.Claims)
 	case c.Release != nil:
@@ -182,6 +191,16 @@ func (m *master) reoffer(c raftfsm.Command) {
 			again(next.Lock, next.Claims)
 		}
 	}
+}
+
+// refusing returns the waiter that a command of the master's own refuses, nil if there
+// is none. m.mu is held.
+func (m *master) refusing(c *raftfsm.Cancel) *waiter {
+	w := m.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
+	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
+		return nil
+	}
+	return w
 }
 
 // granted records a grant for the metrics and the log.

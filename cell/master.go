@@ -253,6 +253,10 @@ func (m *master) sessionEnded(end raftfsm.Ended) {
 func (m *master) unproposed(c raftfsm.Command) {
 	m.reoffer(c)
 	switch {
+	case c.Cancel != nil:
+		if w := m.refusing(c.Cancel); w != nil {
+			m.queues.settled[w] = true
+		}
 	case c.Acquire != nil:
 		for _, claim := range c.Acquire.Claims {
 			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {

@@ -28,6 +28,8 @@ type waiter struct {
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
 	answer raftfsm.Answer // once done is closed
+
+	refusal *raftfsm.Answer // what the log is being asked to answer it; nil if nothing refuses it
 }
 
 // waiterKey names a waiter: one request.
@@ -252,7 +254,7 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 }
 
 // away reports whether a waiter is passed over for now.
-func (w *waiter) away() bool { return w.absent || w.closing > 0 }
+func (w *waiter) away() bool { return w.absent || w.closing > 0 || w.refusal != nil }
 
 // ahead returns the first in the queue who would be overtaken by a newcomer that
 // got the lock of that node in that mode; nil if there is none.

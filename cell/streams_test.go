@@ -79,3 +79,41 @@ func TestRefusedCopyOfClose(t *testing.T) {
 		}
 	})
 }
+
+// A waiter that is refused because its handle was closed is told so when the log has
+// refused it: a late copy of its request finds the same at the next master, which
+// would recreate the handle.
+func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		m.applying = func() {
+			m.applying = nil
+			m.proposer.mu.Lock()
+			defer m.proposer.mu.Unlock()
+			m.proposer.closed = api.Errorf(api.Unavailable, "too much waits") // for the refusal, at first
+		}
+		if err := m.close(t.Context(), closing, h[1]); err != nil {
+			t.Fatal(err)
+		}
+		if !stillAsks(waits) {
+			t.Error("it was told of a refusal that the log has not")
+		}
+		m.congested(func() {}) // there is room from now on
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) {
+			t.Error(a.err)
+		}
+		if !m.master.answered(claim.Mutation) {
+			t.Error("the log knows nothing of the refusal")
+		}
+	})
+}
+
+func stillAsks(waits <-chan lockAnswer) bool {
+	synctest.Wait()
+	return len(waits) == 0
+}

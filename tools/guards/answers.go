@@ -22,7 +22,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "one whose handle is being closed is offered nothing", file: "cell/queue.go",
-			old: "return w.absent || w.closing > 0 }", new: "return w.absent }",
+			old: "return w.absent || w.closing > 0 ||", new: "return w.absent ||",
 			pkg: "./cell", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{

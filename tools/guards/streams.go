@@ -13,5 +13,15 @@ func streamGuards() []guard {
 			old: "			w.closing--", new: "			w.closing = 0",
 			pkg: "./cell", test: "TestRefusedCopyOfClose",
 		},
+		{
+			name: "a waiter whose handle is closed is refused by the log", file: "cell/locks.go",
+			old: "	if w.refusal != nil {\n		m.submit(", new: "	if w.refusal != nil {\n		m.queues.finish(w.key(), *w.refusal)\n		m.submit(",
+			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
+		},
+		{
+			name: "the refusal of a waiter is tried again", file: "cell/master.go",
+			old: "		if w := m.refusing(c.Cancel); w != nil {\n			m.queues.settled[w] = true\n		}\n", new: "",
+			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
+		},
 	}
 }
