@@ -23,7 +23,7 @@ import (
 // TestMain also is the guardian that the tests' commands run under, and chubbyctl
 // where a test needs a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == guardianVerb || os.Args[1] == "put") {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion"}, os.Args[1]) {
 		os.Exit(run())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {

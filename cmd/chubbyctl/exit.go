@@ -156,7 +156,7 @@ func (g *globals) printError(w io.Writer, err error) {
 func (g *globals) lastWords(w io.Writer, err error, asked bool) {
 	s := g.stderr
 	if s == nil { // the command line was not understood
-		s = &speaker{w: w}
+		s = &speaker{w: bare(w)}
 	}
 	if err != nil {
 		g.printError(s, err)

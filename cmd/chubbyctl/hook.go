@@ -28,7 +28,7 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
 	)
-	c.Stdout, c.Stderr = o.out, o.err
+	c.Stdout, c.Stderr = bare(o.out), bare(o.err)
 	c.WaitDelay = hookGrace
 	finish := endAsGroup(c)
 	err := c.Run()

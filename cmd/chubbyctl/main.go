@@ -9,8 +9,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +25,11 @@ func run() int {
 	ctx, stop := withInterrupts(context.Background())
 	root, g := newRootCommand()
 	g.stop = stop
+	asked := make(chan struct{})
+	g.asked = sync.OnceFunc(func() { close(asked) })
+	g.heed(ctx)
+	root.SetOut(&outlet{os.Stdout, asked})
+	root.SetErr(&outlet{os.Stderr, asked})
 	defer func() { g.stop() }()
 	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
 	if g.stderr == nil && asksForJSON(os.Args[1:]) {
@@ -44,6 +51,16 @@ func (g *globals) interrupts(cmd *cobra.Command) {
 	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))
 	g.stop = stop
 	cmd.SetContext(ctx)
+	g.heed(ctx)
+}
+
+// heed notes the signal that ends a context.
+func (g *globals) heed(ctx context.Context) {
+	context.AfterFunc(ctx, func() {
+		if errors.As(context.Cause(ctx), new(interrupted)) {
+			g.asked()
+		}
+	})
 }
 
 // withInterrupts returns a context that the first interrupt cancels. The second

@@ -23,6 +23,7 @@ type globals struct {
 	verbose bool
 
 	stop   func()               // ends the watch for interrupts; nil if there is none
+	asked  func()               // notes that a signal has asked for the end; set with stop
 	stderr *speaker             // for what is to be said while an operation waits; nil is nowhere
 	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }
@@ -64,7 +65,7 @@ Environment:
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			g.stderr = &speaker{w: cmd.ErrOrStderr()}
+			g.stderr = &speaker{w: bare(cmd.ErrOrStderr())}
 			return g.validate()
 		},
 	}

@@ -27,7 +27,7 @@ func styleOf(w io.Writer) style {
 	if s, ok := w.(*speaker); ok {
 		return styleOf(s.w)
 	}
-	f, ok := w.(*os.File)
+	f, ok := bare(w).(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return style{}
 	}

@@ -33,8 +33,8 @@ func guards() []guard {
 		crowdGuards(),
 		momentGuards(),
 		queueGuards(),
-		benchGuards(),
 		streamGuards(),
+		lateGuards(),
 	)
 }
 

@@ -1,7 +1,8 @@
 package main
 
-// benchGuards are those of a load that outlives what it is put on.
-func benchGuards() []guard {
+// lateGuards are those of what goes on after its end was asked for: a load that
+// outlives its cell, and output that nobody reads.
+func lateGuards() []guard {
 	return []guard{
 		{
 			name: "a bench gives up what a dead cell does not answer", file: "cmd/chubbyctl/measure.go",
@@ -17,6 +18,16 @@ func benchGuards() []guard {
 			name: "the clients of a bench take leave of a dead cell all at once", file: "cmd/chubbyctl/bench.go",
 			old: "		parting.Go(func() { b.leave(ctx, c) })\n", new: "		b.leave(ctx, c)\n",
 			pkg: "./cmd/chubbyctl", test: "TestBenchWithoutCell",
+		},
+		{
+			name: "nobody waits for who reads the output after Ctrl-C", file: "cmd/chubbyctl/outlet.go",
+			old: "	if !within(written, lastBound) {\n", new: "	if <-written; false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReadsOutput",
+		},
+		{
+			name: "a signal reaches what writes the output", file: "cmd/chubbyctl/main.go",
+			old: "			g.asked()\n", new: "			_ = g.asked\n",
+			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReadsOutput",
 		},
 	}
 }
