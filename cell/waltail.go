@@ -82,6 +82,10 @@ func (n *notedWAL) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (n *notedWAL) DeleteRange(first, last uint64) error {
+	begin, err := n.FirstIndex()
+	if err != nil {
+		return err
+	}
 	end, err := n.LastIndex()
 	if err != nil {
 		return err
@@ -89,7 +93,11 @@ func (n *notedWAL) DeleteRange(first, last uint64) error {
 	if last < end {
 		return n.WAL.DeleteRange(first, last) // a prefix: the end stays where it is
 	}
-	if err := n.write(max(first, 1) - 1); err != nil {
+	left := uint64(0) // an empty log ends at 0, wherever it began
+	if first > begin {
+		left = first - 1
+	}
+	if err := n.write(left); err != nil {
 		return err
 	}
 	if err := n.note.Sync(); err != nil {
