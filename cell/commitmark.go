@@ -1,6 +1,10 @@
 package cell
 
-import "sync/atomic"
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
 
 // commitMark is how far this replica knows its log to be committed, which means
 // that clients may have been answered. Raft itself forgets that with every
@@ -41,6 +45,10 @@ func (c *commitMark) snapshotted(index uint64) {
 // follow makes the mark follow Raft's.
 func (c *commitMark) follow(live func() uint64) { c.live.Store(&live) }
 
+// errStartAgain is in the chain of every error of a replica that cannot go on, and
+// can when it is started again.
+var errStartAgain = errors.New("the replica has to be started again")
+
 // deletable decides whether entries first to last may be deleted from a log that
 // begins at begin.
 func (c *commitMark) deletable(begin, first, last uint64) error {
@@ -54,8 +62,21 @@ func (c *commitMark) deletable(begin, first, last uint64) error {
 			"The master must have been elected by replicas that lost their data. This replica stops and keeps what it has. "+
 			"Stop the other replicas, too, before more is lost, and keep every data directory for analysis: this one holds what the master lacks", first, last, min(last, mark))
 	case !replaced && min(last, mark) > snapshot:
-		return refused("log entries %d to %d are to be deleted, and those above %d, which are committed up to %d, are in no snapshot: an old snapshot arrived late. "+
-			"Nothing was deleted: start this replica again", first, last, snapshot, mark)
+		return fmt.Errorf("log entries %d to %d are to be deleted, and those above %d, which are committed up to %d, are in no snapshot: an old snapshot arrived late, and nothing was deleted: %w",
+			first, last, snapshot, mark, errStartAgain)
+	}
+	return nil
+}
+
+// outlived is the error of a replica that has deleted entries first to last, its whole
+// log, for a snapshot of the master's, and they went on behind its own newest one. Raft
+// believes until its next start that they are still there, and takes no others.
+func (c *commitMark) outlived(begin, first, last uint64) error {
+	if c == nil || first > begin {
+		return nil // of the master's other entries, which are stored now
+	}
+	if snapshot := c.snapshot.Load(); snapshot > 0 && last > snapshot {
+		return fmt.Errorf("log entries %d to %d, which the master does not have, were deleted for a snapshot of its: %w", first, last, errStartAgain)
 	}
 	return nil
 }

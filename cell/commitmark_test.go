@@ -18,17 +18,18 @@ func TestCommittedEntriesStay(t *testing.T) {
 		commit      uint64 // as Raft knows it when the entries are written, or later
 		first, last uint64
 		refused     string // in the error; empty: deleted
+		again       bool   // the replica has to be started again
 	}{
 		"a suffix that is not committed":       {commit: 5, first: 6, last: 9},
 		"a suffix that is, partly":             {commit: 5, first: 5, last: 9, refused: "those up to 5 were committed"},
 		"a suffix that is, wholly":             {commit: 9, first: 7, last: 9, refused: "those up to 9 were committed"},
 		"a suffix below the snapshot":          {snapshot: 6, commit: 3, first: 6, last: 9, refused: "those up to 6 were committed"},
 		"a prefix in the snapshot":             {snapshot: 6, commit: 9, first: 1, last: 4},
-		"a prefix beyond the snapshot":         {snapshot: 3, commit: 9, first: 1, last: 4, refused: "are in no snapshot"},
+		"a prefix beyond the snapshot":         {snapshot: 3, commit: 9, first: 1, last: 4, refused: "are in no snapshot", again: true},
 		"everything, after a newer snapshot":   {snapshot: 20, commit: 9, first: 1, last: 9},
-		"everything, after an older snapshot":  {snapshot: 6, commit: 9, first: 1, last: 9, refused: "are in no snapshot"},
+		"everything, after an older snapshot":  {snapshot: 6, commit: 9, first: 1, last: 9, refused: "are in no snapshot", again: true},
 		"everything behind the snapshot":       {snapshot: 6, begin: 7, commit: 9, first: 7, last: 9, refused: "those up to 9 were committed"},
-		"everything, of which part was no use": {snapshot: 6, commit: 6, first: 1, last: 9},
+		"everything, of which part was no use": {snapshot: 6, commit: 6, first: 1, last: 9, again: true},
 	} {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
@@ -72,12 +73,15 @@ func TestCommittedEntriesStay(t *testing.T) {
 				}
 				err := s.guard.call(func() error { return s.logs.DeleteRange(c.first, c.last) })
 				if c.refused == "" {
-					if err != nil || told != nil {
+					if left, err := s.rawLogs.LastIndex(); left >= c.last && c.first > 1 || err != nil {
+						t.Errorf("the log ends at %d: %v", left, err)
+					}
+					if !errors.Is(err, told) || c.again != errors.Is(told, errStartAgain) || !c.again && told != nil {
 						t.Fatalf("refused: %v, %v", err, told)
 					}
 					return
 				}
-				if !errors.Is(told, ErrRefused) || !strings.Contains(told.Error(), c.refused) {
+				if errors.Is(told, ErrRefused) == c.again || errors.Is(told, errStartAgain) != c.again || !strings.Contains(told.Error(), c.refused) {
 					t.Errorf("the replica was ended with %v; want %q", told, c.refused)
 				}
 				var left raft.Log

@@ -137,9 +137,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	if r.raft, err = r.stores.startRaft(conf, r.fsm, r.transport); err != nil {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
-	r.passport.holdsUpTo(func() uint64 {
-		return max(r.raft.LastIndex(), r.fsm.State().Applied) // a snapshot of the leader's is applied first
-	})
+	r.passport.holdsUpTo(func() uint64 { return r.stores.holds(r.raft) })
 	r.transport.listen()
 	r.metrics = newMetrics(r)
 	r.conns = newConnections(r.cfg.MaxConnections, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)

@@ -164,6 +164,8 @@ func storeError(op storeOp, err error) *api.Error {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
 		e.Message = "the data of this replica is damaged: " + lossAdvice
+	case errors.Is(err, errStartAgain):
+		e.Message = "nothing is damaged: start this replica again, it catches up by itself"
 	case errors.Is(err, ErrRefused):
 		e.Message = "this replica does not do that"
 	case errors.Is(err, api.TooLarge):
@@ -205,12 +207,12 @@ var (
 	_ raft.MonotonicLogStore = (*guardedLogs)(nil)
 )
 
-// IsMonotonic tells Raft what the inner store does: on raft-wal, which takes no
-// gaps, Raft has to empty the log when it restores a snapshot.
-func (l *guardedLogs) IsMonotonic() bool {
-	m, ok := l.inner.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
+// IsMonotonic makes Raft empty the log when it has installed a snapshot of the
+// leader's, whatever the inner store can do. raft-wal takes no gaps. In bbolt's log
+// Raft would leave the newest entries from before the gap, which may be of a deposed
+// master and never have been committed; this replica, once elected, would send them
+// to one that is further behind, as if they had been.
+func (l *guardedLogs) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
 func (l *guardedLogs) FirstIndex() (index uint64, err error) {
@@ -291,7 +293,10 @@ func (l *guardedLogs) DeleteRange(first, last uint64) error {
 		if err := l.mark.deletable(begin, first, last); err != nil {
 			return err
 		}
-		return l.inner.DeleteRange(first, last)
+		if err := l.inner.DeleteRange(first, last); err != nil {
+			return err
+		}
+		return l.mark.outlived(begin, first, last)
 	})
 }
 

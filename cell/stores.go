@@ -363,15 +363,15 @@ func (s *stores) verify() error {
 	if err != nil {
 		return err
 	}
+	if err := s.emptyOvertaken(base, term); err != nil {
+		return err
+	}
 	last, err := s.rawLogs.LastIndex()
 	if err != nil {
 		return dataError(s.dir, err, "the log cannot be read")
 	}
 	s.last = max(base, last)
 	s.mark.snapshotted(base)
-	if last < base {
-		return cmp.Or(s.finishInstall(last), s.checkVotes(term))
-	}
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
 		mark, err := readMarked(s.rawLogs, index, &entry)
@@ -401,22 +401,6 @@ func (s *stores) checkVotes(term uint64) error {
 	}
 	if current < term {
 		return damaged(path, nil, "the votes end in term %d, and the log has an entry of term %d: they are an old copy", current, term)
-	}
-	return nil
-}
-
-// finishInstall empties a log that ends, at last, before the newest snapshot. That
-// is what Raft does when it has installed a snapshot of the leader's, and a crash
-// may come between the two. The next entry that it appends is the one after the
-// snapshot: raft-wal, which takes no gap, would refuse it for good, and bbolt's log
-// would have one.
-func (s *stores) finishInstall(last uint64) error {
-	first, err := s.rawLogs.FirstIndex()
-	if err == nil && last > 0 {
-		err = s.rawLogs.DeleteRange(first, last)
-	}
-	if err != nil {
-		return dataError(s.dir, err, "the log, which ends at entry %d before the newest snapshot, cannot be emptied", last)
 	}
 	return nil
 }
@@ -494,6 +478,11 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 	}
 	return r, err
 }
+
+// holds returns up to where the directory has every entry, in a snapshot or in the log.
+// Raft itself goes back to an older snapshot of the leader's, for a while, and to a
+// newer one only when that is applied.
+func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot.Load()) }
 
 // close closes the files and lets go of the directory. Raft has to have stopped.
 // If an operation hangs in the disk still, everything stays open and locked: the

@@ -440,6 +440,22 @@ func TestInterruptedInstall(t *testing.T) {
 	}
 }
 
+// TestGapInOldLog: an earlier version left entries before a snapshot of the leader's in
+// bbolt's log, and went on behind it. Nobody knows whether they were ever committed.
+func TestGapInOldLog(t *testing.T) {
+	dir := t.TempDir()
+	filled(t, dir, BoltStore, 9, 20)
+	s := mustOpen(t, dir, BoltStore)
+	if err := errors.Join(s.logs.StoreLogs(crashBatch(1, 9, 1)), s.logs.StoreLogs(crashBatch(21, 22, 1))); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, dir, BoltStore)
+	if first, err := s.rawLogs.FirstIndex(); first != 21 || s.last != 22 || err != nil {
+		t.Errorf("entries %d to %d are left, want 21 to 22: %v", first, s.last, err)
+	}
+}
+
 // TestInterruptedBootstrap: Raft writes the first term and then the first entry.
 // A crash between the two must not keep the replica from bootstrapping its cell.
 func TestInterruptedBootstrap(t *testing.T) {

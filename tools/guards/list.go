@@ -29,6 +29,7 @@ func guards() []guard {
 		drillGuards(),
 		clientGuards(),
 		restartGuards(),
+		crashGuards(),
 		typingGuards(),
 		crowdGuards(),
 		momentGuards(),

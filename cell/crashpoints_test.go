@@ -1,0 +1,415 @@
+package cell
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// crashTruth is the term of each entry that the cell commits in the end. What the
+// steps below send of other terms is never committed.
+func crashTruth(index uint64) (term uint64) {
+	for _, since := range []struct{ index, term uint64 }{{61, 5}, {15, 4}, {11, 3}, {2, 2}} {
+		if index >= since.index {
+			return since.term
+		}
+	}
+	return 1 // the configuration
+}
+
+// appendStep sends entries from to last, all of one term, after those of the truth
+// that are missing, as a master of that term does.
+func appendStep(term, from, last, committed uint64) crashSend {
+	termOf := func(index uint64) uint64 {
+		if index >= from {
+			return term
+		}
+		return crashTruth(index)
+	}
+	return func(wire *raft.InmemTransport) (acked uint64, err error) {
+		for next, tries := from, 1; ; tries++ {
+			q := &raft.AppendEntriesRequest{RPCHeader: crashHeader("r2"), Term: term, PrevLogEntry: next - 1, PrevLogTerm: termOf(next - 1), LeaderCommitIndex: committed}
+			for index := next; index <= last; index++ {
+				q.Entries = append(q.Entries, crashEntry(index, termOf(index)))
+			}
+			var a raft.AppendEntriesResponse
+			switch err := wire.AppendEntries("r1", "a1", q, &a); {
+			case err != nil:
+				return 0, err
+			case a.Success && crashTruth(last) != term:
+				return from - 1, nil // the rest may be replaced
+			case a.Success:
+				return last, nil
+			case tries == 3:
+				return 0, fmt.Errorf("entries %d to %d of term %d were not taken: %+v", next, last, term, a)
+			}
+			next = min(a.LastLog, last) + 1
+		}
+	}
+}
+
+// voteStep asks for a vote in term 3.
+func voteStep(candidate string, granted bool) crashSend {
+	return func(wire *raft.InmemTransport) (acked uint64, err error) {
+		q := &raft.RequestVoteRequest{RPCHeader: crashHeader(candidate), Term: 3, LastLogIndex: 12, LastLogTerm: 2, LeadershipTransfer: true}
+		var a raft.RequestVoteResponse
+		err = wire.RequestVote("r1", "a1", q, &a)
+		if err == nil && a.Granted != granted {
+			err = fmt.Errorf("a vote for %s: granted %v", candidate, a.Granted)
+		}
+		return 0, err
+	}
+}
+
+// installStep sends a snapshot.
+func installStep(term, index uint64) crashSend {
+	return func(wire *raft.InmemTransport) (acked uint64, err error) {
+		state := &crashMachine{}
+		for i := uint64(2); i <= index; i++ {
+			state.Applied = append(state.Applied, [2]uint64{i, crashTruth(i)})
+		}
+		text, err := json.Marshal(state)
+		if err != nil {
+			return 0, err
+		}
+		q := &raft.InstallSnapshotRequest{
+			RPCHeader: crashHeader("r2"), SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: crashTruth(index),
+			Configuration: raft.EncodeConfiguration(crashMembers()), ConfigurationIndex: 1, Size: int64(len(text)),
+		}
+		var a raft.InstallSnapshotResponse
+		err = wire.InstallSnapshot("r1", "a1", q, &a, bytes.NewReader(text))
+		if err == nil && !a.Success {
+			err = fmt.Errorf("the snapshot at %d of term %d was not taken: %+v", index, term, a)
+		}
+		return index, err
+	}
+}
+
+type crashSend func(*raft.InmemTransport) (acked uint64, err error)
+
+func crashHeader(from string) raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte("a" + from[1:])}
+}
+
+func crashMembers() raft.Configuration {
+	return votersOf(map[string]string{"r1": "a1", "r2": "a2", "r3": "a3"})
+}
+
+// crashMachine is a state machine that remembers every entry.
+type crashMachine struct {
+	mu      sync.Mutex
+	Applied [][2]uint64 // index and term
+}
+
+func (m *crashMachine) Apply(l *raft.Log) any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Applied = append(m.Applied, [2]uint64{l.Index, l.Term})
+	return nil
+}
+
+func (m *crashMachine) Snapshot() (raft.FSMSnapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	text, err := json.Marshal(m)
+	return crashState(text), err
+}
+
+func (m *crashMachine) Restore(from io.ReadCloser) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Applied = nil
+	return errors.Join(json.NewDecoder(from).Decode(m), from.Close())
+}
+
+// check reports an entry that is not the one that the cell has committed.
+func (m *crashMachine) check() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, a := range m.Applied {
+		if want := uint64(i) + 2; a != [2]uint64{want, crashTruth(want)} {
+			return fmt.Errorf("applied entry %d of term %d, want %d of %d", a[0], a[1], want, crashTruth(want))
+		}
+	}
+	return nil
+}
+
+type crashState []byte
+
+func (s crashState) Persist(sink raft.SnapshotSink) error {
+	_, err := sink.Write(s)
+	return errors.Join(err, sink.Close())
+}
+
+func (s crashState) Release() {}
+
+// crashPoint is a data directory as a kill leaves it, and what had been promised.
+type crashPoint struct {
+	after string // the operation that was the last
+	dir   string
+	step  int    // which was going on
+	acked uint64 // the last entry that was acknowledged
+	term  uint64
+}
+
+// crashCamera keeps a copy of a data directory after each operation of Raft's on it.
+type crashCamera struct {
+	t      *testing.T
+	dir    string
+	points []crashPoint
+	acked  uint64
+	step   int
+	term   uint64
+}
+
+func (c *crashCamera) shoot(what string, err error) error {
+	if err != nil {
+		return err
+	}
+	p := crashPoint{after: what, dir: filepath.Join(c.t.TempDir(), "data"), step: c.step, acked: c.acked, term: c.term}
+	c.points = append(c.points, p)
+	return os.CopyFS(p.dir, os.DirFS(c.dir))
+}
+
+type cameraLogs struct {
+	raft.LogStore
+	c *crashCamera
+}
+
+func (l cameraLogs) IsMonotonic() bool {
+	m, ok := l.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (l cameraLogs) StoreLogs(logs []*raft.Log) error {
+	return l.c.shoot(fmt.Sprintf("append %d to %d", logs[0].Index, logs[len(logs)-1].Index), l.LogStore.StoreLogs(logs))
+}
+
+func (l cameraLogs) DeleteRange(first, last uint64) error {
+	return l.c.shoot(fmt.Sprintf("delete %d to %d", first, last), l.LogStore.DeleteRange(first, last))
+}
+
+type cameraVotes struct {
+	raft.StableStore
+	c *crashCamera
+}
+
+func (v cameraVotes) Set(key, value []byte) error {
+	return v.c.shoot("set "+string(key), v.StableStore.Set(key, value))
+}
+
+func (v cameraVotes) SetUint64(key []byte, value uint64) error {
+	return v.c.shoot("set "+string(key), v.StableStore.SetUint64(key, value))
+}
+
+type cameraSnaps struct {
+	raft.SnapshotStore
+	c *crashCamera
+}
+
+func (s cameraSnaps) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	return cameraSink{sink, s.c}, s.c.shoot(fmt.Sprintf("create snapshot %d", index), err)
+}
+
+type cameraSink struct {
+	raft.SnapshotSink
+	c *crashCamera
+}
+
+func (s cameraSink) Write(p []byte) (int, error) {
+	n, err := s.SnapshotSink.Write(p)
+	return n, s.c.shoot("write snapshot", err)
+}
+
+func (s cameraSink) Close() error { return s.c.shoot("finish snapshot", s.SnapshotSink.Close()) }
+
+// crashReplica is a follower that does what the steps say.
+type crashReplica struct {
+	s       *stores
+	raft    *raft.Raft
+	machine *crashMachine
+	wire    *raft.InmemTransport // to it
+}
+
+func crashConf() *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = "r1"
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = time.Hour, time.Hour, time.Hour // it is told what to do
+	conf.SnapshotInterval, conf.TrailingLogs = time.Hour, 3
+	conf.Logger = hclog.NewNullLogger()
+	return conf
+}
+
+// openCrashReplica starts a replica. Its operations are photographed if c is not nil.
+func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica, error) {
+	var failed error
+	opts := testStoreOptions()
+	opts.fatal = func(err error) { failed = err }
+	s, err := openStores(dir, kind, opts)
+	if err != nil {
+		return nil, err
+	}
+	if c != nil {
+		logs := &guardedLogs{inner: cameraLogs{s.rawLogs, c}, guard: s.guard, mark: &s.mark}
+		if s.logs, err = raft.NewLogCache(logCacheEntries, logs); err != nil {
+			return nil, err
+		}
+		s.stable = &guardedVotes{inner: cameraVotes{s.rawVotes, c}, guard: s.guard}
+		s.snapshots = &guardedSnapshots{inner: cameraSnaps{s.rawSnaps, c}, guard: s.guard, mark: &s.mark}
+	}
+	_, own := raft.NewInmemTransportWithTimeout("a1", 10*time.Second)
+	_, wire := raft.NewInmemTransportWithTimeout("a2", 10*time.Second)
+	wire.Connect("a1", own)
+	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
+	if !s.who.get().begun {
+		me := s.who.get()
+		all := &roster{CellID: "c", Members: []rosterMember{{ID: "r1", Raft: "a1", Incarnation: me.incarnation}, {ID: "r2", Raft: "a2", Incarnation: "i2"}, {ID: "r3", Raft: "a3", Incarnation: "i3"}}}
+		if me.roster == nil {
+			err = s.who.store(all, false)
+		}
+		if err == nil {
+			err = s.bootstrap(crashConf(), own)
+		}
+	}
+	if err == nil {
+		r.raft, err = s.startRaft(crashConf(), r.machine, own)
+	}
+	if err != nil {
+		return nil, errors.Join(err, failed, s.close())
+	}
+	return r, nil
+}
+
+func (r *crashReplica) stop() error {
+	return errors.Join(r.raft.Shutdown().Error(), r.s.guard.failure(), r.s.close())
+}
+
+// crashSteps is a life of a follower; nil is a snapshot of its own.
+func crashSteps() []crashSend {
+	return []crashSend{
+		appendStep(2, 2, 12, 8),
+		voteStep("r3", true),
+		voteStep("r2", false),     // in the same term
+		appendStep(3, 11, 14, 14), // replaces 11 and 12
+		nil,
+		appendStep(3, 15, 17, 14),
+		installStep(4, 15), // 15 to 17 are of a master that nobody followed
+		appendStep(4, 16, 19, 17),
+		installStep(4, 40),
+		appendStep(4, 41, 43, 42),
+		installStep(4, 60), // over a log that begins at 41
+		appendStep(4, 61, 62, 60),
+		installStep(5, 50), // the master has no 61 and 62, and its snapshot is older
+		appendStep(5, 61, 64, 64),
+		nil,
+	}
+}
+
+func (r *crashReplica) do(step crashSend) (acked uint64, err error) {
+	if step != nil {
+		return step(r.wire)
+	}
+	if err := r.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return 0, err
+	}
+	return 0, nil
+}
+
+// whole reports a log with a gap, or with an entry that the cell has replaced below the
+// newest snapshot: once elected, the replica would send it on.
+func (r *crashReplica) whole() error {
+	first, err := r.s.rawLogs.FirstIndex()
+	last, err2 := r.s.rawLogs.LastIndex()
+	for index := max(first, 1); err == nil && index <= last; index++ {
+		var entry raft.Log
+		if err = readLog(r.s.rawLogs, index, &entry); err == nil && index <= r.s.mark.snapshot.Load() && entry.Term != crashTruth(index) {
+			err = fmt.Errorf("entry %d is of term %d, which a snapshot has overtaken", index, entry.Term)
+		}
+	}
+	return errors.Join(err, err2)
+}
+
+// live starts a replica and takes it through some steps. One that says that it has to
+// be started again is.
+func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(step int, r *crashReplica, acked uint64) error) error {
+	r, err := openCrashReplica(dir, kind, c)
+	if err != nil {
+		return err
+	}
+	steps := crashSteps()
+	for i := from; i < min(to, len(steps)); i++ {
+		acked, err := r.do(steps[i])
+		if err != nil && errors.Is(r.s.guard.failure(), errStartAgain) {
+			_ = r.stop() // it has failed
+			if r, err = openCrashReplica(dir, kind, c); err == nil {
+				acked, err = r.do(steps[i])
+			}
+		}
+		if err == nil {
+			err = errors.Join(r.whole(), done(i, r, acked))
+		}
+		if err != nil {
+			return fmt.Errorf("step %d: %w", i, errors.Join(err, r.stop()))
+		}
+	}
+	return errors.Join(r.machine.check(), r.stop())
+}
+
+// TestKilledAtEachStep: a replica that is killed after any operation on its data
+// starts again, twice, has what it had acknowledged, and goes on.
+func TestKilledAtEachStep(t *testing.T) {
+	for _, kind := range []LogStore{BoltStore, WALStore} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			c := &crashCamera{t: t, dir: filepath.Join(t.TempDir(), "data")}
+			if err := live(c.dir, kind, c, 0, len(crashSteps()), func(step int, r *crashReplica, acked uint64) error {
+				c.step, c.acked, c.term = step+1, max(c.acked, acked), r.raft.CurrentTerm()
+				if has := r.s.holds(r.raft); has < c.acked {
+					return fmt.Errorf("it says that it holds %d entries, and acknowledged %d", has, c.acked)
+				}
+				return c.shoot("the answer", nil)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range c.points {
+				if err := p.check(kind); err != nil {
+					t.Errorf("killed in step %d after %s: %v", p.step, p.after, err)
+				}
+			}
+			t.Logf("%d points", len(c.points))
+		})
+	}
+}
+
+func (p crashPoint) check(kind LogStore) error {
+	s, err := testStores(p.dir, kind) // and is killed again before it does anything
+	if err != nil {
+		return err
+	}
+	base, _, err := s.readableSnapshot()
+	for index := base + 1; err == nil && index <= p.acked; index++ {
+		if err = readLog(s.rawLogs, index, &raft.Log{}); err != nil {
+			err = fmt.Errorf("entry %d was acknowledged: %w", index, err)
+		}
+	}
+	if err := errors.Join(err, s.close()); err != nil {
+		return err
+	}
+	return live(p.dir, kind, nil, p.step, p.step+3, func(_ int, r *crashReplica, _ uint64) error {
+		if term := r.raft.CurrentTerm(); term < p.term {
+			return fmt.Errorf("it is in term %d, and was in %d", term, p.term)
+		}
+		return nil
+	})
+}

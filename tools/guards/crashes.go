@@ -1,0 +1,33 @@
+package main
+
+// crashGuards are those of a replica that is killed between two operations on its data.
+func crashGuards() []guard {
+	return []guard{
+		{
+			name: "a log that was emptied is not taken for one that lost its end", file: "cell/waltail.go",
+			old: "	if first > begin {\n		left", new: "	if first > 0*begin {\n		left",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+		{
+			name: "a log that does not go on from the newest snapshot is emptied", file: "cell/overtaken.go",
+			old: "	case err != nil || at.Term == term:", new: "	case err != nil || at.Term > 0:",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+		{
+			name: "bbolt's log is emptied for a snapshot of the master's, too", file: "cell/storeguard.go",
+			old: "func (l *guardedLogs) IsMonotonic() bool { return true }",
+			new: "func (l *guardedLogs) IsMonotonic() bool {\n	m, ok := l.inner.(raft.MonotonicLogStore)\n	return ok && m.IsMonotonic()\n}",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+		{
+			name: "a replica whose log went on behind a snapshot of the master's is started again", file: "cell/commitmark.go",
+			old: "snapshot > 0 && last > snapshot {", new: "snapshot > last && last > 0 {",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+		{
+			name: "a replica holds what its own snapshot holds while it has an older one of the master's", file: "cell/stores.go",
+			old: "return max(r.LastIndex(), s.mark.snapshot.Load())", new: "return r.LastIndex()",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+	}
+}
