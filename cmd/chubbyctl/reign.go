@@ -64,7 +64,7 @@ func (o *electOptions) printReign(r recipe.Reign) error {
 	what, color := "vacant", waiting
 	switch {
 	case r.Vacant:
-	case r.Value == nil:
+	case len(strings.TrimSpace(string(r.Value))) == 0:
 		what, color = "primary: (has not said who it is)", waiting
 	default:
 		what, color = "primary: "+strings.TrimRight(string(r.Value), "\n"), plain
