@@ -7,10 +7,13 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -45,14 +48,15 @@ func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Co
 // proxy serves every method by passing the bytes on to one replica.
 func (c *Cell) proxy(dial func(context.Context, string) (net.Conn, error), address string, lose func(string) bool) *listener {
 	behind, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
+		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}})) // as a client has it
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(in)
 		return forward(in, behind, method, func() bool { return lose(method) })
-	}))
+	}), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})) // as a replica has it
 	l := newListener(address)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // it ends with Stop

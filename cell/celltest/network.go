@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -142,6 +143,19 @@ func (l *link) Read(p []byte) (int, error) {
 		if !l.in.awaitThaw() { // it may have been frozen on its way
 			return 0, errCut
 		}
+	}
+	return n, err
+}
+
+// Write is the end of the connection, for reads too, if the other end has closed it:
+// as with TCP, where what arrives late arrives no more then. gRPC relies on it: until
+// a read fails it tries again and again, without a pause, to send on a connection on
+// which a write has failed, so that virtual time, and the news of the end with it,
+// would stand still.
+func (l *link) Write(p []byte) (int, error) {
+	n, err := l.pipe.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		_ = l.Close() // it never fails
 	}
 	return n, err
 }

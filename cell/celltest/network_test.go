@@ -74,6 +74,26 @@ func arrives(t *testing.T, from <-chan string, want ...string) {
 	}
 }
 
+// Who has failed to write to a connection that the other end has closed reads its end
+// at once, however slow the connection is.
+func TestWriteToAClosedConnection(t *testing.T) {
+	onWire(t, time.Second, func(_ *network, a, b net.Conn) {
+		began, ended := time.Now(), make(chan time.Duration)
+		go func() {
+			_, _ = a.Read(make([]byte, 100)) // that it ends is what matters
+			ended <- time.Since(began)
+		}()
+		_ = b.Close()
+		synctest.Wait()
+		if _, err := io.WriteString(a, "1"); err == nil {
+			t.Error("no error")
+		}
+		if took := <-ended; took != 0 {
+			t.Errorf("a read ended after %v", took)
+		}
+	})
+}
+
 // What is sent to or by a host that is paused arrives when it resumes, and in
 // its order; so does the end of a connection; and the sender does not notice.
 func TestPausedConnection(t *testing.T) {
