@@ -58,6 +58,7 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
 	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
 	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
+	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
 .PHONY: nightly
 nightly: ## run race, acceptance, guards, fuzz and steady, some hours (writes docs/nightly.md)

@@ -36,6 +36,7 @@ func guards() []guard {
 		queueGuards(),
 		streamGuards(),
 		lateGuards(),
+		scenarioGuards(),
 	)
 }
 
