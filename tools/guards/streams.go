@@ -9,6 +9,11 @@ func streamGuards() []guard {
 			pkg: "./cell", test: "TestEveryStreamStandsForItsRequest",
 		},
 		{
+			name: "every stream stands for its request (crowd)", file: "cell/queue.go",
+			old: "		kept.streams++\n", new: "",
+			pkg: "./cell", test: "TestCrowd",
+		},
+		{
 			name: "every copy of a Close keeps offers away", file: "cell/locks.go",
 			old: "			w.closing--", new: "			w.closing = 0",
 			pkg: "./cell", test: "TestRefusedCopyOfClose",
