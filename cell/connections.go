@@ -78,7 +78,7 @@ func (c *connections) leave(from string) {
 // admit takes a connection in, perhaps as one that is refused, and reports whether it
 // is to be served.
 func (c *connections) admit(conn *heardConn) bool {
-	from := origin(conn.Conn.RemoteAddr())
+	from := originOf(conn.Conn.RemoteAddr())
 	refusal := c.enter(from)
 	if refusal == nil {
 		conn.leave = func() { c.leave(from) }
@@ -121,9 +121,9 @@ func (c *connections) count() int {
 	return c.open
 }
 
-// origin returns what connections from one place have in common: the IP address, of
+// originOf returns what connections from one place have in common: the IP address, of
 // IPv6 the network of 64 bits, which one machine may have to itself.
-func origin(address net.Addr) string {
+func originOf(address net.Addr) string {
 	text := address.String()
 	at, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestOrigin(t *testing.T) {
 		"10.0.0.5:7421": "10.0.0.5", "[::ffff:10.0.0.5]:1": "10.0.0.5", "127.0.0.1:5": "127.0.0.1", "[::1]:5": "::1",
 		"[2001:db8::5]:7": "2001:db8::/64", "[2001:db8::6:0:0:1]:7": "2001:db8::/64", "[fe80::1%eth0]:7": "fe80::/64", "host:5": "host", "bufconn": "bufconn",
 	} {
-		if got := origin(namedAddr(address)); got != want {
+		if got := originOf(namedAddr(address)); got != want {
 			t.Errorf("a connection from %s counts as one from %s, want %s", address, got, want)
 		}
 	}
@@ -69,20 +69,20 @@ func TestConnectionsAreCounted(t *testing.T) {
 					refused--
 				} else {
 					admitted--
-					from[origin(one.Conn.RemoteAddr())]--
+					from[originOf(one.Conn.RemoteAddr())]--
 				}
 				continue
 			}
 			wire := &fromConn{from: fmt.Sprintf("10.0.0.%d:1", random.IntN(4))}
 			one := &heardConn{Conn: wire}
-			room := admitted < c.all && from[origin(wire.RemoteAddr())] < c.each
+			room := admitted < c.all && from[originOf(wire.RemoteAddr())] < c.each
 			served := c.admit(one)
 			switch {
 			case served != (room || refused < maxRefused) || room != (served && one.refusal == nil) || served == (wire.closed > 0):
 				t.Fatalf("with %d connections, %v, and %d refused: room %v, served %v, %v", admitted, from, refused, room, served, one.refusal)
 			case room:
 				admitted++
-				from[origin(wire.RemoteAddr())]++
+				from[originOf(wire.RemoteAddr())]++
 			case served:
 				refused++
 			}
