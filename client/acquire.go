@@ -181,7 +181,8 @@ func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
 // adopt makes the lock that of the handle, unless it has been lost already: an
 // event may overtake the answer that it is about. So may the end of the session,
 // which is acknowledged when the locks of all handles have been let go: one that
-// is not among them then is not handed out.
+// is not among them then is not handed out. A handle holds one lock at a time: of two
+// grants, whose answers come in any order, the earlier is lost.
 func (h *Handle) adopt(l *Lock) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,6 +191,8 @@ func (h *Handle) adopt(l *Lock) error {
 		return h.broken
 	case h.lost >= l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: h.reason}
+	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: takenSince}
 	}
 	was := h.lock
 	h.lock = l
@@ -197,8 +200,15 @@ func (h *Handle) adopt(l *Lock) error {
 		h.lock = was
 		return why
 	}
+	if was != nil && was.seq.Generation < l.seq.Generation && was.lose(takenSince) {
+		h.enqueue(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: takenSince})
+	}
 	return nil
 }
+
+// takenSince is why a lock is lost whose handle was granted a later one: nothing else may
+// have told of that, if the master that took the lock away has failed.
+const takenSince = "the lock was taken away, and granted to this handle again since"
 
 // giveBack releases a lock that was granted and is not wanted.
 func (a *acquiring) giveBack() {

@@ -256,3 +256,41 @@ func TestLastKeepAliveIsOne(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// A handle that was granted its lock anew has lost the one before, though no event told
+// of that. The answers may come in either order.
+func TestLaterGrantEndsTheEarlier(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			c := f.client(f.config())
+			h := lockable(t, c, 0)
+			grant := func(generation uint64) *Lock {
+				l, err := newLock(h, api.Exclusive, &chubbypb.Granted{Sequencer: f.sequencer(generation), Generation: generation})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			earlier, later := grant(7), grant(8)
+			if !late {
+				if err := h.adopt(earlier); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.adopt(later); err != nil {
+				t.Fatal(err)
+			}
+			if late {
+				if err := h.adopt(earlier); !errors.Is(err, api.LockLost) {
+					t.Errorf("an answer that came late: %v", err)
+				}
+			} else if !errors.Is(earlier.Err(), LockTaken) {
+				t.Errorf("the earlier lock: %v", earlier.Err())
+			}
+			if locks := c.handles.locks(); len(locks) != 1 || locks[0] != later || later.Err() != nil {
+				t.Errorf("%d locks; the later: %v", len(locks), later.Err())
+			}
+			closeClient(t, c)
+		})
+	}
+}
