@@ -39,7 +39,8 @@ func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftf
 }
 
 // refuseHere remembers the refusal of an Open that needed no entry, until its
-// client has heard it: other copies are answered the same. m.mu is held.
+// client has heard it: other copies are answered the same. It is for one that makes no
+// node, whatever it finds: another master does not know of the refusal. m.mu is held.
 func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
 	var refusal *api.Error
 	errors.As(raftfsm.Refusal(because).Err(), &refusal) // an answer's error is one

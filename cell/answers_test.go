@@ -321,3 +321,53 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 		}
 	})
 }
+
+// A holder who has let go of a lock that was taken from him has nothing more to say: if
+// the log has no room for that then, those who wait do not wait for his next KeepAlive.
+func TestRefusedEviction(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		holder := m.client(t, 9)
+		mine := holder.open(t, "/ls/local/f", api.MustExist).handle
+		holder.try(t, mine, api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+			t.Fatal(err)
+		}
+		events := holder.hear(t)
+		m.congested(func() { holder.acknowledge(t, events) })
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+	})
+}
+
+// An Open that was refused makes no node when a copy of it comes to another master,
+// which finds no reason to refuse it.
+func TestRefusedOpenMakesNothingLater(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		mutation := c[0].mutation()
+		ask := func() error {
+			_, err := m.open(t.Context(), openRequest{
+				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
+				handle: handle{owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
+				create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
+			})
+			return err
+		}
+		if err := ask(); !errors.Is(err, api.NotDirectory) {
+			t.Fatal(err)
+		}
+		remove := c[1].mutation()
+		if _, err := m.changeNode(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].node, Handle: h[1].owner.Handle}}); err != nil {
+			t.Fatal(err)
+		}
+		m.mu.Lock()
+		m.handles = newHandles() // as another master knows of none
+		m.mu.Unlock()
+		if err := ask(); !errors.Is(err, api.NotDirectory) {
+			t.Errorf("a late copy of what was refused: %v", err)
+		}
+	})
+}

@@ -102,6 +102,7 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	}
 	more := m.queues.forget(now, maxForgotten)
 	more = m.settleAgain() || more
+	more = m.evictAgain() || more
 	for _, name := range m.queues.takeRetries() {
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))

@@ -456,7 +456,7 @@ func (m *master) remembered() map[string]int {
 		"handles": len(m.handles.of), "handles by node": len(m.handles.onNode), "principals with handles": len(m.handles.used),
 		"queues": len(m.queues.byName), "waiters": len(m.queues.bySession), "absent waiters": len(m.queues.absent), "settled waiters": len(m.queues.settled),
 		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.queues.retries),
-		"lost locks": len(m.losses.locks), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
+		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.losses.again), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
 		"delays": len(m.delays.ids), "timed delays": m.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
 		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "flush": flush,

@@ -118,13 +118,11 @@ func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o ope
 		}
 		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
 	case there && !node.Ephemeral && r.create.Create != api.MustCreate:
-		if err := state.MayOpen(id, node, &r.create); err != nil {
-			return o, true, m.refuseHere(r.mutation, err)
-		}
-		for _, g := range r.create.Guards {
-			if err := state.Stands(g); err != nil {
-				return o, true, m.refuseHere(r.mutation, err)
+		if err := mayOpen(state, id, node, &r.create); err != nil {
+			if r.create.Create != api.MustExist {
+				break // a late copy at another master might find no node, and make it: the log refuses it for good
 			}
+			return o, true, m.refuseHere(r.mutation, err)
 		}
 		one.directory = node.Kind == api.Directory
 		m.handles.bind(one, node.Ref())
@@ -137,6 +135,16 @@ func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o ope
 	}
 	one.logged = true
 	return o, false, nil
+}
+
+// mayOpen says why a node that is there cannot be opened as asked; nil if it can.
+func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
+	for _, g := range c.Guards {
+		if err := state.Stands(g); err != nil {
+			return err
+		}
+	}
+	return state.MayOpen(id, node, c)
 }
 
 // openLogged opens a node through the log. Only a node that must exist is sure

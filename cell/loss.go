@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -20,6 +21,7 @@ type losses struct {
 	locks map[api.SessionID]map[api.HandleID]lostLock
 	ends  map[api.SessionID]*ending
 	over  session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
+	again []*raftfsm.Evict                 // that were not, or perhaps not, committed; without successors
 }
 
 // lostLock is a revoked lock that one handle still holds.
@@ -172,12 +174,32 @@ func (m *master) acknowledged(id api.SessionID) {
 		}
 		owner := namespace.Owner{Session: id, Handle: handle}
 		m.losses.let(owner)
-		m.submit(raftfsm.Command{Evict: &raftfsm.Evict{
-			Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner},
-			Successors: offer(m.queues.leading(lost.lock, 0)),
-		}})
-		m.mu.pause(m.queues.weight(lost.lock.Name))
+		m.evict(raftfsm.Evict{Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner}})
 	}
+}
+
+// evict takes a revoked lock from holders that have let go of it, and names who has it
+// next. m.mu is held, and released in between.
+func (m *master) evict(c raftfsm.Evict) {
+	c.Successors = offer(m.queues.leading(c.Lock, 0))
+	m.submit(raftfsm.Command{Evict: &c})
+	m.mu.pause(m.queues.weight(c.Lock.Name))
+}
+
+// maxEvictions bounds the evictions that one tick tries again.
+const maxEvictions = 256
+
+// evictAgain proposes evictions that were not committed: their holders have let go, and
+// have nothing more to say. It reports whether there are more. m.mu is held, and released
+// in between.
+func (m *master) evictAgain() (more bool) {
+	again := m.losses.again
+	most := min(len(again), maxEvictions)
+	m.losses.again = slices.Clone(again[most:])
+	for _, c := range again[:most] {
+		m.evict(*c)
+	}
+	return most < len(again)
 }
 
 // resume takes up what an earlier master had begun to take away: it tells again,

@@ -274,12 +274,7 @@ func (m *master) unproposed(c raftfsm.Command) {
 	case c.EndDelay != nil:
 		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
-		for _, owner := range c.Evict.Holders {
-			if m.boxes[owner.Session] == nil {
-				continue // it has ended meanwhile, and the loss with it
-			}
-			m.losses.lose(owner, lostLock{lock: c.Evict.Lock, generation: c.Evict.Generation})
-		}
+		m.losses.again = append(m.losses.again, &raftfsm.Evict{Lock: c.Evict.Lock, Generation: c.Evict.Generation, Holders: c.Evict.Holders})
 	}
 }
 

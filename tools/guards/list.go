@@ -37,6 +37,7 @@ func guards() []guard {
 		streamGuards(),
 		lateGuards(),
 		scenarioGuards(),
+		againGuards(),
 	)
 }
 

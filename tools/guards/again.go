@@ -1,0 +1,28 @@
+package main
+
+// againGuards are those of what comes a second time: a command that found no room, a copy
+// of a request, a grant.
+func againGuards() []guard {
+	return []guard{
+		{
+			name: "an eviction that was refused is tried again", file: "cell/clock.go",
+			old: "	more = m.evictAgain() || more\n", new: "",
+			pkg: "./cell", test: "TestRefusedEviction",
+		},
+		{
+			name: "an Open that may create is refused by the log", file: "cell/files.go",
+			old: "			if r.create.Create != api.MustExist {\n", new: "			if false {\n",
+			pkg: "./cell", test: "TestRefusedOpenMakesNothingLater",
+		},
+		{
+			name: "an earlier grant does not take the place of a later one", file: "client/acquire.go",
+			old: "h.lock.seq.Generation > l.seq.Generation:", new: "false:",
+			pkg: "./client", test: "TestLaterGrantEndsTheEarlier",
+		},
+		{
+			name: "a later grant ends the lock of an earlier one", file: "client/acquire.go",
+			old: "was.lose(takenSince)", new: "false",
+			pkg: "./client", test: "TestLaterGrantEndsTheEarlier",
+		},
+	}
+}
