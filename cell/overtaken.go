@@ -28,10 +28,13 @@ func (s *stores) emptyOvertaken(base, term uint64) error {
 		return nil
 	}
 	var at raft.Log
-	switch err := readLog(s.rawLogs, base, &at); {
-	case errors.Is(err, raft.ErrLogNotFound):
+	err = readLog(s.rawLogs, base, &at)
+	absent := errors.Is(err, raft.ErrLogNotFound)
+	unreadable := err != nil && !absent // and not needed to start
+	switch {
+	case absent:
 		last = min(last, base) // an earlier version left bbolt's log with a gap
-	case err != nil || at.Term == term: // what is damaged here is not needed to start
+	case unreadable || at.Term == term:
 		return nil
 	}
 	for index := base + 1; index <= last; index++ {

@@ -10,7 +10,7 @@ func crashGuards() []guard {
 		},
 		{
 			name: "a log that does not go on from the newest snapshot is emptied", file: "cell/overtaken.go",
-			old: "	case err != nil || at.Term == term:", new: "	case err != nil || at.Term > 0:",
+			old: "	case unreadable || at.Term == term:", new: "	case unreadable || at.Term > 0:",
 			pkg: "./cell", test: "TestKilledAtEachStep",
 		},
 		{
