@@ -191,6 +191,59 @@ func TestSlotIsDeleted(t *testing.T) {
 	}
 }
 
+// A slot whose file is deleted when it has just been opened is free all the same: nobody waits for another, or
+// is refused.
+func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
+	t.Parallel()
+	const way = 100 * time.Millisecond
+	for _, n := range []int{1, 2} {
+		for name, acquire := range map[string]func(*Semaphore, context.Context, SemaphoreOptions) (*Permit, error){
+			"Acquire": (*Semaphore).Acquire, "TryAcquire": (*Semaphore).TryAcquire,
+		} {
+			inWorld(t, func(w *world) {
+				operator := w.dial("operator")
+				w.Slow("far", way)
+				cfg := w.config("far")
+				cfg.NoCache = true // so that nobody waits for it
+				far, err := client.New(w.ctx, cfg)
+				w.ok(err)
+				defer end(far)
+				s := NewSemaphore(operator, semDir, n)
+				free, err := s.Acquire(w.ctx, SemaphoreOptions{})
+				w.ok(err)
+				for range n - 1 {
+					_, err := s.Acquire(w.ctx, SemaphoreOptions{})
+					w.ok(err)
+				}
+				w.ok(free.Release(w.ctx))
+				slot := slotName(free.Slot())
+				w.rm(operator, semDir+"/"+slot)
+				got := make(chan error, 1)
+				go func() {
+					ctx, cancel := w.brief(time.Minute)
+					defer cancel()
+					p, err := acquire(NewSemaphore(far, semDir, n), ctx, SemaphoreOptions{})
+					if err == nil {
+						err = p.Release(ctx)
+					}
+					got <- err
+				}()
+				dir := w.read(operator, semDir)
+				isThere := func(one api.Stat) bool { return one.Path.Base() == slot }
+				for there := false; !there; pass(way / 10) {
+					list, err := dir.ReadDir(w.ctx)
+					w.ok(err)
+					there = slices.ContainsFunc(list, isThere)
+				}
+				w.rm(operator, semDir+"/"+slot) // far has not heard yet that it is open
+				if err := <-got; err != nil {
+					t.Errorf("%s of %d: %v", name, n, err)
+				}
+			})
+		}
+	}
+}
+
 // When the file of one of several locks is deleted while it is waited for, the error says that, and not that
 // another was released.
 func TestOneOfSeveralIsDeleted(t *testing.T) {

@@ -217,19 +217,24 @@ type slotHandle struct {
 	handle *client.Handle
 }
 
-// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken.
+// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken. A file that was
+// deleted after it was opened says nothing of the slot, which is free in the next.
 func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
-	h, err := s.openSlot(ctx, one.slot, o)
-	if err != nil {
-		return nil, err
-	}
-	l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
-	if err != nil && unusable(err) {
+	for {
+		h, err := s.openSlot(ctx, one.slot, o)
+		if err != nil {
+			return nil, err
+		}
+		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+		if err == nil || !unusable(err) {
+			one.handle = h
+			return l, err
+		}
 		leave(ctx, h)
-		return nil, err
+		if !gone(err) {
+			return nil, err
+		}
 	}
-	one.handle = h
-	return l, err
 }
 
 func (s *Semaphore) permit(one slotHandle, l *client.Lock) *Permit {
