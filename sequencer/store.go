@@ -57,6 +57,9 @@ type storeKey struct {
 func OpenFileStore(name string) (*FileStore, error) { return openFileStore(name, syncDirectory) }
 
 func openFileStore(name string, sync func(directory string) error) (*FileStore, error) {
+	if name == "" {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "open guard file", Message: "it has no name; say where the newest sequencers are to be kept"}
+	}
 	lock, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, storeError("open", name, err)

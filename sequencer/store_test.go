@@ -42,6 +42,17 @@ func TestFileStoreKeepsTheNewest(t *testing.T) {
 	checkStored(t, openStore(t, name), of(primary, 57), other)
 }
 
+// A name that was forgotten makes no file in the working directory.
+func TestFileStoreWithoutAName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := sequencer.OpenFileStore(""); !errors.Is(err, api.InvalidArgument) {
+		t.Errorf("it was opened, or: %v", err)
+	}
+	if made, err := os.ReadDir("."); err != nil || len(made) != 0 {
+		t.Errorf("%v, %v", made, err)
+	}
+}
+
 func checkStored(t *testing.T, store *sequencer.FileStore, want ...sequencer.Sequencer) {
 	t.Helper()
 	got, err := store.Load(t.Context())

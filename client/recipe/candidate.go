@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,18 @@ func (r record) rank() rank {
 		k.chosen = *r.Chosen
 	}
 	return k
+}
+
+// room refuses a candidate whose record would be too large for a file once it says that the candidate was chosen,
+// or elected: if a primary could not say that it is one, those of lower rank would take it for a candidate.
+func (r record) room() error {
+	value := len(r.value())
+	r.Chosen, r.Elected = &mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
+	if n := len(r.text()); n > api.MaxContents {
+		return api.Errorf(api.TooLarge, "the value has %d bytes, and with it the candidate is registered by a record of up to %d; a file holds at most %d",
+			value, n, api.MaxContents)
+	}
+	return nil
 }
 
 func (k rank) compare(o rank) int {

@@ -20,7 +20,8 @@ type CampaignOptions struct {
 	// WaitForName makes the candidate wait for its name, a minute at the most, if another session has it, as
 	// the option of Announce does. For a process of this host that does not run any more it waits anyway.
 	WaitForName bool
-	// Value is what the primary says of itself, most often its address. It is the contents of the file.
+	// Value is what the primary says of itself, most often its address. It is the contents of the file, and
+	// part of what the candidate is registered with, in JSON, which must fit into a file too (TooLarge).
 	Value []byte
 	// Priority ranks the candidate: one of a higher priority is preferred. Those of equal rank come in
 	// the order in which they began to wait.
@@ -89,14 +90,14 @@ type campaign struct {
 // enter registers a candidate.
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
 	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), ghosts: newGhosts(), standing: newStanding()}
-	if len(o.Value) > api.MaxContents {
-		return nil, api.Errorf(api.TooLarge, "the value has %d bytes; a file holds at most %d", len(o.Value), api.MaxContents)
+	r := sign(c).with(o.Value)
+	r.Priority = o.Priority
+	if err := r.room(); err != nil {
+		return nil, err
 	}
 	if err := k.open(ctx); err != nil {
 		return nil, err
 	}
-	r := sign(c).with(o.Value)
-	r.Priority = o.Priority
 	name := o.Name
 	if name == "" {
 		name = fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session)

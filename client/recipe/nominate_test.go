@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -64,5 +65,36 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// Whoever may be a candidate can be chosen, and can say that it is the primary: nobody takes it for a candidate
+// that comes first.
+func TestCandidateOfTheGreatestValue(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		one, two := w.dial("one"), w.dial("two")
+		campaign := func(size int) (*Primary, error) {
+			ctx, cancel := w.brief(time.Minute)
+			defer cancel()
+			return Campaign(ctx, one, office, CampaignOptions{Name: "one", Value: bytes.Repeat([]byte("v"), size), Priority: 5})
+		}
+		size := api.MaxContents
+		p, err := campaign(size)
+		for ; errors.Is(err, api.TooLarge) && size > api.MaxContents-1000; p, err = campaign(size) {
+			size--
+		}
+		w.ok(err)
+		w.campaignOf(two, "two", CampaignOptions{})
+		pass(time.Second)
+		if n := w.queue(two); n != 1 {
+			t.Errorf("with a value of %d bytes, %d wait for the lock", size, n)
+		}
+		w.ok(Nominate(w.ctx, two, office, "two"))
+		pass(time.Second)
+		if !wasAsked(p) {
+			t.Error("the primary is not asked to make room")
+		}
+		w.ok(p.Resign(w.ctx))
 	})
 }

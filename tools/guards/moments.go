@@ -60,6 +60,16 @@ func momentGuards() []guard {
 			pkg: "./client/recipe", test: "TestDoubleBarrierOfALongPath",
 		},
 		{
+			name: "a candidate has room to say that it was elected", file: "client/recipe/candidate.go",
+			old: "&mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration\n", new: "&mark{Turn: math.MaxInt}, 0\n	r.Chosen = nil\n",
+			pkg: "./client/recipe", test: "TestCandidateOfTheGreatestValue",
+		},
+		{
+			name: "a guard's file has a name", file: "sequencer/store.go",
+			old: "	if name == \"\" {\n", new: "	if false {\n",
+			pkg: "./sequencer", test: "TestFileStoreWithoutAName",
+		},
+		{
 			name: "a primary is listed with the value of now", file: "client/recipe/candidate.go",
 			old: "				if one.Value, err = valueOf(ctx, c, path, one.Value); err != nil {\n", new: "				if err != nil {\n",
 			pkg: "./client/recipe", test: "TestCandidatesHaveTheValueOfNow",
