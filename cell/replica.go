@@ -255,9 +255,10 @@ func (r *Replica) Err() error {
 }
 
 // Stop drains and stops the replica: a master hands over first, for at most
-// until ctx ends. It returns when nothing of the replica runs any more.
+// until ctx ends. It returns when nothing of the replica runs any more, or with an
+// error some seconds after the end of ctx, if something hangs in the disk.
 func (r *Replica) Stop(ctx context.Context) error {
-	r.once.Do(func() {
+	go r.once.Do(func() { // left behind if it hangs: its process has to end then
 		r.handOver(ctx)
 		r.shutdown(ctx)
 		close(r.done)
@@ -266,9 +267,19 @@ func (r *Replica) Stop(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stop replica %s: %w", r.cfg.ID, context.Cause(ctx))
 	}
+	select {
+	case <-r.done:
+		return nil
+	case <-time.After(stopLimit):
+	}
+	return fmt.Errorf("stop replica %s: something of it does not end, most likely in the disk of %s; its process has to: %w",
+		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
 }
+
+// stopLimit is how long what does not drain may take to stop, after the end of
+// Stop's context. It is longer than storeStall, so that the watchdog says why.
+const stopLimit = 5 * time.Second
 
 // shutdown stops everything, from the clients down to the disk.
 func (r *Replica) shutdown(ctx context.Context) {

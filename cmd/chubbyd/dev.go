@@ -26,7 +26,7 @@ type devOptions struct {
 
 const (
 	restartAfter = 2 * time.Second  // how long a dead replica stays away, so that a fail-over can be watched
-	stopBound    = 15 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own bound
+	stopBound    = 20 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own bound
 )
 
 func newDevCommand() *cobra.Command {
