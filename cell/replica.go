@@ -232,7 +232,7 @@ func (r *Replica) serve() {
 	}
 	r.http = newHTTPServer(r)
 	r.work.Go(func() {
-		if err := r.http.Serve(r.cfg.HTTPListener); !errors.Is(err, http.ErrServerClosed) {
+		if err := r.http.Serve(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}); !errors.Is(err, http.ErrServerClosed) {
 			r.log.Error("the http port is closed", "error", err)
 		}
 	})
