@@ -123,7 +123,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
 		case <-ctx.Done():
 			return nil, err
 		case <-failing:
-			return nil, fmt.Errorf("tried for %v: %w", limit, err)
+			return nil, fmt.Errorf("tried for %v, and stops so that another is elected; start it again: %w", limit, err)
 		}
 	}
 }

@@ -167,12 +167,9 @@ func serveUntil(ctx context.Context, replica serving, s settings) error {
 		if err := replicaErr(replica); errors.Is(err, cell.ErrRefused) {
 			return fmt.Errorf("replica %s of cell %s stopped, and must not be started again as it is: %w", s.replica.ID, s.replica.Cell, err)
 		}
-		if err := replicaErr(replica); errors.Is(err, api.Corrupt) { // and says what to do
-			return fmt.Errorf("replica %s of cell %s stopped by itself: %w", s.replica.ID, s.replica.Cell, err)
-		}
+		// What to do is in the error: whether to start it again depends on the cause.
 		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
-			"  The other replicas carry on if they are a majority. Look after the disk of %s, then start\n"+
-			"  this replica again with the same settings: it catches up by itself",
+			"  Its data directory is %s. The other replicas carry on if they are a majority",
 			s.replica.ID, s.replica.Cell, replicaErr(replica), s.replica.Data)
 	case <-ctx.Done():
 	}

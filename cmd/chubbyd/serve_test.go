@@ -32,23 +32,30 @@ func testSettings() settings {
 	return s
 }
 
-// A replica that stops by itself is a failure that says what to do.
+// A replica that stops by itself is a failure that says why, and where its data is.
 func TestServeReportsAReplicaThatStopsByItself(t *testing.T) {
 	r := &scripted{done: make(chan struct{}), err: errors.New("write the log: no space left on device")}
 	close(r.done)
 	err := serveUntil(t.Context(), r, testSettings())
-	if !errors.Is(err, r.err) || !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "start") || exitCode(err) != 1 {
-		t.Errorf("serve ended with %v (exit code %d), want the cause, the directory, advice, and 1", err, exitCode(err))
+	if !errors.Is(err, r.err) || !strings.Contains(err.Error(), "/data") || exitCode(err) != 1 {
+		t.Errorf("serve ended with %v (exit code %d), want the cause, the directory, and 1", err, exitCode(err))
 	}
 }
 
-// Of a replica whose data is damaged its own advice is all: it does not catch up by
-// itself when it is started again.
-func TestServeOfDamagedDataAdvisesNoRestart(t *testing.T) {
-	r := &scripted{done: make(chan struct{}), err: api.Errorf(api.Corrupt, "log entry 7 fails its checksum: keep this directory")}
-	close(r.done)
-	if err := serveUntil(t.Context(), r, testSettings()); !errors.Is(err, r.err) || strings.Contains(err.Error(), "catches up") {
-		t.Errorf("serve ended with %v", err)
+// The advice of a replica that stops by itself is its own: what is damaged, or on a
+// disk with I/O errors, is not to be started again.
+func TestServeLeavesAdviceToTheReplica(t *testing.T) {
+	for _, cause := range []error{
+		api.Errorf(api.Corrupt, "log entry 7 fails its checksum: keep this directory"),
+		api.Errorf(api.Unavailable, "the disk reports an I/O error: do not trust it any more"),
+		api.Errorf(api.Unavailable, "nothing is damaged: start this replica again"),
+	} {
+		r := &scripted{done: make(chan struct{}), err: cause}
+		close(r.done)
+		err := serveUntil(t.Context(), r, testSettings())
+		if own := strings.ReplaceAll(err.Error(), cause.Error(), ""); !errors.Is(err, cause) || strings.Contains(own, "start") || strings.Contains(own, "disk") {
+			t.Errorf("serve ended with %v", err)
+		}
 	}
 }
 

@@ -30,9 +30,9 @@ func restartGuards() []guard {
 			pkg: "./raftfsm", test: "TestListsKeepTheirPlace",
 		},
 		{
-			name: "damaged data is not started again by advice", file: "cmd/chubbyd/serve.go",
-			old: "errors.Is(err, api.Corrupt) { // and", new: "err == nil { // and",
-			pkg: "./cmd/chubbyd", test: "TestServeOfDamagedDataAdvisesNoRestart",
+			name: "what stops by itself is not started again by advice", file: "cmd/chubbyd/serve.go",
+			old: "Its data directory is %s. The other", new: "Look after %s, then start it again. The other",
+			pkg: "./cmd/chubbyd", test: "TestServeLeavesAdviceToTheReplica",
 		},
 		{
 			name: "committed entries right after a snapshot are not called covered", file: "cell/commitmark.go",
