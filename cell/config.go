@@ -169,7 +169,7 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.SlowClient != 0 && cfg.SlowClient < minSlow {
 		fault("slow-client: %v is too short: want at least %v, or 0 for no bound", cfg.SlowClient, minSlow)
 	}
-	if cfg.KeepAlives < 0 {
+	if !(cfg.KeepAlives > 0) { // nor is it one that is not a number
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
 	}
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
@@ -179,12 +179,16 @@ func (cfg Config) complete() (Config, error) {
 		fault("id: %q is not among the members", cfg.ID)
 	}
 	cfg.checkMembers(fault)
+	cfg.checkListen(fault)
 	for _, a := range []struct{ what, address string }{
 		{"listen: the client address", cfg.Listen.Client}, {"listen: the raft address", cfg.Listen.Raft},
 		{"listen: the http address", cfg.Listen.HTTP}, {"advertise: the client address", cfg.Advertise},
 	} {
 		if _, _, err := net.SplitHostPort(a.address); a.address != "" && err != nil {
 			fault("%s, %q, is not host:port", a.what, a.address)
+		}
+		if len(a.address) > maxHelloText {
+			fault("%s has %d bytes, and at most %d can be told to others", a.what, len(a.address), maxHelloText)
 		}
 	}
 	if len(faults) > 0 {
@@ -219,6 +223,9 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 			if _, _, err := net.SplitHostPort(address); err != nil {
 				fault("members: the %s of %s, %q, is not host:port", what, m.ID, address)
 				continue
+			}
+			if len(address) > maxHelloText {
+				fault("members: the %s of %s has %d bytes, and at most %d can be told to others", what, m.ID, len(address), maxHelloText)
 			}
 			once("address", address, m.ID)
 		}

@@ -38,6 +38,35 @@ func (cfg Config) listenAddresses() Addresses {
 	}
 }
 
+// checkListen finds ports that this replica cannot have for two things at once.
+func (cfg Config) checkListen(fault func(string, ...any)) {
+	type port struct {
+		what, address string
+		given         net.Listener
+	}
+	where := cfg.listenAddresses()
+	ports := []port{{"clients", where.Client, cfg.ClientListener}, {"raft", where.Raft, cfg.RaftListener}, {"http", where.HTTP, cfg.HTTPListener}}
+	for i, one := range ports {
+		for _, other := range ports[:i] {
+			if one.given == nil && other.given == nil && overlap(one.address, other.address) {
+				fault("listen: %s (for %s) and %s (for %s) are the same port here: give each its own, or say where to listen (listen)", other.address, other.what, one.address, one.what)
+			}
+		}
+	}
+}
+
+// overlap reports whether only one of two addresses can be listened on: a name in an
+// advertised address, for one, means every interface. Port 0 is a free one each time.
+func overlap(a, b string) bool {
+	hostA, portA, err := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if err != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	every := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
+	return hostA == hostB || every(hostA) || every(hostB)
+}
+
 // listen opens those of the replica's ports that it was not given.
 func (r *Replica) listen(ctx context.Context) error {
 	where := r.cfg.listenAddresses()

@@ -166,7 +166,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 // A replica is not started with an election timeout that lets a master which is
 // cut off outlive a lease.
 func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
-	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}}
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
 	for timeout, ok := range map[time.Duration]bool{
 		0: true, MinElectionTimeout: true, MinElectionTimeout - 1: false, MaxElectionTimeout: true, MaxElectionTimeout + 1: false, api.MinLease: false,
 	} {

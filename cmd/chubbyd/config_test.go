@@ -226,3 +226,31 @@ func TestEditDistance(t *testing.T) {
 		}
 	})
 }
+
+// What serve would refuse is a fault of the configuration already: check finds it.
+func TestCheckRefusesWhatServeRefuses(t *testing.T) {
+	member := func(id, client, raft string) string { return id + "=" + client + "," + raft }
+	for what, test := range map[string]struct{ key, text, fault string }{
+		"a long id":             {"members", member("r1", "127.0.0.1:1", "127.0.0.1:2") + ";" + member(strings.Repeat("r", 65), "127.0.0.1:3", "127.0.0.1:4"), "no replica's id"},
+		"a long address":        {"members", member("r1", strings.Repeat("h", 256)+":1", "127.0.0.1:2"), "255"},
+		"one port for two":      {"members", member("r1", "public.example.org:7421", "private.example.org:7421"), "the same port"},
+		"a port listened twice": {"listen", ":7421,127.0.0.1:7421", "the same port"},
+		"a long advertise":      {"advertise", strings.Repeat("h", 256) + ":1", "255"},
+		"not a number":          {"keepalives", "NaN", "not a number"},
+		"two hosts, one port":   {"listen", "127.0.0.1:7421,127.0.0.2:7421", ""},
+	} {
+		name := filepath.Join(t.TempDir(), "chubbyd.yaml")
+		values := map[string]string{"cell": "main", "id": "r1", "data": "/d", "members": member("r1", "127.0.0.1:1", "127.0.0.1:2"), test.key: test.text}
+		var text strings.Builder
+		for key, value := range values {
+			text.WriteString(key + ": '" + value + "'\n")
+		}
+		if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, complaints, err := output(t, "config", "check", name)
+		if (err != nil) != (test.fault != "") || !strings.Contains(complaints, test.fault) {
+			t.Errorf("%s: %v\n%s", what, err, complaints)
+		}
+	}
+}

@@ -132,7 +132,7 @@ func setSlowClient(s *settings, text string) (err error) {
 
 func setKeepAlives(s *settings, text string) error {
 	rate, err := strconv.ParseFloat(text, 64)
-	if err != nil || rate < 1 || rate > 1e6 {
+	if err != nil || !(rate >= 1 && rate <= 1e6) {
 		return fmt.Errorf("%q is not a number from 1 to 1000000", text)
 	}
 	s.replica.KeepAlives = rate
@@ -305,6 +305,12 @@ func (d *draft) finish() []fault {
 	}
 	d.checkMembers()
 	d.placeListen()
+	if len(d.faults) == 0 { // the replica knows of more, and would be refused later
+		var e *api.Error
+		if err := d.replica.Check(); errors.As(err, &e) {
+			d.blame(d.main, "%s", e.Message)
+		}
+	}
 	slices.SortStableFunc(d.faults, func(a, b fault) int {
 		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
 	})
