@@ -38,6 +38,7 @@ func guards() []guard {
 		lateGuards(),
 		scenarioGuards(),
 		againGuards(),
+		stopGuards(),
 	)
 }
 

@@ -1,0 +1,33 @@
+package main
+
+// stopGuards are those of a replica that stops, and of settings with which it would
+// not start.
+func stopGuards() []guard {
+	return []guard{
+		{
+			name: "a stop ends though the disk hangs", file: "cell/replica.go",
+			old: "	go r.once.Do(func() { // left", new: "	r.once.Do(func() { // left",
+			pkg: "./cell", test: "TestStopEndsThoughTheDiskHangs",
+		},
+		{
+			name: "a snapshot that arrives late is refused", file: "cell/storeguard.go",
+			old: "; index < newest {", new: "; index < newest && false {",
+			pkg: "./cell", test: "TestLateSnapshotIsRefused",
+		},
+		{
+			name: "connections of the http port are bounded", file: "cell/turnover.go",
+			old: "	if len(t.open) > t.most {", new: "	if false {",
+			pkg: "./cell", test: "TestFloodOfTheHTTPPort",
+		},
+		{
+			name: "config check refuses what serve would", file: "cmd/chubbyd/settings.go",
+			old: "	if len(d.faults) == 0 { // the", new: "	if false { // the",
+			pkg: "./cmd/chubbyd", test: "TestCheckRefusesWhatServeRefuses",
+		},
+		{
+			name: "no port is to be listened on twice", file: "cell/config.go",
+			old: "	cfg.checkListen(fault)\n", new: "",
+			pkg: "./cmd/chubbyd", test: "TestCheckRefusesWhatServeRefuses",
+		},
+	}
+}
