@@ -357,9 +357,14 @@ func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
 		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", roughly(c.Left())))
 	})
 	defer silent.Stop()
-	if err := t.giveUp(ctx); err != nil && t.lock.Err() == nil {
-		o.notice(fmt.Sprintf("%v was not released (%v); it becomes free when the session has ended", o.path, err))
+	if err := t.giveUp(ctx); err != nil && !isLost(err) {
+		o.notice(fmt.Sprintf("%v may not be released yet (%v); at the latest it is free when lease and lock-delay are over", o.path, err))
 	}
+}
+
+// isLost reports whether an error of giving a lock up says that it was lost before.
+func isLost(err error) bool {
+	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
 }
 
 // notice tells the user something while things run.
