@@ -43,9 +43,6 @@ func TestCrowd(t *testing.T) {
 	for i := range uint64(count) {
 		seed := *crowdSeed + i
 		synctest.Test(t, func(t *testing.T) { meetCrowd(t, seed) })
-		if t.Failed() {
-			t.Fatalf("the crowd of seed %d: repeat it with -crowds 1 -crowd %d", seed, seed)
-		}
 	}
 }
 
@@ -57,8 +54,11 @@ type crowd struct {
 	state atomic.Pointer[raftfsm.State]
 	work  sync.WaitGroup // every goroutine of the clients
 
-	names   []api.Name // of the nodes that it uses
-	orderly bool       // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
+	names   []api.Name    // of the nodes that it uses
+	orderly bool          // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
+	crowded bool          // all want the same, which is often deleted, and the proposer is often congested
+	slow    time.Duration // after which clients are cut off that do not drop what they have cached; 0 if they are not
+	mail    int           // bytes of events that may wait for one principal
 
 	refusals atomic.Int32 // of 100 entries
 	losses   atomic.Int32 // of 100 replies to KeepAlives
@@ -156,7 +156,7 @@ func (w *crowd) elect() {
 	l.master = &master{
 		epoch: w.epoch, cell: "local", cellID: "c", ctx: ctx, fence: l, sign: signer{secret: next.Secret},
 		clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil),
+		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil), slowClient: w.slow,
 	}
 	l.proposer = newProposer(l, w.epoch, func() int64 { return 0 }, l.observe)
 	l.start()
@@ -172,7 +172,7 @@ func (w *crowd) limit() {
 	defer m.mu.Unlock()
 	m.proposer.mu.Lock()
 	defer m.proposer.mu.Unlock()
-	m.proposer.limits, m.queues.claims = w.limits, w.limits.claims
+	m.proposer.limits, m.queues.claims, m.mail.most = w.limits, w.limits.claims, w.mail
 }
 
 func (w *crowd) master() *crowdReign {
@@ -187,13 +187,13 @@ var crowdNames = []api.Name{"/a", "/b", "/d", "/d/x"}
 func meetCrowd(t *testing.T, seed uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	random := &chance{random: rand.New(rand.NewPCG(seed, 11))}
-	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits()}
+	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits(), mail: maxPrincipalMail}
 	w.limits.claims = 100 + w.below(1000)
 	w.limits.pending = 2000 + w.below(60000)
 	if w.orderly = w.percent(60); w.orderly {
 		w.names = crowdNames[:1+w.below(2)]
 	} else {
-		w.names = crowdNames
+		w.restrict()
 	}
 	state := raftfsm.NewState()
 	w.state.Store(&state)
@@ -213,7 +213,21 @@ func meetCrowd(t *testing.T, seed uint64) {
 	w.work.Wait()
 	w.reign.wait()
 	if t.Failed() {
-		t.Log("what happened:\n" + strings.Join(w.history, "\n"))
+		t.Logf("what happened to the crowd of seed %d (repeat it with -crowds 1 -crowd %d):\n%s", seed, seed, strings.Join(w.history, "\n"))
+	}
+}
+
+// restrict chooses what a crowd uses that is not orderly, and what it is allowed.
+func (w *crowd) restrict() {
+	w.names = crowdNames
+	if w.crowded = w.percent(50); w.crowded {
+		w.names = crowdNames[:1+w.below(2)]
+	}
+	if w.percent(40) {
+		w.slow = time.Duration(1+w.below(4)) * 500 * time.Millisecond
+	}
+	if w.percent(40) {
+		w.mail = 1000 + w.below(4000)
 	}
 }
 
@@ -227,6 +241,34 @@ func (w *crowd) trouble() {
 func (w *crowd) live(steps int) {
 	for range steps {
 		w.step()
+		if w.percent(25) {
+			w.checkOffers()
+		}
+	}
+}
+
+// checkOffers checks that those who can have a lock are being offered it, or will be on
+// the next tick, at any time: later something else may offer it to them.
+func (w *crowd) checkOffers() {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reign.isDeposed() {
+		return
+	}
+	m := w.reign.master
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tree := m.state().Tree
+	for name, line := range m.queues.byName {
+		node, there := tree.Get(name)
+		_, delayed := tree.Delay(name)
+		if !there || delayed || node.Revoked != "" || m.queues.retries[name] || slices.ContainsFunc(line, (*waiter).onItsWay) {
+			continue
+		}
+		if lead := m.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
+			w.t.Errorf("%+v waits for %s, and nobody will offer it: held by %v", lead[0], name, node.Holders)
+		}
 	}
 }
 
@@ -236,7 +278,7 @@ func (w *crowd) step() {
 	case n < 5 && w.orderly:
 	case n < 1:
 		w.elect()
-	case n < 3:
+	case n < 3, n < 5 && w.crowded:
 		w.congest()
 	case n < 5:
 		time.Sleep(time.Duration(w.below(int(20 * time.Second))))
@@ -260,6 +302,9 @@ func (w *crowd) step() {
 		w.members[w.below(len(w.members))].act()
 	}
 }
+
+// onItsWay reports whether a command is on its way that may move a waiter.
+func (w *waiter) onItsWay() bool { return w.offered || w.closing > 0 || w.refusal != nil }
 
 func (l *crowdReign) isDeposed() bool {
 	l.apply.Lock()

@@ -93,7 +93,7 @@ func (w *crowd) join() {
 	m := w.reign.master
 	w.mu.Unlock()
 	sent := time.Now()
-	create := raftfsm.CreateSession{Nonce: nonce, Principal: fmt.Sprintf("p%d", w.below(2)), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
+	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
 	reply, err := m.createSession(w.ctx, create)
 	if err != nil {
 		return // another time
@@ -109,6 +109,9 @@ func (w *crowd) join() {
 	w.members = append(w.members, c)
 	w.work.Go(c.keep)
 }
+
+// principal is somebody's.
+func (w *crowd) principal() string { return fmt.Sprintf("p%d", w.below(2)) }
 
 // die is the end of its session.
 func (c *member) die() {
@@ -243,6 +246,9 @@ func (c *member) got(h handle, a raftfsm.Answer) {
 	}
 	if c.holds[h.owner.Handle].generation > a.Generation {
 		return // the handle has lost that lock since, and got it again
+	}
+	if a.Lock != h.node {
+		c.w.t.Errorf("%v is of %v, and was granted %v", h.owner, h.node, a.Lock)
 	}
 	c.w.note("%v holds %v in %v mode with token %d", h.owner, a.Lock, a.Mode, a.Generation)
 	c.holds[h.owner.Handle] = held{lock: a.Lock, mode: a.Mode, generation: a.Generation, h: h}

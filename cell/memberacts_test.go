@@ -49,6 +49,8 @@ func (c *member) act() {
 		c.silent = !c.silent
 	case n < 99:
 		c.abandonSome()
+	case c.w.percent(50):
+		c.setQuota()
 	default:
 		if c.w.percent(50) {
 			c.endSession()
@@ -103,9 +105,15 @@ func (c *member) openSome() {
 			create.Guards = []raftfsm.Guard{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 		}
 	}
+	var directory handle
+	for _, d := range c.handles {
+		if d.directory && d.node.Name == name.Parent() && c.w.percent(50) {
+			directory = d
+		}
+	}
 	path, _ := name.In("local")
 	c.ask("open "+string(name), 0, touched(name), func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		q := openRequest{mutation: by, path: path, handle: h, create: create}
+		q := openRequest{mutation: by, path: path, directory: directory, handle: h, create: create}
 		q.handle.owner = namespace.Owner{Session: by.Session, Handle: api.HandleID(by.Number)}
 		return m.open(ctx, q)
 	}, func(answer any, err error) {
@@ -203,6 +211,12 @@ func (c *member) changeSome() {
 		return
 	}
 	kind := c.w.below(3)
+	if c.w.crowded && c.w.percent(50) {
+		kind = 1
+		for _, hold := range c.holds {
+			h = hold.h // nobody else may delete it
+		}
+	}
 	var guards []raftfsm.Guard
 	if hold, ok := c.holds[h.owner.Handle]; ok && c.w.percent(50) {
 		guards = []raftfsm.Guard{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
@@ -316,6 +330,18 @@ func (c *member) abandonSome() {
 			stop()
 		}
 	}
+}
+
+// setQuota has a principal be allowed little, or what is usual.
+func (c *member) setQuota() {
+	quota := api.Quota{Handles: 2 + c.w.below(8), Waiters: 1 + c.w.below(3)}
+	if c.w.percent(30) {
+		quota = api.Quota{}
+	}
+	principal := c.w.principal()
+	c.ask("set the quota of "+principal, 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
+		return m.propose(ctx, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: by, Principal: principal, Quota: quota}})
+	}, nil)
 }
 
 func (c *member) endSession() {
