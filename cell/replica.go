@@ -140,7 +140,12 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.passport.holdsUpTo(func() uint64 { return r.stores.holds(r.raft) })
 	r.transport.listen()
 	r.metrics = newMetrics(r)
-	r.conns = newConnections(r.cfg.MaxConnections, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)
+	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
+	if most < r.cfg.MaxConnections {
+		r.log.Warn("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
+			"allowed", most, "max-connections", r.cfg.MaxConnections)
+	}
+	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)
 	r.port.answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel

@@ -20,6 +20,11 @@ func stopGuards() []guard {
 			pkg: "./cell", test: "TestFloodOfTheHTTPPort",
 		},
 		{
+			name: "clients leave a replica the descriptors that it needs", file: "cell/descriptors.go",
+			old: "	return int(max(1, min(uint64(wanted), left)))", new: "	return wanted + 0*int(left)",
+			pkg: "./cell", test: "TestConnectionsLeaveDescriptors",
+		},
+		{
 			name: "config check refuses what serve would", file: "cmd/chubbyd/settings.go",
 			old: "	if len(d.faults) == 0 { // the", new: "	if false { // the",
 			pkg: "./cmd/chubbyd", test: "TestCheckRefusesWhatServeRefuses",
