@@ -42,14 +42,6 @@ func (c *commitMark) snapshotted(index uint64) {
 	}
 }
 
-// newest returns the index of the newest complete snapshot, 0 if there is none.
-func (c *commitMark) newest() uint64 {
-	if c == nil {
-		return 0
-	}
-	return c.snapshot.Load()
-}
-
 // follow makes the mark follow Raft's.
 func (c *commitMark) follow(live func() uint64) { c.live.Store(&live) }
 

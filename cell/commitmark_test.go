@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -90,29 +89,6 @@ func TestCommittedEntriesStay(t *testing.T) {
 					t.Errorf("entry %d: %v", c.first, err)
 				}
 			})
-		}
-	}
-}
-
-// A snapshot of the master's that arrives late, behind a newer one, is refused, and
-// the replica goes on: with the older one it would lack the entries between the two.
-func TestLateSnapshotIsRefused(t *testing.T) {
-	guard := newStoreGuard(time.Minute, func() {}, func(err error) { t.Error(err) })
-	snapshots := &guardedSnapshots{inner: raft.NewInmemSnapshotStore(), guard: guard, path: "snapshots", mark: &commitMark{}}
-	_, wire := raft.NewInmemTransport("r:1")
-	for _, test := range []struct {
-		index uint64
-		taken bool
-	}{{100, true}, {50, false}, {100, true}, {101, true}, {100, false}} {
-		sink, err := snapshots.Create(1, test.index, 2, raft.Configuration{}, 1, wire)
-		if (err == nil) != test.taken {
-			t.Errorf("a snapshot of entry %d: %v", test.index, err)
-		}
-		if err != nil {
-			continue
-		}
-		if err := sink.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -396,15 +396,10 @@ type guardedSnapshots struct {
 
 var _ raft.SnapshotStore = (*guardedSnapshots)(nil)
 
-// Create implements raft.SnapshotStore. A snapshot of the master's that is older than
-// the newest one here was sent long ago. It is refused: Raft would install it, and go
-// on behind the entries that the newer one has taken out of the log.
+// Create implements raft.SnapshotStore.
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport,
 ) (sink raft.SnapshotSink, err error) {
-	if newest := s.mark.newest(); index < newest {
-		return nil, api.Errorf(api.Unavailable, "a snapshot of entry %d arrived late: this replica has one of entry %d", index, newest)
-	}
 	err = s.try("create a snapshot", func() error {
 		sink, err = s.inner.Create(version, index, term, configuration, configurationIndex, trans)
 		return err

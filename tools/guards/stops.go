@@ -10,11 +10,6 @@ func stopGuards() []guard {
 			pkg: "./cell", test: "TestStopEndsThoughTheDiskHangs",
 		},
 		{
-			name: "a snapshot that arrives late is refused", file: "cell/storeguard.go",
-			old: "; index < newest {", new: "; index < newest && false {",
-			pkg: "./cell", test: "TestLateSnapshotIsRefused",
-		},
-		{
 			name: "connections of the http port are bounded", file: "cell/turnover.go",
 			old: "	if len(t.open) > t.most {", new: "	if false {",
 			pkg: "./cell", test: "TestFloodOfTheHTTPPort",
