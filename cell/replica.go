@@ -142,7 +142,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
-		r.log.Warn("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
+		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
 	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)
