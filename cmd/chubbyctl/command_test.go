@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "stuck" {
 		os.Exit(stuck())
+	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }

@@ -29,6 +29,9 @@ const (
 // can be killed.
 func TestMain(m *testing.M) {
 	if os.Getenv(playReplica) == "" || len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
+		if signal.Ignored(syscall.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		}
 		os.Exit(m.Run())
 	}
 	if os.Args[1] == "serve" {

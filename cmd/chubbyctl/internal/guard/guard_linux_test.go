@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 		case "supervisor":
 			os.Exit(supervisor(os.Args[2], os.Args[3], os.Args[4]))
 		}
+	}
+	if signal.Ignored(unix.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
+		signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	}
 	os.Exit(m.Run())
 }

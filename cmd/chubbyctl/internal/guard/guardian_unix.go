@@ -158,8 +158,8 @@ func (g *guardian) watch(orders <-chan order, ended <-chan os.Signal) error {
 		var err error
 		select {
 		case o, ok := <-orders:
-			if ok {
-				err = g.obey(o)
+			if ok { // pass has to know of a stop that came before the order
+				err = errors.Join(g.reap(), g.obey(o))
 			} else {
 				orders = nil
 				err = g.stop()
