@@ -29,12 +29,12 @@ var (
 
 // A crowd of clients does anything at random with a few nodes, while the log
 // refuses entries, answers get lost and masters are replaced. Then everything
-// settles, and what was promised has to be so: every request is answered, whoever
-// can have a lock has it, nobody holds one unknowingly, caches show what is there;
-// and when all sessions have ended, the master remembers nothing of them.
+// settles, and the promises are checked: every request has been answered, every waiter
+// that can have its lock has it, every holder knows of its lock, caches show what is
+// there; and when all sessions have ended, the master remembers nothing of them.
 //
-// Whoever finds a fault here repeats it with -crowds 1 -crowd <seed>, which is
-// likely to show it again, but not certain: goroutines are scheduled otherwise.
+// To repeat a fault, use -crowds 1 -crowd <seed>. It is likely to appear again, but
+// not certain to: goroutines may run in another order.
 func TestCrowd(t *testing.T) {
 	count := cmp.Or(*crowds, 100)
 	if *Full && *crowds == 0 {
@@ -433,8 +433,8 @@ func (w *crowd) checkCaches() {
 	}
 }
 
-// checkAnswers checks that every call has returned, and that whoever holds a lock
-// knows.
+// checkAnswers checks that every call has returned, and that every holder of a lock
+// knows that it holds it.
 func (w *crowd) checkAnswers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

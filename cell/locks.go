@@ -193,8 +193,8 @@ func (m *master) reoffer(c raftfsm.Command) {
 	}
 }
 
-// refusing returns the waiter that a command of the master's own refuses, nil if there
-// is none. m.mu is held.
+// refusing returns the waiter that a command of the master's own refuses, or nil.
+// m.mu is held.
 func (m *master) refusing(c *raftfsm.Cancel) *waiter {
 	w := m.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
 	if w == nil || w.refusal == nil || w.refusal != c.Refusal {

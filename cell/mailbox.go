@@ -65,7 +65,7 @@ const maxTold = 256 << 10
 // post queues an event, wakes the parked KeepAlive, and returns the event's
 // number. What takes something from the client is never dropped; nor is the first
 // event of an epoch. The end of a handle takes precedence over other events: no event
-// follows it, so a client that missed it would wait for ever. (As many of those wait
+// follows it, so a client that missed it would wait without end. (As many of those wait
 // as a session has handles; a client that opens and closes more, and does not listen,
 // may miss some.) Of other events api.MaxEventQueue wait at most. All of these have to
 // find room in the principal's mail.

@@ -137,9 +137,9 @@ func (m *master) laggards(ch *change) string {
 }
 
 // cutOff ends the sessions that a change has waited for too long: they are not
-// extended any more, whatever they acknowledge, and end when the leases they
-// have been granted are over (decision 10). It returns after how long to look again,
-// for those that were told later than others.
+// extended any more, whatever they acknowledge, and end with the leases that they
+// have been granted (decision 10). It returns when to look again, for sessions that
+// were told later than others.
 func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

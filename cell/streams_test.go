@@ -42,8 +42,8 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 }
 
 // Of two copies of a Close one may be refused for want of room while the other is on
-// its way. Whoever waits through the handle is offered nothing until neither is: the
-// offer would be behind the Close, and nobody would give up what it was granted.
+// its way. Until both have ended, the handle's waiters are offered nothing: the offer
+// would be behind the Close, and nobody would release the lock that it grants.
 func TestRefusedCopyOfClose(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

@@ -15,7 +15,7 @@ import (
 
 // A request for a lock that needs no free lock to be answered, such as the retry of
 // one that was granted, is answered although the proposer had no room for it when it
-// came: who holds the lock itself would wait for it for ever.
+// came. Otherwise a holder that asks again would wait for itself without end.
 func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -79,9 +79,9 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 }
 
 // When sessions end in many commands, the clock loop lets others have the mutex in
-// between. Whoever is named as a successor is so under the hold under which the
-// command is handed over: the Close of a handle that comes in between would be in
-// the log before it, and the lock be held by a handle that nobody has.
+// between. It names successors under the same hold under which it hands the command
+// over. A Close that came in between would be in the log first, and the command would
+// then grant the lock to a closed handle.
 func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

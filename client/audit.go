@@ -26,7 +26,7 @@ type auditor struct {
 }
 
 // audit is one audit; done is closed when everything was asked that could be
-// asked when it began, or the session is over, and with it every lock.
+// asked when it began, or the session has ended, and with it every lock.
 type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }

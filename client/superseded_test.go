@@ -123,7 +123,7 @@ func TestGrantsAreCountedAnewInEachEpoch(t *testing.T) {
 	})
 }
 
-// Whoever has no time to wait for the addresses of the servers is told that, and not
+// A caller with no time to wait for the addresses of the servers is told that, and not
 // that the client is closed.
 func TestNoTimeToLookUpServers(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

@@ -44,7 +44,7 @@ func collect(op, path string, options []WriteOption) (writeOptions, error) {
 	}
 	if o.noSequencer {
 		return o, &api.Error{Code: api.BadSequencer, Op: op, Path: path,
-			Message: "IfSequencer was given the zero Sequencer, or another that is none, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
+			Message: "IfSequencer was given the zero Sequencer, or an invalid one, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
 	}
 	return o, nil
 }

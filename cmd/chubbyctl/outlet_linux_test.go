@@ -55,15 +55,7 @@ func TestSignalWhileNobodyReadsOutput(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		_ = cmd.Process.Kill()
-		<-ended
-		t.Fatal("it still waits for a reader")
-	}
+	endsInTime(t, cmd)
 	if got := cmd.ProcessState.ExitCode(); got != exitBySignal+int(syscall.SIGINT) {
 		t.Errorf("it ended with %d, want 130", got)
 	}

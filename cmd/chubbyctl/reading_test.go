@@ -31,6 +31,15 @@ func TestSignalWhileReading(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	endsInTime(t, cmd)
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 128+int(syscall.SIGTERM) {
+		t.Errorf("it ended with %v, want an end by SIGTERM", cmd.ProcessState)
+	}
+}
+
+// endsInTime waits for a command's end, and fails the test if it does not come.
+func endsInTime(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
@@ -38,9 +47,6 @@ func TestSignalWhileReading(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill()
 		<-ended
-		t.Fatal("it still waits for the value")
-	}
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 128+int(syscall.SIGTERM) {
-		t.Errorf("it ended with %v, want an end by SIGTERM", cmd.ProcessState)
+		t.Fatalf("%v still runs", cmd.Args)
 	}
 }

@@ -358,7 +358,7 @@ func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
 	})
 	defer silent.Stop()
 	if err := t.giveUp(ctx); err != nil && !isLost(err) {
-		o.notice(fmt.Sprintf("%v may not be released yet (%v); at the latest it is free when lease and lock-delay are over", o.path, err))
+		o.notice(fmt.Sprintf("%v may not be released yet (%v); it is free when lease and lock-delay have ended, at the latest", o.path, err))
 	}
 }
 
