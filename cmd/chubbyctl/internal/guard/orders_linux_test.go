@@ -1,8 +1,12 @@
 package guard
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,5 +87,36 @@ trap 'echo term >&5' TERM; echo ready >&5; wait; wait; wait; exit 7`, f.name))
 	wait(t, p)
 	if got, err := io.ReadAll(f.lines); err != nil || string(got) != "term\n" {
 		t.Errorf("the command got %q (%v)", got, err)
+	}
+}
+
+// A signal to the process group reaches its members, so only those outside it are
+// sent one of their own.
+func TestAudienceIsCountedOnce(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `sleep 60 & setsid sh -c 'echo $$; exec sleep 60' & wait`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var outside int
+	_, err = fmt.Fscanln(out, &outside)
+	g := guardian{pid: cmd.Process.Pid}
+	got, everybody := g.audience(), family(g.pid)
+	for _, pid := range []int{-g.pid, outside} {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	_ = cmd.Wait() // it was killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(everybody) < 3 {
+		t.Errorf("the family is %v, want the shell and two more", everybody)
+	}
+	if want := []int{-g.pid, outside}; !slices.Equal(got, want) {
+		t.Errorf("the audience is %v, want %v", got, want)
 	}
 }
