@@ -58,11 +58,15 @@ func newGRPCServer(r *Replica) *grpc.Server {
 // calls are a thousand such sessions, and 100,000 sessions need a hundred
 // connections. What a call brings is kept while it is served: 64 whole files of one
 // connection, a thousand of all. A request is no larger than the command that is
-// made of it.
+// made of it. KeepAlives are not counted, and each connection has leastInflight to
+// itself, so that nobody takes from others what keeps their sessions alive, and what
+// finds the master and gives back locks.
 const (
 	maxStreams      = 2_000
 	maxInflightEach = 16 << 20
 	maxInflight     = 256 << 20
+	leastInflight   = 8 << 10
+	maxKeepAlive    = 1 << 10
 )
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
