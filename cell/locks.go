@@ -42,7 +42,7 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 		case <-w.done:
 			return w.answer, m.explain(w.answer.Err())
 		case <-m.ctx.Done():
-			return raftfsm.Answer{}, context.Cause(m.ctx)
+			return m.forsake(w)
 		case <-ctx.Done():
 			m.detach(w)
 			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
@@ -57,6 +57,22 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 		}
 		progress.Reset(time.Second)
 	}
+}
+
+// forsake answers a waiter whose master is none any more. It is out of the queue from
+// then on: nobody asks the log about it after its client was told that nobody had.
+func (m *master) forsake(w *waiter) (raftfsm.Answer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.answer, m.explain(w.answer.Err())
+	default:
+	}
+	if m.queues.get(w.key()) == w {
+		m.queues.leave(w.key())
+	}
+	return raftfsm.Answer{}, w.forsaken(context.Cause(m.ctx))
 }
 
 // enqueue gives a request its place, and offers the lock if it can be had.
@@ -150,12 +166,13 @@ func (m *master) pump(name api.Name) {
 
 // reoffer notes that a command's claims are not on their way any more, whatever
 // became of it; those that are still waiting may be offered the lock again. It is
-// the one place where what was marked for a command is unmarked. m.mu is held.
-func (m *master) reoffer(c raftfsm.Command) {
+// the one place where what was marked for a command is unmarked. doubt says that
+// nobody knows what became of it. m.mu is held.
+func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
 		for _, claim := range claims {
 			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
-				w.offered = false
+				w.offered, w.doubt = false, w.doubt || doubt
 				m.queues.retry(lock.Name)
 			}
 		}

@@ -129,7 +129,7 @@ func (m *master) observe(commands []raftfsm.Command, results []raftfsm.Result, e
 	m.metrics.proposed(len(commands), err)
 	for i, c := range commands {
 		if err != nil {
-			m.unproposed(c)
+			m.unproposed(c, inDoubt(err))
 		} else {
 			m.observeOne(c, results[i])
 		}
@@ -194,7 +194,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		m.doomed(id)
 		m.mu.pause(1)
 	}
-	m.reoffer(c)
+	m.reoffer(c, false)
 	if c.EndDelay == nil { // that follows a loss that was told
 		for _, name := range slices.Concat(r.Free, r.Delayed) {
 			m.lockVacated(name)
@@ -248,10 +248,16 @@ func (m *master) sessionEnded(end raftfsm.Ended) {
 		"principal", end.Principal, "host", end.Host, "pid", end.PID)
 }
 
-// unproposed takes note that a command of somebody's was not, or perhaps not,
+// inDoubt reports whether an entry that came to that error may be committed yet.
+func inDoubt(err error) bool {
+	code := api.CodeOf(err)
+	return code != api.NotMaster && code != api.Unavailable
+}
+
+// unproposed takes note that a command of somebody's was not, or perhaps not (doubt),
 // committed: what it was to do is tried again on the next tick.
-func (m *master) unproposed(c raftfsm.Command) {
-	m.reoffer(c)
+func (m *master) unproposed(c raftfsm.Command, doubt bool) {
+	m.reoffer(c, doubt)
 	switch {
 	case c.Cancel != nil:
 		if w := m.refusing(c.Cancel); w != nil {
@@ -285,7 +291,7 @@ func (m *master) unproposed(c raftfsm.Command) {
 func (m *master) enter(one *proposal) error {
 	err := m.proposer.enqueue(one)
 	if err != nil {
-		m.unproposed(one.command)
+		m.unproposed(one.command, false)
 	}
 	return err
 }

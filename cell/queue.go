@@ -22,6 +22,7 @@ type waiter struct {
 	keep    session.Instant // until when an absent one's place is kept
 	heaped  int             // its place in queues.absent, while it is absent
 	offered bool            // a command that may grant it is on its way
+	doubt   bool            // such a command may be in the log, or not: it was left without an answer
 	size    int             // bytes of its claim in the log
 	closing int             // commands that close its handle and are on their way: until none is, it is offered nothing
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
@@ -36,6 +37,15 @@ type waiter struct {
 type waiterKey struct {
 	session api.SessionID
 	number  api.RequestNumber
+}
+
+// forsaken is the error of a waiter that this master answers no more, because of err. If
+// the log was asked to grant it the lock, and has not answered, that may yet be done.
+func (w *waiter) forsaken(err error) error {
+	if !w.offered && !w.doubt {
+		return err
+	}
+	return &api.Error{Code: api.Uncertain, Message: "the lock may or may not be granted, for the log was being asked about it; a retry with the same request number finds out", Err: err}
 }
 
 func (w *waiter) key() waiterKey {

@@ -24,18 +24,21 @@ import (
 type soloMaster struct {
 	*master
 	fsm      atomic.Pointer[raftfsm.State]
-	lost     atomic.Int64 // nanoseconds by which its clock is ahead of the bubble's
-	proving  func()       // while leadership is proved
-	applying func()       // before an entry is applied
+	end      context.CancelCauseFunc // ends its epoch
+	lost     atomic.Int64            // nanoseconds by which its clock is ahead of the bubble's
+	losing   atomic.Bool             // entries are written, and their results lost with the leadership
+	proving  func()                  // while leadership is proved
+	applying func()                  // before an entry is applied
 	wrote    atomic.Pointer[func(entry []byte)]
 }
 
 type soloFuture struct {
 	raft.ApplyFuture
 	results []raftfsm.Result
+	err     error
 }
 
-func (f soloFuture) Error() error  { return nil }
+func (f soloFuture) Error() error  { return f.err }
 func (f soloFuture) Response() any { return f.results }
 
 func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
@@ -52,6 +55,9 @@ func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
 	next := *s.fsm.Load()
 	results := next.Apply(next.Applied+1, 1, e)
 	s.fsm.Store(&next)
+	if s.losing.Load() {
+		return soloFuture{err: raft.ErrLeadershipLost}
+	}
 	return soloFuture{results: results}
 }
 
@@ -74,7 +80,8 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 			prepare(&state)
 		}
 		s.fsm.Store(&state)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s.end = cancel
 		s.master = &master{
 			epoch: 1, cell: "local", cellID: "c", ctx: ctx, fence: s, sign: signer{secret: state.Secret},
 			clock: func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
@@ -83,7 +90,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		s.proposer = newProposer(s, 1, func() int64 { return 0 }, s.observe)
 		s.start()
 		defer s.wait()
-		defer cancel()
+		defer cancel(nil)
 		test(t, s)
 	})
 }

@@ -6,7 +6,7 @@ func answerGuards() []guard {
 	return []guard{
 		{
 			name: "what was marked for a command that was refused is unmarked", file: "cell/master.go",
-			old: "		m.unproposed(one.command)\n	}\n	return err\n", new: "		_ = m.unproposed\n	}\n	return err\n",
+			old: "		m.unproposed(one.command, false)\n	}\n	return err\n", new: "		_ = m.unproposed\n	}\n	return err\n",
 			pkg: "./cell", test: "TestRefusedRelease",
 		},
 		{

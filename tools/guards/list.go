@@ -39,6 +39,7 @@ func guards() []guard {
 		scenarioGuards(),
 		againGuards(),
 		stopGuards(),
+		doubtGuards(),
 	)
 }
 
