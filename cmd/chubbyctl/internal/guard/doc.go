@@ -13,9 +13,10 @@
 //
 // The other way round, a guardian that has not done its work in time, because it
 // is stopped or hangs, is killed by chubbyctl, which kills the command then. Each
-// of the two covers for the other; nothing covers for both. If one is killed while
-// the other is stopped, the command itself is killed at once (it has asked the
-// system for that), but what it started runs until the stopped one is continued.
+// of the two covers for the other. On Linux the end of chubbyctl also continues a
+// guardian that is stopped. Nothing covers for a guardian that is killed while
+// chubbyctl is stopped: the command itself is killed at once (it has asked the system
+// for that), but what it started runs until chubbyctl is continued.
 //
 // On Linux the guardian is also the reaper of orphans (PR_SET_CHILD_SUBREAPER),
 // so nothing that the command starts escapes by leaving its process group or by

@@ -34,6 +34,13 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 }
 
+// guardianAttributes puts a guardian into a process group of its own, and has it
+// continued, should it be stopped, when this process ends, or just the thread that
+// starts it, which does no harm.
+func guardianAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGCONT}
+}
+
 // rename gives this process a name of its own, so that what is done to every
 // process named chubbyctl (killall -STOP) is not done to its guardian.
 func rename(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }

@@ -18,6 +18,9 @@ func adopt() error { return nil }
 // attributes puts a command into a process group of its own.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// guardianAttributes puts a guardian into a process group of its own.
+func guardianAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
 func rename(string) error { return nil }
 
 // family is all that can be reached here: the process group.

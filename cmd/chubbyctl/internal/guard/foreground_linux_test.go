@@ -127,3 +127,90 @@ func TestTerminalIsSetBack(t *testing.T) {
 		t.Errorf("the terminal is left raw: %x", after.Lflag)
 	}
 }
+
+// A SIGTSTP for chubbyctl alone suspends it once: when the shell has brought it back,
+// the command is the foreground and goes on.
+func TestSuspendedOnce(t *testing.T) {
+	f := newFIFO(t)
+	person, program := terminalPair(t)
+	order, give, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer order.Close()
+	defer give.Close()
+	// It waits without children: see TestStopOfOneProcess.
+	const waiting = `exec 5>"$1"; mkfifo "$1.silent"; exec 6<>"$1.silent"; trap 'read line; echo "read $line" >&5; exit 7' USR2; echo $PPID >&5; while :; do read line <&6; done`
+	cmd := exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&-; read go <&3; fg >&2; exit $?`, os.Args[0], waiting, f.name, plenty.String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.ExtraFiles = []*os.File{order}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	guardian := number(t, f)
+	chubbyctl, found := parentOf(guardian)
+	if !found {
+		t.Fatal("the guardian has no parent")
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(chubbyctl, unix.SIGKILL)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := unix.Kill(chubbyctl, unix.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, chubbyctl, 'T')
+	if _, err := io.WriteString(give, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(chubbyctl, unix.SIGUSR2); err != nil { // it is passed on when both go on
+		t.Fatal(err)
+	}
+	typed(t, person, "on\n")
+	if got := f.line(t); got != "read on" {
+		t.Errorf("the command %s", got)
+	}
+	if code := ends(t, cmd); code != 7 {
+		t.Errorf("the shell ended with %d, want 7, the command's own", code)
+	}
+}
+
+// A command may have made another group the terminal's foreground, as a shell does for
+// its jobs, and be killed with it. Whoever runs chubbyctl, and is no shell with job
+// control, could not read from the terminal any more.
+func TestTerminalComesBackFromAJob(t *testing.T) {
+	f, after := newFIFO(t), newFIFO(t)
+	person, program := terminalPair(t)
+	const shell = `set -m; exec 5>"$1"; sh -c 'echo $PPID >&5; stty raw -echo; echo set >&5; while :; do sleep 0.01; done'`
+	cmd := exec.Command("sh", "-c", `"$0" supervisor "$1" "$2" "$3"; code=$?; exec 6>"$4"; echo "ended with $code" >&6; read line; echo "read $line" >&6`, os.Args[0], shell, f.name, plenty.String(), after.name)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	command := number(t, f)
+	if got := f.line(t); got != "set" {
+		t.Fatal(got)
+	}
+	if err := unix.Kill(command, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.ended(t)
+	if got := after.line(t); got != "ended with 137" {
+		t.Error(got)
+	}
+	typed(t, person, "on\n")
+	if got := after.line(t); got != "read on" {
+		t.Errorf("afterwards it %s", got)
+	}
+}

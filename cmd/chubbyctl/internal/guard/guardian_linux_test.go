@@ -39,6 +39,26 @@ func TestStoppedGuardian(t *testing.T) {
 	}
 }
 
+// A chubbyctl that is killed has its guardian go on if that is stopped: nobody else
+// would, where the parent that it has then is of the same session, as this test is.
+func TestStoppedGuardianOfAKilledChubbyctl(t *testing.T) {
+	if err := adopt(); err != nil {
+		t.Fatal(err)
+	}
+	f := newFIFO(t)
+	cmd := startSupervisor(t, `exec 5>"$1"; echo $PPID >&5; while :; do sleep 0.01; done`, f, plenty)
+	guardian := number(t, f)
+	if err := unix.Kill(guardian, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(guardian, unix.SIGKILL) })
+	waitForState(t, guardian, 'T')
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.ended(t)
+}
+
 // What is sent to every process of a service reaches the command from chubbyctl
 // and, as here, directly, but not from the guardian once more.
 func TestGuardianPassesNothingOn(t *testing.T) {

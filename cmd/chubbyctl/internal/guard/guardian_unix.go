@@ -73,6 +73,7 @@ type guardian struct {
 	killing   bool  // everything is being killed
 	ended     bool  // the command has ended and was reaped
 	suspended bool  // the command was stopped, and perhaps continued since
+	passed    bool  // it was passed a SIGTSTP, and not continued since: chubbyctl knows of the stop
 	childless bool  // nobody was left to wait for, when that was looked at last
 	immune    bool  // it was told that somebody may not be stopped
 }
@@ -298,6 +299,7 @@ func (g *guardian) pass(s syscall.Signal) {
 	if slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}, s) {
 		target = -g.pid
 	}
+	g.passed = s == unix.SIGTSTP || g.passed && s != unix.SIGCONT
 	_ = unix.Kill(target, s) // it can only have ended
 	if g.suspended && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
 		_ = unix.Kill(-g.pid, unix.SIGCONT) // one that is stopped would not be told to end
@@ -323,6 +325,9 @@ func (g *guardian) reap() error {
 			continue
 		case status.Stopped():
 			g.suspended = true
+			if g.passed && status.StopSignal() == unix.SIGTSTP {
+				continue
+			}
 			if err := g.report(report{Suspended: int(status.StopSignal())}); err != nil {
 				return err
 			}

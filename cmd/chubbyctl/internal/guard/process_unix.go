@@ -107,7 +107,7 @@ func (p *Process) launch() (*os.File, error) {
 	p.guardian.Args[0] = guardianName
 	p.guardian.Env = p.command.Env
 	p.guardian.Stdin, p.guardian.Stdout, p.guardian.Stderr = os.Stdin, os.Stdout, os.Stderr
-	p.guardian.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.guardian.SysProcAttr = guardianAttributes()
 	if err == nil {
 		err = p.guardian.Start()
 	}
@@ -228,6 +228,9 @@ func (p *Process) forward(s os.Signal) {
 	p.control.give(order{Signal: Number(s)})
 	if s == unix.SIGTSTP {
 		suspendSelf(os.Getpid())
+		if p.terminal != nil && p.pid != 0 {
+			p.lend() // the shell took it
+		}
 		p.control.give(order{Signal: int(unix.SIGCONT)})
 	}
 }

@@ -19,6 +19,7 @@ type terminal struct {
 	file   *os.File
 	group  int         // the process group to give the foreground back to
 	before *term.State // how it was set when it was lent first; nil if it never was
+	lent   bool        // to the command, and not taken back since
 }
 
 // openTerminal returns the controlling terminal if in is that, else nil.
@@ -39,6 +40,7 @@ func (t *terminal) has(groups ...int) bool {
 // runs in the background must not take it.
 func (t *terminal) lend(group int) error {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	t.lent = err == nil && (foreground == t.group || foreground == group)
 	if err != nil || foreground != t.group {
 		return err
 	}
@@ -64,10 +66,13 @@ func (t *terminal) mend() error {
 }
 
 // takeBack makes this process's group the foreground again, unless somebody
-// else (the shell) has taken it from the command.
+// else (the shell) has taken it from the command. A foreground that has ended is one
+// that the command had made in turn, as a shell does of its jobs.
 func (t *terminal) takeBack(from int) error {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
-	if err != nil || foreground != from {
+	ended := t.lent && unix.Kill(-foreground, 0) == unix.ESRCH
+	t.lent = false
+	if err != nil || foreground != from && !ended {
 		return err
 	}
 	return t.set(t.group)
