@@ -58,6 +58,19 @@ func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
 	return nil
 }
 
+// showMade is show for a node that was just made, if anything is to be shown: its metadata is
+// asked for then. Without an answer to that it has been made all the same, and says so.
+func (g *globals) showMade(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
+	if !g.json() && !g.verbose {
+		return nil
+	}
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return &exitError{exitFailed, fmt.Errorf("%s %s, but what it is like now is not known: %w", did, h.Path(), err)}
+	}
+	return g.show(out, remarks, did, stat)
+}
+
 func newCatCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cat PATH...",
@@ -266,7 +279,10 @@ func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
 	}
 	opts, conditions := o.opening(value, guards)
 	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
-		stat, err := write(ctx, h, value, conditions)
+		if h.Created() { // with its contents
+			return o.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
+		}
+		stat, err := h.SetContents(ctx, value, conditions...)
 		if err != nil {
 			return err
 		}
@@ -296,14 +312,6 @@ func (o *putOptions) opening(value []byte, guards []client.WriteOption) (client.
 		opts.Create, opts.Contents = client.Existing, nil
 	}
 	return opts, guards
-}
-
-// write gives an open file its contents, unless it was created with them.
-func write(ctx context.Context, h *client.Handle, value []byte, conditions []client.WriteOption) (api.Stat, error) {
-	if h.Created() {
-		return h.Stat(ctx)
-	}
-	return h.SetContents(ctx, value, conditions...)
 }
 
 // stay creates an ephemeral file and keeps it until an interrupt.
@@ -352,11 +360,11 @@ func newMkdirCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachPath(args, func(p api.Path) error {
 				return g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-					stat, err := makeDirectory(ctx, c, p, parents)
+					h, err := makeDirectory(ctx, c, p, parents)
 					if err != nil {
 						return err
 					}
-					return g.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat)
+					return g.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 				})
 			})
 		},
@@ -365,13 +373,13 @@ func newMkdirCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (api.Stat, error) {
+func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (*client.Handle, error) {
 	create := client.NewDirectory
 	if parents {
 		create = client.Directory
 		if !p.IsRoot() {
 			if _, err := makeDirectory(ctx, c, p.Parent(), true); err != nil {
-				return api.Stat{}, err
+				return nil, err
 			}
 		} else {
 			create = client.Existing
@@ -379,9 +387,9 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 	}
 	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true, Create: create, Kind: api.Directory})
 	if err != nil {
-		return api.Stat{}, withAdvice(err, p, create)
+		return nil, withAdvice(err, p, create)
 	}
-	return h.Stat(ctx)
+	return h, nil
 }
 
 func newRmCommand(g *globals) *cobra.Command {
@@ -440,11 +448,7 @@ func newTouchCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachPath(args, func(p api.Path) error {
 				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-					stat, err := h.Stat(ctx)
-					if err != nil {
-						return err
-					}
-					return g.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "there is", stat)
+					return g.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "there is", h)
 				})
 			})
 		},
