@@ -125,7 +125,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	}
 	waiting, cancel, explain := o.wanting(ctx, 0)
 	defer cancel()
-	p := newProgress(&o.workOptions)
+	p := newProgress(&o.workOptions, "no answer from the cell yet")
 	defer p.stop()
 	lock, err := h.Acquire(waiting, mode, client.Reason(o.reason), client.OnQueued(p.queued))
 	return held(lock), explain(err, p.last())

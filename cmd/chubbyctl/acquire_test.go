@@ -160,7 +160,7 @@ func told(t *testing.T, output string, f func(p *progress)) []string {
 	t.Helper()
 	var b bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		p := newProgress(&workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b})
+		p := newProgress(&workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b}, "no answer")
 		f(p)
 		p.stop()
 	})

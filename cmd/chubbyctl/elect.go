@@ -41,12 +41,13 @@ Candidates of the highest --priority come first, and among them those who have
 waited longest. A primary is not replaced by a better candidate that comes later,
 unless it runs with --yield: then CMD gets SIGTERM, and the primary resigns when it
 has ended. --nominate chooses the next primary by name; 'elect PATH --candidates' lists
-the names.
+the names. A --name that another candidate has is refused at once (exit code %d); one
+that a process of this host had, which has ended, is waited for until its session has.
 
 --observe prints every primary, and every vacancy, until Ctrl-C. What it prints was
 true a moment ago: servers that must not obey two primaries check sequencers.
 
-Exit codes: as acquire, except %d, which is for its --try.`, exitHeld),
+Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHeld),
 		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
   chubbyctl elect /ls/local/svc/primary --value db1 --priority 10 --yield -- ./serve
   chubbyctl elect --observe /ls/local/svc/primary
@@ -124,7 +125,8 @@ const leastToCampaign = time.Second
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenure, error) {
 	waiting, cancel, explain := o.wanting(ctx, leastToCampaign)
 	defer cancel()
-	p := newProgress(&o.workOptions)
+	p := newProgress(&o.workOptions, fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
+		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
 	defer p.stop()
 	queued := func(q client.Queued) {
 		q.Estimate = 0 // a primary's time has no usual length
@@ -136,7 +138,19 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenu
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.File), p.last())
 	}
-	return &tenure{lock: primary.Lock(), giveUp: primary.Resign, asked: primary.Asked(), yield: o.yield}, nil
+	return &tenure{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
+}
+
+// resignation is how a primary gives up. Its registration goes too, which somebody who has the list of the
+// candidates in the cache and does not answer can delay; that is not waited for, and says nothing of the lock.
+func resignation(p *recipe.Primary) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := p.Lock().Release(ctx)
+		ctx, cancel := context.WithTimeout(ctx, client.PartingTime)
+		defer cancel()
+		_ = p.Resign(ctx) // at the end of the session at the latest
+		return err
+	}
 }
 
 // candidateFields is one candidate, as -o json shows it.

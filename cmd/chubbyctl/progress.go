@@ -16,6 +16,7 @@ const patience = 2 * time.Second
 // has ended when stop returns.
 type progress struct {
 	o     *workOptions
+	early string // what is said as long as no queue has told anything
 	timer *time.Timer
 	done  chan struct{} // closed when the timer's function has run
 
@@ -31,8 +32,8 @@ type progress struct {
 // waitState is what a lock's queue last told; there is no place before that.
 type waitState client.Queued
 
-func newProgress(o *workOptions) *progress {
-	p := &progress{o: o, done: make(chan struct{})}
+func newProgress(o *workOptions, early string) *progress {
+	p := &progress{o: o, early: early, done: make(chan struct{})}
 	p.timer = time.AfterFunc(patience, func() {
 		defer close(p.done)
 		p.update(func() { p.late = true })
@@ -73,7 +74,15 @@ func (p *progress) stop() {
 func (p *progress) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state.String()
+	return p.text(p.state)
+}
+
+// text says what is waited for.
+func (p *progress) text(s waitState) string {
+	if s.Place == 0 {
+		return p.early
+	}
+	return s.String()
 }
 
 // progressFields is one line of progress with -o json.
@@ -92,7 +101,7 @@ type waitFields struct {
 
 func (p *progress) tell(s waitState) {
 	if !p.o.json() {
-		remark(p.o.err, "waiting for %v: %v", p.o.path, s)
+		remark(p.o.err, "waiting for %v: %s", p.o.path, p.text(s))
 		return
 	}
 	f := waitFields{
@@ -126,8 +135,6 @@ func (s waitState) String() string {
 		if s.MoreHolders > 0 {
 			text += fmt.Sprintf(" and %d more", s.MoreHolders)
 		}
-	case s.Place == 0:
-		return "no answer from the cell yet"
 	default:
 		text = "others are before"
 	}

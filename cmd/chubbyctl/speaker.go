@@ -18,7 +18,7 @@ type speaker struct {
 	w io.Writer
 
 	mu    sync.Mutex // guards what follows
-	lines [][]byte   // to be written; of very many, the later ones are not
+	lines [][]byte   // to be written; of very many, the first ones are not: the last say how it ended
 	idle  chan struct{}
 }
 
@@ -33,9 +33,8 @@ const (
 func (s *speaker) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	stuck := s.idle != nil
-	if len(s.lines) < mostLines {
-		s.lines = append(s.lines, bytes.Clone(line))
-	}
+	s.lines = append(s.lines, bytes.Clone(line))
+	s.lines = s.lines[max(0, len(s.lines)-mostLines):]
 	if !stuck {
 		s.idle = make(chan struct{})
 		go s.write(s.idle)
