@@ -36,8 +36,8 @@ import (
 //  4. for a cell that none of them names, the ports 7421 to 7425 of this host,
 //     where "chubbyd dev" serves.
 //
-// A missing port is 7421. The error is InvalidArgument for a malformed source,
-// and Unavailable for one that could not be read.
+// A missing port is 7421. The error is InvalidArgument for a source that is malformed,
+// or a file that cannot be read, and Unavailable if the name service does not answer.
 func Servers(ctx context.Context, cell string) ([]string, error) {
 	return sources{
 		getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV,

@@ -40,6 +40,7 @@ func guards() []guard {
 		againGuards(),
 		stopGuards(),
 		doubtGuards(),
+		terminalGuards(),
 	)
 }
 

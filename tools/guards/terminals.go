@@ -1,0 +1,49 @@
+package main
+
+// terminalGuards are those of what a person at a terminal sees of chubbyctl, and of what it says is done.
+func terminalGuards() []guard {
+	const guarding = "cmd/chubbyctl/internal/guard/"
+	return []guard{
+		{
+			name: "a stop that was passed on is not one more", file: guarding + "guardian_unix.go",
+			old: "			if g.passed && ", new: "			if false && ",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestSuspendedOnce",
+		},
+		{
+			name: "a terminal that a job had comes back", file: guarding + "terminal_unix.go",
+			old: "foreground != from && !ended {", new: "foreground != from && (!ended || true) {",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestTerminalComesBackFromAJob",
+		},
+		{
+			name: "the end of chubbyctl continues its guardian", file: guarding + "family_linux.go",
+			old: "Setpgid: true, Pdeathsig: unix.SIGCONT}", new: "Setpgid: true}",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestStoppedGuardianOfAKilledChubbyctl",
+		},
+		{
+			name: "what was made is not called undone", file: "cmd/chubbyctl/files.go",
+			old: "	if !g.json() && !g.verbose {\n		return nil\n	}\n	stat, err := h.Stat", new: "	stat, err := h.Stat",
+			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
+		},
+		{
+			name: "what was made has a code of its own", file: "cmd/chubbyctl/files.go",
+			old: "		return &exitError{exitFailed, fmt.Errorf(\"%s %s, but what it is like now is not known: %w\", did, h.Path(), err)}\n", new: "		return err\n",
+			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
+		},
+		{
+			name: "a lock that is released is not called held", file: "cmd/chubbyctl/elect.go",
+			old: "giveUp: resignation(primary),", new: "giveUp: primary.Resign,",
+			pkg: "./cmd/chubbyctl", test: "TestCandidateThatCannotLeave",
+		},
+		{
+			name: "who is outranked is not told that nobody answers", file: "cmd/chubbyctl/progress.go",
+			old: "		return p.early\n", new: "		return \"no answer from the cell yet\"\n",
+			pkg: "./cmd/chubbyctl", test: "TestCandidateThatIsOutranked",
+		},
+		{
+			name: "the last words are not left out", file: "cmd/chubbyctl/speaker.go",
+			old: "	s.lines = append(s.lines, bytes.Clone(line))\n	s.lines = s.lines[max(0, len(s.lines)-mostLines):]\n",
+			new: "	if len(s.lines) < mostLines {\n		s.lines = append(s.lines, bytes.Clone(line))\n	}\n",
+			pkg: "./cmd/chubbyctl", test: "TestNobodyWaitsForTheReader",
+		},
+	}
+}
