@@ -52,8 +52,8 @@ type portConfig struct {
 // one for its hello, which goes on as the probe's server; close waits for all.
 type raftPort struct {
 	portConfig
-	streams chan net.Conn // inbound Raft streams on their way to Raft's Accept
-	done    chan struct{} // closed by close
+	streams chan *portConn // inbound Raft streams on their way to Raft's Accept
+	done    chan struct{}  // closed by close
 	work    sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows; never held across I/O
@@ -77,7 +77,7 @@ type portConn struct {
 func openPort(cfg portConfig) *raftPort {
 	p := &raftPort{
 		portConfig: cfg,
-		streams:    make(chan net.Conn),
+		streams:    make(chan *portConn),
 		done:       make(chan struct{}),
 		conns:      map[*portConn]struct{}{},
 		clients:    map[string]string{},

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -104,7 +105,7 @@ func (s raftStreams) Accept() (net.Conn, error) {
 	}
 	select {
 	case conn := <-s.port.streams:
-		return conn, nil
+		return &inboundStream{portConn: conn}, nil
 	case <-s.port.done:
 		return nil, errSilenced
 	}
@@ -128,6 +129,34 @@ func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (ne
 			Message: "no member of the cell has this raft address: is the configuration the same on every replica?"}
 	}
 	return s.port.dial(raftStream, id, string(address), timeout)
+}
+
+// inboundStream is a connection on which another replica sends messages. Between two
+// of them it may be quiet; within one, the next bytes have to come within
+// raftRPCTimeout. Raft reads a snapshot on its main goroutine: if the sender stopped in
+// the middle, or vanished, this replica would answer nobody until the connection broke,
+// and vote for no other master.
+type inboundStream struct {
+	*portConn
+	within atomic.Bool // a message has begun to arrive, and has not been answered
+}
+
+// Read implements net.Conn.
+func (s *inboundStream) Read(p []byte) (int, error) {
+	if s.within.Load() {
+		defer time.AfterFunc(raftRPCTimeout, s.abort).Stop()
+	}
+	n, err := s.portConn.Read(p)
+	if n > 0 {
+		s.within.Store(true)
+	}
+	return n, err
+}
+
+// Write implements net.Conn. What is written is an answer.
+func (s *inboundStream) Write(p []byte) (int, error) {
+	s.within.Store(false)
+	return s.portConn.Write(p)
 }
 
 // raftAddr is a Raft address as a net.Addr.

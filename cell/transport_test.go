@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -214,6 +215,46 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 			if held := l.port.passport.heldBy(n.id); n != l && held < l.raft.CommitIndex() {
 				t.Errorf("%s is remembered to hold %d, and %d are committed", n.id, held, l.raft.CommitIndex())
 			}
+		}
+	})
+}
+
+// TestSnapshotThatStopsArriving: a master that falls silent in the middle of sending a
+// snapshot, its connections unbroken, keeps nobody from voting for another.
+func TestSnapshotThatStopsArriving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+		var nodes []*raftNode
+		for _, id := range []string{"r1", "r2", "r3"} {
+			n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
+			defer n.stop()
+			nodes = append(nodes, n)
+		}
+		nodes[0].found(t, members)
+		stops := leader(t, nodes...)
+		stops.say(t, "before")
+		others := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == stops })
+		request := &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(stops.id), Addr: []byte(stops.address)},
+			SnapshotVersion: 1, Term: stops.raft.CurrentTerm(), LastLogIndex: 1000, LastLogTerm: stops.raft.CurrentTerm(),
+			Configuration: raft.EncodeConfiguration(votersOf(members)), ConfigurationIndex: 1, Size: 1 << 20,
+		}
+		rest, end := io.Pipe() // nothing comes out of it before it is closed
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		defer end.Close()
+		sending.Go(func() {
+			_ = stops.trans.InstallSnapshot(raft.ServerID(others[0].id), raft.ServerAddress(others[0].address), request, &raft.InstallSnapshotResponse{}, rest) // it fails
+		})
+		pass(10 * time.Millisecond)
+		for _, n := range others {
+			wire.cut(stops.address, n.address, true)
+		}
+		began := time.Now()
+		leader(t, others...).say(t, "after")
+		if took := time.Since(began); took > 2*raftRPCTimeout {
+			t.Errorf("another was elected after %v", took)
 		}
 	})
 }

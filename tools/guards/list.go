@@ -41,6 +41,7 @@ func guards() []guard {
 		stopGuards(),
 		doubtGuards(),
 		terminalGuards(),
+		arrivalGuards(),
 	)
 }
 
