@@ -22,7 +22,7 @@ const (
 	votesName     = "votes.db"
 	boltLogName   = "log.db"  // with BoltStore
 	walLogName    = "log"     // a directory, with WALStore
-	walNoteName   = "log-end" // how far it has got
+	logNoteName   = "log-end" // how far it has got
 	walMetaName   = "wal-meta.db"
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
 	newSuffix     = ".new"      // of a file that is being made
@@ -257,4 +257,22 @@ func sweepSnapshots(dir string) error {
 		}
 	}
 	return nil
+}
+
+// newestSnapshot returns the index of the newest snapshot that was ever completed here
+// and not removed since, whether it can be read or not: raft.FileSnapshotStore passes
+// over those whose metadata it cannot read. 0 if there is none.
+func newestSnapshot(dir string) (newest uint64, err error) {
+	snapshots := filepath.Join(dir, snapshotsName)
+	entries, err := os.ReadDir(snapshots)
+	if err != nil {
+		return 0, dataError(snapshots, err, "the directory cannot be read")
+	}
+	for _, e := range entries {
+		var term, index, made uint64
+		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-%d", &term, &index, &made); n == 3 && !strings.HasSuffix(e.Name(), tmpSuffix) {
+			newest = max(newest, index)
+		}
+	}
+	return newest, nil
 }

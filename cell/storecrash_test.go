@@ -370,7 +370,7 @@ func tornBetween(before, after map[string][]byte, kind LogStore, variant int) ma
 	for path, old := range before {
 		text := slices.Clone(old)
 		now := after[path]
-		if base := filepath.Base(path); base == walMetaName || base == walNoteName {
+		if base := filepath.Base(path); base == walMetaName || base == logNoteName {
 			now = old
 		}
 		text = append(text, make([]byte, max(0, len(now)-len(text)))...)

@@ -190,9 +190,7 @@ func (s *stores) openBoltLog() error {
 	if err != nil {
 		return dataError(path, err, "the log cannot be opened")
 	}
-	s.closers = append(s.closers, logs)
-	s.rawLogs = logs
-	return nil
+	return s.noteEnd(logs)
 }
 
 func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
@@ -214,9 +212,14 @@ func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
 	if err != nil {
 		return dataError(path, err, "the log cannot be opened")
 	}
-	noted, err := openNotedWAL(logs, filepath.Join(s.dir, walNoteName))
+	return s.noteEnd(logs)
+}
+
+// noteEnd takes an open log, if it ends where its note says.
+func (s *stores) noteEnd(logs logFiles) error {
+	noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName))
 	if err != nil {
-		return errors.Join(err, logs.Close())
+		return err
 	}
 	s.closers = append(s.closers, noted)
 	s.rawLogs = noted
@@ -387,7 +390,26 @@ func (s *stores) verify() error {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
 	}
+	if err := s.checkEnd(); err != nil {
+		return err
+	}
 	return s.checkVotes(term)
+}
+
+// checkEnd refuses data that ends before what this replica has held. A snapshot of the
+// master's takes the place of the whole log: if it cannot be read any more, an older
+// one and an empty log follow each other without a gap.
+func (s *stores) checkEnd() error {
+	newest, err := newestSnapshot(s.dir)
+	switch {
+	case err != nil:
+		return err
+	case newest > s.last:
+		return damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be read, and without it the data ends at entry %d", newest, s.last)
+	case s.last == 0 && s.who.get().begun:
+		return damaged(s.dir, nil, "it has neither an entry nor a snapshot, though this replica has run here")
+	}
+	return nil
 }
 
 // checkVotes compares the votes with the term of the newest entry. Raft writes down

@@ -8,5 +8,32 @@ func arrivalGuards() []guard {
 			old: "	if s.within.Load() {", new: "	if false {",
 			pkg: "./cell", test: "TestSnapshotThatStopsArriving",
 		},
+		{
+			name: "data must not end before a snapshot", file: "cell/stores.go",
+			old: "	case newest > s.last:", new: "	case false:",
+			pkg: "./cell", test: "TestDataThatEndsTooEarly",
+		},
+		{
+			name: "data of a replica that has run is not nothing", file: "cell/stores.go",
+			old: "	case s.last == 0 && s.who", new: "	case false && s.who",
+			pkg: "./cell", test: "TestDataThatEndsTooEarly",
+		},
+		{
+			name: "the end of bbolt's log is noted", file: "cell/stores.go",
+			old: `		return dataError(path, err, "the log cannot be opened")
+	}
+	return s.noteEnd(logs)
+}
+
+func (s *stores) openWAL`,
+			new: `		return dataError(path, err, "the log cannot be opened")
+	}
+	s.closers, s.rawLogs = append(s.closers, logs), logs
+	return nil
+}
+
+func (s *stores) openWAL`,
+			pkg: "./cell", test: "TestLogThatEndsTooEarly",
+		},
 	}
 }

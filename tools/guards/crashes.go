@@ -4,7 +4,7 @@ package main
 func crashGuards() []guard {
 	return []guard{
 		{
-			name: "a log that was emptied is not taken for one that lost its end", file: "cell/waltail.go",
+			name: "a log that was emptied is not taken for one that lost its end", file: "cell/logend.go",
 			old: "	if first > begin {\n		left", new: "	if first > 0*begin {\n		left",
 			pkg: "./cell", test: "TestKilledAtEachStep",
 		},

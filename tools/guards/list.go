@@ -172,7 +172,7 @@ func plumbingGuards() []guard {
 			pkg: "./cell", test: "TestLogChecksum",
 		},
 		{
-			name: "the end of the log is noted", file: "cell/waltail.go",
+			name: "the end of the log is noted", file: "cell/logend.go",
 			old: "ok && last < noted", new: "ok && false && last < noted",
 			pkg: "./cell", test: "TestWALNotesItsEnd",
 		},

@@ -4,46 +4,50 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"os"
 
 	"github.com/hashicorp/raft"
-	wal "github.com/hashicorp/raft-wal"
 )
 
-// notedWAL is a raft-wal log that writes down, in a file of its own, how far it
-// has got.
+// notedLog is a log that writes down, in a file of its own, how far it has got.
 //
 // raft-wal takes whatever is damaged at the end of its newest segment for an
-// append that a crash cut short, and drops it. One flipped bit would so lose the
-// last entries that this replica had confirmed, in silence, and a replica that
-// has forgotten what it confirmed may help to elect a leader that never had it.
-// The note tells the two apart: it is written after the append was made durable,
-// so a log that ends before it has lost something.
+// append that a crash cut short, and drops it; so does bbolt with its newest
+// transaction, if the page that begins it is damaged. One flipped bit would so lose
+// the last entries that this replica had confirmed, in silence, and an old copy that
+// was put back all that came after it. A replica that has forgotten what it confirmed
+// may help to elect a leader that never had it. The note tells: it is written after
+// the append was made durable, so a log that ends before it has lost something.
 //
 // An append is noted without a sync: after a power failure the note may be old,
 // which hides damage but never invents any. Before the log is cut back the note
 // is, durably, so that it never claims what was given up.
-type notedWAL struct {
-	*wal.WAL
+type notedLog struct {
+	logFiles
 	note *os.File
 }
 
-var _ raft.MonotonicLogStore = (*notedWAL)(nil)
+// logFiles is a log with open files.
+type logFiles interface {
+	raft.LogStore
+	io.Closer
+}
 
-// openNotedWAL checks a log against its note.
-func openNotedWAL(logs *wal.WAL, path string) (*notedWAL, error) {
+// openNotedLog checks a log against its note. It closes the log if it fails.
+func openNotedLog(logs logFiles, path string) (*notedLog, error) {
 	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, dataError(path, err, "the note of the log's end cannot be opened")
+		return nil, errors.Join(dataError(path, err, "the note of the log's end cannot be opened"), logs.Close())
 	}
-	n := &notedWAL{WAL: logs, note: note}
+	n := &notedLog{logFiles: logs, note: note}
 	if err := n.check(path); err != nil {
-		return nil, errors.Join(err, note.Close())
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
-func (n *notedWAL) check(path string) error {
+func (n *notedLog) check(path string) error {
 	last, err := n.LastIndex()
 	if err != nil {
 		return dataError(path, err, "the log's end cannot be read")
@@ -55,7 +59,7 @@ func (n *notedWAL) check(path string) error {
 }
 
 // read returns the note; one that is not whole says nothing.
-func (n *notedWAL) read() (last uint64, ok bool) {
+func (n *notedLog) read() (last uint64, ok bool) {
 	var b [12]byte
 	if _, err := n.note.ReadAt(b[:], 0); err != nil {
 		return 0, false
@@ -63,25 +67,25 @@ func (n *notedWAL) read() (last uint64, ok bool) {
 	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint32(b[8:]) == crc32.ChecksumIEEE(b[:8])
 }
 
-func (n *notedWAL) write(last uint64) error {
+func (n *notedLog) write(last uint64) error {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 12), last)
 	_, err := n.note.WriteAt(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)), 0)
 	return err
 }
 
 // StoreLog implements raft.LogStore.
-func (n *notedWAL) StoreLog(log *raft.Log) error { return n.StoreLogs([]*raft.Log{log}) }
+func (n *notedLog) StoreLog(log *raft.Log) error { return n.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore.
-func (n *notedWAL) StoreLogs(logs []*raft.Log) error {
-	if err := n.WAL.StoreLogs(logs); err != nil || len(logs) == 0 {
+func (n *notedLog) StoreLogs(logs []*raft.Log) error {
+	if err := n.logFiles.StoreLogs(logs); err != nil || len(logs) == 0 {
 		return err
 	}
 	return n.write(logs[len(logs)-1].Index)
 }
 
 // DeleteRange implements raft.LogStore.
-func (n *notedWAL) DeleteRange(first, last uint64) error {
+func (n *notedLog) DeleteRange(first, last uint64) error {
 	begin, err := n.FirstIndex()
 	if err != nil {
 		return err
@@ -91,7 +95,7 @@ func (n *notedWAL) DeleteRange(first, last uint64) error {
 		return err
 	}
 	if last < end {
-		return n.WAL.DeleteRange(first, last) // a prefix: the end stays where it is
+		return n.logFiles.DeleteRange(first, last) // a prefix: the end stays where it is
 	}
 	left := uint64(0) // an empty log ends at 0, wherever it began
 	if first > begin {
@@ -103,8 +107,8 @@ func (n *notedWAL) DeleteRange(first, last uint64) error {
 	if err := n.note.Sync(); err != nil {
 		return err
 	}
-	return n.WAL.DeleteRange(first, last)
+	return n.logFiles.DeleteRange(first, last)
 }
 
 // Close implements io.Closer.
-func (n *notedWAL) Close() error { return errors.Join(n.WAL.Close(), n.note.Close()) }
+func (n *notedLog) Close() error { return errors.Join(n.logFiles.Close(), n.note.Close()) }

@@ -1,0 +1,128 @@
+package cell
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// TestDataThatEndsTooEarly: a replica whose data ends before what it has held does not
+// start, though what is left of it follows each other without a gap.
+func TestDataThatEndsTooEarly(t *testing.T) {
+	installed := func(t *testing.T, dir string, kind LogStore) (snapshot string) {
+		s := mustOpen(t, dir, kind)
+		takeSnapshot(t, s, 20) // the master's: the log ends at 9
+		mustClose(t, s)
+		mustClose(t, mustOpen(t, dir, kind)) // which empties it
+		found, err := filepath.Glob(filepath.Join(dir, snapshotsName, "1-20-*"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("snapshots %q, %v", found, err)
+		}
+		return found[0]
+	}
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, dir string, kind LogStore)
+		want   string
+	}{
+		"the master's snapshot rots": {func(t *testing.T, dir string, kind LogStore) {
+			overwrite("state.bin", "other")(t, installed(t, dir, kind))
+		}, "the snapshot of entry 20 cannot be read"},
+		"its metadata rots": {func(t *testing.T, dir string, kind LogStore) {
+			overwrite("meta.json", "{")(t, installed(t, dir, kind))
+		}, "the snapshot of entry 20 cannot be read"},
+		"the log is a new one": {func(t *testing.T, dir string, kind LogStore) {
+			used := mustOpen(t, dir, kind)
+			if err := used.stable.SetUint64([]byte(currentTermKey), 3); err != nil {
+				t.Fatal(err)
+			}
+			mustClose(t, used)
+			for _, path := range []string{boltLogName, walLogName, logNoteName, snapshotsName} {
+				if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fresh := t.TempDir()
+			mustClose(t, mustOpen(t, fresh, kind))
+			for path, text := range filesOf(t, fresh) {
+				path = filepath.Join(dir, strings.TrimPrefix(path, fresh))
+				if base := filepath.Base(path); base == votesName || base == markerName || base == lockName {
+					continue
+				}
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.MkdirAll(filepath.Join(dir, snapshotsName), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "neither an entry nor a snapshot"},
+	} {
+		for _, kind := range []LogStore{BoltStore, WALStore} {
+			t.Run(name+", "+string(kind), func(t *testing.T) {
+				dir := t.TempDir()
+				filled(t, dir, kind, 9, 7)
+				c.damage(t, dir, kind)
+				s, err := testStores(dir, kind)
+				if err == nil {
+					mustClose(t, s)
+				}
+				if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), lossAdvice) {
+					t.Errorf("%v, want Corrupt with %q and what to do", err, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestLogThatEndsTooEarly: entries that were confirmed are missed, when an old copy of the
+// log is put back, or when bbolt goes back to the state before the last, for the page
+// that says which is the newest has rotted.
+func TestLogThatEndsTooEarly(t *testing.T) {
+	for name, damage := range map[string]func(before, after []byte) []byte{
+		"an old copy": func(before, _ []byte) []byte { return before },
+		"a rotten page": func(_, after []byte) []byte {
+			page, txid := os.Getpagesize(), 64 // of a meta page
+			newest := 0
+			if binary.LittleEndian.Uint64(after[page+txid:]) > binary.LittleEndian.Uint64(after[txid:]) {
+				newest = page
+			}
+			after[newest+txid] ^= 1
+			return after
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, boltLogName)
+			var files [2][]byte
+			for i := range files {
+				logs, s := openRawLog(t, dir, BoltStore)
+				if err := logs.StoreLogs(crashBatch(uint64(10*i+1), uint64(10*i+10), 1)); err != nil {
+					t.Fatal(err)
+				}
+				mustClose(t, s)
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[i] = text
+			}
+			if err := os.WriteFile(path, damage(files[0], files[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := &stores{dir: dir}
+			if err := s.openBoltLog(); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
+				t.Error(err)
+			}
+			s.guard = newStoreGuard(time.Minute, func() {}, func(error) {})
+			mustClose(t, s)
+		})
+	}
+}
