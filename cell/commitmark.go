@@ -17,6 +17,7 @@ import (
 type commitMark struct {
 	stored   atomic.Uint64                 // the highest that was found with an entry when the log was opened
 	snapshot atomic.Uint64                 // the index of the newest complete snapshot
+	latest   atomic.Uint64                 // that of the one completed last, which may be older
 	live     atomic.Pointer[func() uint64] // Raft's own, since it runs
 }
 
@@ -39,6 +40,7 @@ func (c *commitMark) found(index uint64) { c.stored.Store(max(c.stored.Load(), i
 func (c *commitMark) snapshotted(index uint64) {
 	if c != nil {
 		c.snapshot.Store(max(c.snapshot.Load(), index))
+		c.latest.Store(index)
 	}
 }
 
@@ -79,4 +81,16 @@ func (c *commitMark) outlived(begin, first, last uint64) error {
 		return fmt.Errorf("log entries %d to %d, which the master does not have, were deleted for a snapshot of its: %w", first, last, errStartAgain)
 	}
 	return nil
+}
+
+// follows reports an entry that is the first to be stored in an empty log, and leaves
+// out some between it and the snapshot that Raft goes on from. Raft believes until its
+// next start in a log that it has emptied, and matches the master's entries with that: an
+// old snapshot that arrived late has then taken it back further than it knows, and it
+// would panic over those in between. They are in the newest snapshot.
+func (c *commitMark) follows(index uint64) error {
+	if c == nil || index <= c.latest.Load()+1 {
+		return nil
+	}
+	return fmt.Errorf("log entry %d does not follow the snapshot of entry %d, and the log is empty: an old snapshot arrived late: %w", index, c.latest.Load(), errStartAgain)
 }

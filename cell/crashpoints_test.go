@@ -413,3 +413,39 @@ func (p crashPoint) check(kind LogStore) error {
 		return nil
 	})
 }
+
+// TestLateSnapshot: a copy of a snapshot was on its way for long, and arrives when a
+// newer one has taken its entries out of the log. Raft goes back to it, and takes the
+// master's next entries for those that follow; the replica ends in order, and goes on
+// when it is started again.
+func TestLateSnapshot(t *testing.T) {
+	for _, kind := range []LogStore{BoltStore, WALStore} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			r, err := openCrashReplica(dir, kind, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, step := range []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), appendStep(4, 15, 30, 30), nil, installStep(4, 20)} {
+				if _, err := r.do(step); err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+			}
+			if _, err := r.do(appendStep(4, 31, 33, 33)); err == nil {
+				t.Error("it took entries that do not follow")
+			}
+			if err := r.stop(); !errors.Is(err, errStartAgain) {
+				t.Errorf("it ended with %v", err)
+			}
+			if r, err = openCrashReplica(dir, kind, nil); err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.do(appendStep(4, 31, 33, 33))
+			await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 33 })
+			if err := errors.Join(err, r.machine.check(), r.whole(), r.stop()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -263,6 +263,13 @@ func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
 		if err := l.tooLarge(sealed); err != nil {
 			return err
 		}
+		last, err := l.inner.LastIndex()
+		if err == nil && last == 0 {
+			err = l.mark.follows(sealed[0].Index)
+		}
+		if err != nil {
+			return err
+		}
 		return l.inner.StoreLogs(sealed)
 	})
 }
