@@ -252,7 +252,7 @@ func (p *raftPort) answerHello(c *portConn) (hello, error) {
 	if err == nil && !late.Stop() {
 		err = fmt.Errorf("no hello within %v", helloTimeout)
 	}
-	if err == nil {
+	if err == nil && h.kind != bootstrapStream { // whose caller may be anybody
 		p.remember(h)
 	}
 	return h, err
@@ -349,7 +349,9 @@ func (p *raftPort) sendHello(c *portConn, kind helloKind, id string) error {
 	if h.verdict != helloAccepted {
 		return api.Errorf(api.Unavailable, "it refused this replica (verdict %d): its log says why", h.verdict)
 	}
-	p.remember(h)
+	if kind != bootstrapStream {
+		p.remember(h)
+	}
 	return nil
 }
 

@@ -160,6 +160,29 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 	return buf
 }
 
+// TestBootstrapIsNotBelieved: whoever asks what a replica holds may be anybody, and says
+// nothing about where clients reach a replica of the cell.
+func TestBootstrapIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := newMemNet()
+		us, peer := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
+		conn, err := peer.dial(probeStream, "r1", "r1", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		wiped := newTraveller(t, wire, identity{id: "r2", incarnation: "r2-new"})
+		wiped.client = "elsewhere"
+		if _, err := wiped.askBootstrap(rosterMember{ID: "r1", Raft: "r1"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if at := us.clientAddress("r2"); at != "r2.client" {
+			t.Errorf("clients reach r2 at %q, says one that is not r2", at)
+		}
+	})
+}
+
 // TestPortSurvivesFlood: strangers that connect and say nothing keep no peer
 // out, and fill neither memory nor the log.
 func TestPortSurvivesFlood(t *testing.T) {

@@ -100,6 +100,7 @@ func TestCheckOfWhatIsNoConfiguration(t *testing.T) {
 		"cell: [":       "yaml",
 		"members: []\n": "members: is empty",
 		"members: x=y":  "ID=CLIENT,RAFT",
+		"data: ~\n":     "there is no value",
 		"cell: &a b\nid: *a\ninsecure-principals: maybe\n": "neither true nor false",
 	} {
 		name := filepath.Join(t.TempDir(), "c.yaml")

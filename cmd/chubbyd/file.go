@@ -58,6 +58,8 @@ func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
 		d.readMembers(name, value, at)
 	case value.Kind != yaml.ScalarNode:
 		d.blame(at(value), "%s: want one value", k.name)
+	case value.Tag == "!!null":
+		d.blame(at(value), "%s: there is no value; put it in quotes if it is meant so", k.name)
 	default:
 		d.set(k, value.Value, at(value))
 	}

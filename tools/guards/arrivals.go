@@ -40,5 +40,15 @@ func (s *stores) openWAL`,
 func (s *stores) openWAL`,
 			pkg: "./cell", test: "TestLogThatEndsTooEarly",
 		},
+		{
+			name: "who bootstraps is not believed", file: "cell/port.go",
+			old: "	if err == nil && h.kind != bootstrapStream {", new: "	if err == nil {",
+			pkg: "./cell", test: "TestBootstrapIsNotBelieved",
+		},
+		{
+			name: "a setting without a value is a fault", file: "cmd/chubbyd/file.go",
+			old: `	case value.Tag == "!!null":`, new: "	case false:",
+			pkg: "./cmd/chubbyd", test: "TestCheckOfWhatIsNoConfiguration",
+		},
 	}
 }
