@@ -38,10 +38,10 @@ type copied struct {
 	name      api.Name
 	session   api.SessionID
 	principal string
-	place     *list.Element   // in order
-	sequence  uint64          // of the event that invalidates it; 0 if none was posted
-	posted    session.Instant // that event
-	waiting   []*change       // that wait for its acknowledgement
+	place     *list.Element    // in order
+	sequence  uint64           // of the event that invalidates it; 0 if none was posted
+	posted    session.Instant  // that event
+	waiting   map[*change]bool // that wait for its acknowledgement
 }
 
 // change is one change of what clients may have cached.
@@ -134,7 +134,7 @@ func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
 // forget drops what a session has of a name, and lets go the changes that wait
 // for it.
 func (c *caches) forget(one *copied) {
-	for _, waits := range one.waiting {
+	for waits := range one.waiting {
 		waits.heard(one.session)
 	}
 	if c.names[one.session][one.name] != one {
@@ -276,7 +276,10 @@ func (m *master) begin(by api.SessionID, names []api.Name) *change {
 			}
 			m.invalidate(box, one, ch.since)
 			since = min(since, one.posted)
-			one.waiting = append(one.waiting, ch)
+			if one.waiting == nil {
+				one.waiting = map[*change]bool{}
+			}
+			one.waiting[ch] = true
 			ch.left[id]++
 			m.mu.pause(1)
 		}
@@ -315,10 +318,20 @@ func (m *master) expects(by api.SessionID, names []api.Name) bool {
 	return false
 }
 
-// end lets names be cached again, once a change has taken effect or never will.
+// end lets names be cached again, once a change has taken effect or never will. One that
+// was given up is forgotten by those that it waited for: they may be silent for two
+// leases, and an author may begin very many.
 func (m *master) end(ch *change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for id := range ch.left {
+		for _, name := range ch.names {
+			if one := m.caches.copies[name][id]; one != nil {
+				delete(one.waiting, ch)
+			}
+		}
+		m.mu.pause(1)
+	}
 	for _, name := range ch.names {
 		if m.caches.changing[name]--; m.caches.changing[name] == 0 {
 			delete(m.caches.changing, name)

@@ -2,6 +2,8 @@ package cell
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -80,14 +82,16 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	if forgiven > 0 {
 		m.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
-	ending := m.unended
-	m.unended = nil
+	ending := slices.Collect(maps.Values(m.unended))
+	clear(m.unended)
 	ending = append(ending, m.losses.due(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
 	ends := m.affordable(ending)
-	m.unended = append(m.unended, ending[ends:]...)
+	for _, end := range ending[ends:] {
+		m.endAgain(end)
+	}
 	for left := ending[:ends]; len(left) > 0; {
 		var c raftfsm.Command
 		c, left = m.endCommand(left)

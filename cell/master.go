@@ -54,8 +54,8 @@ type master struct {
 	delays  *delays
 	losses  *losses
 	caches  *caches
-	raising map[api.SessionID]bool // sessions whose longest lease is being raised
-	unended []raftfsm.End          // sessions whose end could not be proposed yet
+	raising map[api.SessionID]bool        // sessions whose longest lease is being raised
+	unended map[api.SessionID]raftfsm.End // sessions whose end could not be proposed yet
 	remover *remover
 }
 
@@ -74,7 +74,7 @@ func (m *master) start() {
 	m.mail, m.boxes = newMail(m.metrics.eventsDropped), map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.remover = newRemover()
-	m.raising = map[api.SessionID]bool{}
+	m.raising, m.unended = map[api.SessionID]bool{}, map[api.SessionID]raftfsm.End{}
 	m.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.mu.Unlock()
 	for s := range state.Sessions.All() {
@@ -271,9 +271,7 @@ func (m *master) unproposed(c raftfsm.Command, doubt bool) {
 		}
 	case c.EndSessions != nil:
 		for _, end := range c.EndSessions.Ends {
-			if !m.leases.Alive(end.Session) {
-				m.unended = append(m.unended, end)
-			}
+			m.endAgain(end)
 		}
 	case c.RaiseLease != nil:
 		delete(m.raising, c.RaiseLease.Session)
@@ -281,6 +279,15 @@ func (m *master) unproposed(c raftfsm.Command, doubt bool) {
 		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
 		m.losses.again = append(m.losses.again, &raftfsm.Evict{Lock: c.Evict.Lock, Generation: c.Evict.Generation, Holders: c.Evict.Holders})
+	}
+}
+
+// endAgain takes note that a session is to be ended which could not be yet. Its client's
+// word that it uses nothing of it any more stands, whatever else would end it. m.mu is held.
+func (m *master) endAgain(end raftfsm.End) {
+	was, known := m.unended[end.Session]
+	if !m.leases.Alive(end.Session) && (!known || was.Failed()) {
+		m.unended[end.Session] = end
 	}
 }
 
@@ -303,7 +310,7 @@ func (m *master) submit(c raftfsm.Command) { _ = m.enter(newProposal(c, true, ni
 // command has been observed, or never will be, and before commit returns, unless
 // ctx ends first; it may be nil.
 func (m *master) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
-	one := newProposal(c, c.EndSessions != nil || c.Remove != nil, after)
+	one := newProposal(c, c.Remove != nil, after)
 	m.mu.Lock()
 	err := m.enter(one)
 	m.mu.Unlock()
@@ -326,7 +333,7 @@ func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result
 func (m *master) proposeMade(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	m.mu.Lock()
 	c := build()
-	one := newProposal(c, c.EndSessions != nil, nil)
+	one := newProposal(c, false, nil)
 	err := m.enter(one)
 	m.mu.Unlock()
 	if err != nil {

@@ -92,10 +92,12 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
 
 		m.mu.Lock()
-		for range maxSteps { // of whom the log knows nothing
-			m.unended = append(m.unended, raftfsm.End{Session: 1 << 40, Reason: api.ByExpiry})
+		for i := range maxSteps { // of whom the log knows nothing
+			id := api.SessionID(1<<40 + i)
+			m.unended[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
-		m.unended = append(m.unended, raftfsm.End{Session: c[0].who.session, Reason: api.ByClose})
+		m.losses.ends[c[0].who.session] = &ending{} // its end comes after those
+		m.losses.over.Put(c[0].who.session, m.clock())
 		m.queues.claims = 1 // a command for each of them
 		var between atomic.Bool
 		m.mu.held = func(time.Duration) {

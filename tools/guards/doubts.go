@@ -29,5 +29,20 @@ func doubtGuards() []guard {
 			old: "f.from[from]+size > leastInflight && f.sum+size > f.all", new: "f.sum+size > f.all",
 			pkg: "./cell", test: "TestRoomForSmallRequests",
 		},
+		{
+			name: "an end that was refused is proposed again", file: "cell/master.go",
+			old: "			m.endAgain(end)\n", new: "			_ = end\n",
+			pkg: "./cell", test: "TestEndIsRememberedOnce",
+		},
+		{
+			name: "ends that clients ask for leave the master its room", file: "cell/master.go",
+			old: "	one := newProposal(c, false, nil)\n", new: "	one := newProposal(c, c.EndSessions != nil, nil)\n",
+			pkg: "./cell", test: "TestEndsLeaveRoom",
+		},
+		{
+			name: "a change that was given up is forgotten", file: "cell/caches.go",
+			old: "				delete(one.waiting, ch)\n", new: "				_ = one\n",
+			pkg: "./cell", test: "TestChangeThatIsGivenUpIsForgotten",
+		},
 	}
 }
