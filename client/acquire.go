@@ -73,7 +73,8 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 // was granted meanwhile it is released. A second Acquire through a handle that
 // holds the lock is LockHeld: locks are not recursive.
 //
-// At most 192 requests of a session are in queues at a time. Others try their locks
+// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in queues
+// at a time. Others try their locks
 // every few seconds until there is a place: they find one that is free, but are not
 // in the order of those that wait, and OnQueued is not called for them.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {

@@ -14,6 +14,7 @@ type Cell struct {
 	finder *finder
 	// sessions are those that were opened with NewSession.
 	sessions *sessions
+	places   *places // of requests that wait for locks
 }
 
 // Dial returns a Cell. It connects to nothing yet; it fails with
@@ -33,7 +34,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}, sessions: newSessions()}, nil
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
 }
 
 // Close closes the connections and returns when no goroutine of the Cell itself

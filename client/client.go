@@ -62,15 +62,16 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 // Sessions of one Cell share its connections and the search for the master, and
 // nothing else; what is the session's own in the Config of the Cell is not
 // theirs. The Client is to be closed, before the Cell, which it leaves open.
-// A server takes 10,000 calls at a time over one connection, and each session has
-// one there always: some hundred sessions for each Cell are a good measure.
+// A server takes 2,000 calls at a time over one connection, and each session has
+// one there always: some hundred sessions for each Cell are a good measure. Of their
+// requests for locks 1,000 are in queues at a time (see Handle.Acquire).
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.with(s).withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	one := &Client{
-		Cell: c, cfg: cfg, numbers: newNumbers(), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
+		Cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
 	if err := one.create(ctx); err != nil {
@@ -174,6 +175,7 @@ func (c *Client) Close(ctx context.Context) error {
 			_ = c.Cell.Close() // it never fails
 		}
 		c.running.Wait()
+		c.numbers.abandon()
 	})
 	return c.closed
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// errNoPlace says that a session has as many requests in queues as it may.
-var errNoPlace = errors.New("the session has no place for another wait")
+// errNoPlace says that a session, or those of its Cell, have as many requests in queues
+// as they may.
+var errNoPlace = errors.New("there is no place for another wait")
 
 // How often a request that has no place tries its lock: at first, and at last.
 const (
@@ -80,5 +81,5 @@ func isTaken(err error) bool { return errors.Is(err, api.LockHeld) || errors.Is(
 // leftCrowd is what is told to a request that never had a place.
 func leftCrowd() string {
 	return fmt.Sprintf("gave up; the lock is not held. It was not in the lock's queue, but tried now and then, because %d requests of this session wait in queues, "+
-		"which is the most; spread them over several sessions (Cell.NewSession)", maxWaits)
+		"or %d of the sessions of its Cell, which is the most; spread them over several sessions (Cell.NewSession), of several Cells (Dial)", maxWaits, mostWaits)
 }

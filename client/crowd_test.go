@@ -86,3 +86,42 @@ func TestCrowdIsThrifty(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// The sessions of a Cell share what its connection takes. However many requests for locks
+// they have, there is room beside those that are in queues: for KeepAlives, or the
+// sessions would end, and for what ends the waits. Who closes a session leaves its places.
+func TestCrowdOfACell(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		holder := f.client(f.config())
+		if _, err := lockable(t, holder, 0).Acquire(t.Context(), api.Exclusive); err != nil {
+			t.Fatal(err)
+		}
+		cell, clients, handles, _ := f.crowd(2)
+		cell.places.most = 30 // fewer than one session may have
+		waiting, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
+		for _, h := range handles {
+			for range 20 {
+				go func() { _, _ = h.Acquire(waiting, api.Exclusive) }()
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(f.heard("Acquire")) - 1; n != cell.places.most {
+			t.Errorf("%d requests in queues, want %d", n, cell.places.most)
+		}
+		for _, c := range clients {
+			if err := c.Err(); err != nil {
+				t.Error(err)
+			}
+			closeClient(t, c)
+		}
+		if cell.places.taken != 0 {
+			t.Errorf("%d places are taken by nobody", cell.places.taken)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+		closeClient(t, holder)
+	})
+}

@@ -447,7 +447,7 @@ func TestOutstandingLimit(t *testing.T) {
 // beginning and finishing.
 func TestNumbersModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := newNumbers()
+		n := newNumbers(&places{most: mostWaits})
 		var last uint64
 		var open []uint64
 		t.Repeat(map[string]func(*rapid.T){

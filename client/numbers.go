@@ -16,6 +16,7 @@ import (
 // one that never left would keep an answer for ever.
 type numbers struct {
 	trying chan struct{} // capacity 1: held while a request without a place tries its lock
+	places *places       // for waits, of all sessions of the Cell
 
 	mu      sync.Mutex // guards what follows
 	last    uint64
@@ -25,9 +26,9 @@ type numbers struct {
 	vacated chan struct{}       // closed and replaced when one of waits is
 }
 
-func newNumbers() *numbers {
+func newNumbers(p *places) *numbers {
 	return &numbers{
-		trying: make(chan struct{}, 1), waits: map[uint64]struct{}{}, freed: make(chan struct{}), vacated: make(chan struct{}),
+		trying: make(chan struct{}, 1), places: p, waits: map[uint64]struct{}{}, freed: make(chan struct{}), vacated: make(chan struct{}),
 	}
 }
 
@@ -37,10 +38,39 @@ const (
 	// maxWaits is how many of a session's requests for locks are in queues at a
 	// time. What would end a wait, a Release or a Close, must find room beside them.
 	maxWaits = api.MaxOutstanding * 3 / 4
+	// mostWaits is how many of those of all sessions of a Cell are: half of the calls
+	// that a replica takes over one connection. KeepAlives must find room beside
+	// them, and what ends a wait.
+	mostWaits = 1_000
 )
 
+// places counts the requests for locks that are in queues, of all sessions of a Cell.
+type places struct {
+	most  int
+	mu    sync.Mutex // guards taken
+	taken int
+}
+
+// take takes a place, if there is one.
+func (p *places) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most {
+		return false
+	}
+	p.taken++
+	return true
+}
+
+func (p *places) give(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken -= n
+}
+
 // begin gives out a number, as soon as fewer than maxOpen are outstanding. For one
-// that waits for a lock it is errNoPlace, at once, if maxWaits do already.
+// that waits for a lock it is errNoPlace, at once, if maxWaits do already, or mostWaits
+// of the Cell.
 func (n *numbers) begin(ctx context.Context, waits bool) (uint64, error) {
 	for {
 		n.mu.Lock()
@@ -49,6 +79,10 @@ func (n *numbers) begin(ctx context.Context, waits bool) (uint64, error) {
 			return 0, errNoPlace
 		}
 		if len(n.open) < maxOpen {
+			if waits && !n.places.take() {
+				n.mu.Unlock()
+				return 0, errNoPlace
+			}
 			number := n.add()
 			if waits {
 				n.waits[number] = struct{}{}
@@ -82,11 +116,21 @@ func (n *numbers) finish(number uint64) {
 	}
 	if _, waited := n.waits[number]; waited {
 		delete(n.waits, number)
+		n.places.give(1)
 		close(n.vacated)
 		n.vacated = make(chan struct{})
 	}
 	close(n.freed)
 	n.freed = make(chan struct{})
+}
+
+// abandon gives back the places of a session that is over, whose requests are not
+// settled any more.
+func (n *numbers) abandon() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.places.give(len(n.waits))
+	clear(n.waits)
 }
 
 // reserve gives out a number at once, to the janitor, who undoes one request at
