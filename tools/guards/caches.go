@@ -37,8 +37,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "the second change waits too", file: "cell/caches.go",
-			old: "			one.waiting = append(one.waiting, ch)\n			ch.left[id]++\n",
-			new: "			if one.posted == ch.since {\n				one.waiting = append(one.waiting, ch)\n				ch.left[id]++\n			}\n",
+			old: "			one.waiting[ch] = true\n			ch.left[id]++\n",
+			new: "			if one.posted == ch.since {\n				one.waiting[ch] = true\n				ch.left[id]++\n			}\n",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
