@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -118,6 +119,35 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// A lock that is broken again before its holder has let go of it is lost once: the
+// holder hears of it once, and those who wait wait for its first acknowledgement.
+func TestLockIsLostOnce(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		holder := m.client(t, 9)
+		mine := holder.open(t, "/ls/local/f", api.MustExist).handle
+		holder.try(t, mine, api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		take := func() {
+			if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take()
+		events := holder.hear(t)
+		for range 3 {
+			take()
+		}
+		holder.acknowledge(t, events)
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+		if n := len(events); n != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_LOCK_LOST {
+			t.Errorf("the holder heard %v", events)
 		}
 	})
 }

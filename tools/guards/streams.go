@@ -28,5 +28,15 @@ func streamGuards() []guard {
 			old: "		if w := m.refusing(c.Cancel); w != nil {\n			m.queues.settled[w] = true\n		}\n", new: "",
 			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
+		{
+			name: "every stream of a request is answered", file: "cell/queue.go",
+			old: "	close(w.done)\n", new: "	go func() { w.done <- struct{}{} }()\n",
+			pkg: "./cell", test: "TestEveryStreamIsAnswered",
+		},
+		{
+			name: "a lock that is broken again is lost once", file: "cell/loss.go",
+			old: "told && was.generation == r.Generation {\n", new: "told && was.generation == 0 {\n",
+			pkg: "./cell", test: "TestLockIsLostOnce",
+		},
 	}
 }
