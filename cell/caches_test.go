@@ -196,7 +196,7 @@ func TestCachesAreConsistent(t *testing.T) {
 			t.Errorf("the caches answered %d times only", hits)
 		}
 		t.Logf("%d answers from caches", hits)
-	})
+	}, cell.RefuseEntries)
 }
 
 // cutForLong cuts a host off for that long, again and again.

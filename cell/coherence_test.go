@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
@@ -37,7 +38,7 @@ func TestCachedIsUncached(t *testing.T) {
 				if hits == 0 {
 					t.Error("no cache answered anything, so nothing was tested")
 				}
-			})
+			}, cell.RefuseEntries)
 		})
 	}
 }

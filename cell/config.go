@@ -40,6 +40,8 @@ type Config struct {
 	ElectionTimeout time.Duration
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
+	proposeTo func(applier) applier // a test's, which refuses entries, before Raft
+
 	// SlowClient is how long a client may hold up a change by not dropping what it
 	// has cached, before its session is not extended any more, whatever it
 	// acknowledges (it ends with the lease it has). It is at least a second; 0, the

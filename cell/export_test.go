@@ -1,7 +1,32 @@
 package cell
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // Believe makes a replica take an election timeout past its bounds. It imitates
 // one that was stopped, and has not looked at its clock since.
 func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
+
+// RefuseEntries has one in ten of the entries that the replica proposes as the
+// master refused before it is written. What waits for it is to be as if it had not
+// been tried.
+func RefuseEntries(cfg *Config) {
+	random := &chance{random: rand.New(rand.NewPCG(3, 5))}
+	cfg.proposeTo = func(a applier) applier { return refuser{applier: a, random: random} }
+}
+
+type refuser struct {
+	applier
+	random *chance
+}
+
+func (r refuser) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
+	if r.random.percent(10) {
+		return failedFuture{err: raft.ErrLeadershipTransferInProgress}
+	}
+	return r.applier.Apply(data, timeout)
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/sequencer"
@@ -62,7 +63,7 @@ func TestForcedLoss(t *testing.T) {
 				}
 			}
 		}
-	})
+	}, cell.RefuseEntries)
 }
 
 func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from))] }

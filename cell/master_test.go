@@ -13,18 +13,19 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
 )
 
 // inCell runs a test in a bubble of virtual time, with a cell of five.
-func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
+func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		test(t, ctx, celltest.Start(t, 5))
+		test(t, ctx, celltest.Start(t, 5, edits...))
 	})
 }
 
@@ -104,7 +105,11 @@ func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 // under the next one; nobody who asks for the lock meanwhile gets it.
 func TestLocksSurviveFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "holder", client.Config{})
+		cl := dial(t, ctx, c, "holder", client.Config{OnState: func(s client.StateChange) {
+			if s.State == session.Jeopardy {
+				t.Error("a fail-over put the session into jeopardy")
+			}
+		}})
 		h := open(t, ctx, cl, "/ls/local/lock", 0)
 		held := acquire(t, ctx, h)
 		other := open(t, ctx, dial(t, ctx, c, "other", client.Config{}), "/ls/local/lock", 0)
@@ -320,7 +325,7 @@ func TestExactlyOnce(t *testing.T) {
 		if err != nil || stat.Content != first+writers*each {
 			t.Errorf("%d writes took effect %d times (%v)", writers*each, stat.Content-first, err)
 		}
-	})
+	}, cell.RefuseEntries)
 }
 
 // A session that ends takes its ephemeral nodes along (Chubby §2.3); one that

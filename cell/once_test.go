@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
@@ -69,7 +70,7 @@ func TestLostReplies(t *testing.T) {
 		if lost.Load() < int64(*mutations/4) || kills.Load() == 0 {
 			t.Error("that is too little trouble to have shown anything")
 		}
-	})
+	}, cell.RefuseEntries)
 }
 
 // chance is a random source for several goroutines.

@@ -195,7 +195,11 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm
 	}
 	m.mu.watch = stopwatch()
 	m.mu.held = r.metrics.held
-	m.proposer = newProposer(r.raft, epoch, r.cfg.Wall, m.observe)
+	log := applier(r.raft)
+	if r.cfg.proposeTo != nil {
+		log = r.cfg.proposeTo(log)
+	}
+	m.proposer = newProposer(log, epoch, r.cfg.Wall, m.observe)
 	return m
 }
 

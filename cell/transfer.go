@@ -295,7 +295,8 @@ func (r *Replica) handOver(ctx context.Context) {
 // ExpireSession ends a session as if nothing had been heard of its client for a
 // whole lease. It is for drills and tests: whoever holds something in that
 // session loses it without having been told. It returns when the end is
-// committed. The errors are NotMaster and NotFound.
+// committed. The errors are NotMaster, NotFound, and Uncertain if the replica ceased
+// to be the master meanwhile; it may be called again, at any master.
 func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
 	m := r.master.Load()
 	if m == nil {
@@ -307,11 +308,10 @@ func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
 // expire ends a session.
 func (m *master) expire(ctx context.Context, id api.SessionID) error {
 	m.mu.Lock()
-	if !m.leases.Alive(id) {
-		m.mu.Unlock()
+	_, known := m.leases.Stop(id)
+	m.mu.Unlock()
+	if !known {
 		return api.Errorf(api.NotFound, "there is no session %v", id)
 	}
-	m.leases.Stop(id)
-	m.mu.Unlock()
 	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }

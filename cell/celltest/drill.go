@@ -2,6 +2,7 @@ package celltest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -24,8 +25,19 @@ func (c *Cell) Expire(id api.SessionID) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drillLimit)
 	defer cancel()
-	if err := c.Replica(c.Master()).ExpireSession(ctx, id); err != nil {
-		c.t.Fatalf("expire session %v: %v", id, err)
+	for tried := false; ; tried = true {
+		err := c.Replica(c.Master()).ExpireSession(ctx, id)
+		switch {
+		case err == nil, tried && errors.Is(err, api.NotFound):
+			return // or an attempt did it whose answer was lost
+		case !errors.Is(err, api.NotMaster) && !errors.Is(err, api.Uncertain):
+			c.t.Fatalf("expire session %v: %v", id, err)
+		}
+		select {
+		case <-ctx.Done():
+			c.t.Fatalf("expire session %v: %v; and %v", id, err, ctx.Err())
+		case <-time.After(10 * time.Millisecond): // the cell elects
+		}
 	}
 }
 
