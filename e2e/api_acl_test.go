@@ -82,6 +82,10 @@ func listsAreFiles(s *suite) {
 	file := s.open(s.alice, "/ls/local/acl/"+name, client.OpenOptions{Write: true})
 	s.write(file, "carol\nbob\n")
 	s.ok(try()) // the very next one
+	list := s.open(s.bob, "/ls/local/acl/"+name, client.OpenOptions{Read: true})
+	if got, _, err := list.Contents(s.ctx); err != nil || string(got) != "carol\nbob\n" {
+		s.Errorf("another client reads the list as %q (%v)", got, err)
+	}
 	s.write(file, "*\n")
 	s.ok(try())
 	s.write(file, "carol\n")

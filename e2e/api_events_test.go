@@ -42,7 +42,8 @@ func (s *suite) next(h *client.Handle) api.Event {
 }
 
 // expect waits for an event that will do. After a fail-over it may have been
-// lost (Chubby §2.5): then what it tells of must be there to be seen.
+// lost (Chubby §2.5): then what it tells of must be there to be seen. seen is always
+// true of an event that leaves nothing to be seen.
 func (s *suite) expect(h *client.Handle, seen func() bool, wanted func(api.Event) bool) {
 	s.Helper()
 	for {
