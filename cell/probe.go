@@ -34,7 +34,8 @@ import (
 //
 //   - Restarts: Raft.NewRaft loads the term from the stable store, and a probe
 //     is not answered before that (raftPort.answer). A replica whose store was
-//     wiped has to come back under a new ID; openStores refuses it under the old.
+//     wiped, or is older than what it has acknowledged, is refused by its peers
+//     (docs/adr/0009-bootstrap-and-identity.md).
 //   - Leadership transfer: the TimeoutNow message makes its target skip the
 //     pre-vote and the voters skip their loyalty to a known leader, nothing
 //     else: electSelf and requestVote raise the terms as above.

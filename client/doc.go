@@ -74,8 +74,7 @@
 //
 // The price is paid by those who change: a change waits for a round trip to every
 // client that caches what it touches, at worst, if one is cut off, for the rest of
-// its lease; and an acknowledgement that is held back (Forced loss) holds back that
-// of the cache too. Config.NoCache is for those who read little, or are often
+// its lease. Config.NoCache is for those who read little, or are often
 // stopped for long: nobody waits for them. Locks are not cached, and never wait: so
 // Stat does not show the generation of the lock in a session that caches.
 //

@@ -265,7 +265,7 @@ sequencer=$(jq -r .sequencer holder.out); session=$(jq -r .session holder.out)
 ctl 75 acquire /ls/local/held --try -- true; err 'nightly backup'; err '(for|since) '
 ctl 75 -o json acquire /ls/local/held --try; cp err out; is .error.code '"LockHeld"'; fields out error.holders.0.session error.holders.0.since_s error.holders.0.reason
 ctl 124 acquire /ls/local/held --wait 1s -- true
-ctl 124 acquire /ls/local/held --wait 0 -- true
+for wait in 0 1ms 5ms; do ctl 124 acquire /ls/local/held --wait $wait -- true; done
 ctl 0 acquire /ls/local/quick --wait 0 -- true
 ctl 0 -v acquire /ls/local/quick --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- true; err 'rides out'
 ctl 2 acquire /ls/local/quick --jeopardy-signal NOSUCH -- true

@@ -54,7 +54,7 @@ type CampaignOptions struct {
 // while the cell is away, what is to go goes in the background. If the lock is lost before the value is
 // written, the campaign goes on.
 //
-// A candidate whose session is over is passed by, a lease later at the latest, also if somebody has its
+// A candidate whose session has ended is passed by, a lease and two seconds later at the latest, also if somebody has its
 // file open, so that it stays. Files of the directory that are permanent, that are no candidate's or that
 // may not be read count for nothing.
 //

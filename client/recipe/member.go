@@ -222,7 +222,7 @@ func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 
 // Members lists who is up, by name: the ephemeral files of a directory, of Announce or of anybody else
 // (chubbyctl put --ephemeral), but for those that may not be read. NotFound says that there is no such
-// directory. One who died is a member until its session is over, at the latest a lease later, and nobody
+// directory. One who died is a member until its session has ended, at the latest a lease and two seconds later, and nobody
 // has its file open.
 //
 // It costs a call for the listing, and three for each member, two of which go to the log. The value of a

@@ -57,7 +57,7 @@ type Publication struct{ presence *Presence }
 // by Announce, under the name that the address is, with WaitForName: whoever has published the address
 // before is taken for the same server before it crashed. What is said there of a directory that is absent
 // holds here. Withdraw an endpoint before the server stops, so that nobody calls it any
-// more; when a server dies, it is gone a lease later.
+// more; when a server dies, it is gone a lease and at most two seconds later.
 func Publish(ctx context.Context, c *client.Client, path string, e Endpoint) (*Publication, error) {
 	if strings.TrimSpace(e.Address) == "" {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "publish", Path: path, Message: "the endpoint has no address"}

@@ -26,7 +26,7 @@
 // What the elector's settings mean here:
 //
 //   - LeaseDuration decides nothing. A leader that fails is replaced after the
-//     lease of its session, Config.Client.Lease (12 s), and Config.LockDelay.
+//     lease of its session, Config.Client.Lease (12 s), Config.LockDelay, and at most 2 s more.
 //   - RetryPeriod is how often the leader looks at its lock, by the local clock;
 //     nothing is written and nobody asked. It is also the least time between two
 //     calls of Get of a candidate.
