@@ -19,6 +19,7 @@ type Primary struct {
 	file     *client.Handle
 	lock     *client.Lock
 	presence *Presence
+	ghosts   *ghosts
 
 	ask   sync.Once
 	asked chan struct{}      // closed when a candidate ranks before it
@@ -32,7 +33,7 @@ type Primary struct {
 // reign makes the primary that a candidate is.
 func (k *campaign) reign(l *client.Lock) *Primary {
 	p := &Primary{
-		c: k.c, path: k.path, name: k.options.Name, file: k.file, lock: l, presence: k.presence, rank: rank{priority: k.options.Priority},
+		c: k.c, path: k.path, name: k.options.Name, file: k.file, lock: l, presence: k.presence, ghosts: k.ghosts, rank: rank{priority: k.options.Priority},
 		asked: make(chan struct{}), done: make(chan struct{}),
 	}
 	if k.chosen {
@@ -149,6 +150,7 @@ func (p *Primary) attend(ctx context.Context, r *roster) {
 		if err != nil {
 			return
 		}
+		p.ghosts.keep(list)
 		asked := false
 		for _, e := range announced(list) {
 			switch {
@@ -157,11 +159,21 @@ func (p *Primary) attend(ctx context.Context, r *roster) {
 				// It was for a reign that is over. Should this fail, it ranks higher than is meant.
 				_ = remark(ctx, p.c, r.dir, e, nil)
 			default:
-				asked = asked || e.record.rank().compare(p.rank) > 0
+				asked = asked || e.record.rank().compare(p.rank) > 0 && p.lives(ctx, e.record)
 			}
 		}
 		if asked {
 			p.ask.Do(func() { close(p.asked) })
 		}
 	}
+}
+
+// lives reports whether the session of a candidate is not known to be over. If nobody answers, it is taken to
+// live, as its file is there.
+func (p *Primary) lives(ctx context.Context, r record) bool {
+	if p.ghosts.has(r) {
+		return false
+	}
+	over, err := p.ghosts.find(ctx, p.c, r)
+	return err != nil || !over
 }

@@ -46,7 +46,16 @@ func TestDeadCandidateIsRead(t *testing.T) {
 		if list, err := Candidates(w.ctx, reader, office); err != nil || !strings.Contains(summary(list), "second") {
 			t.Errorf("the file of the dead is not there: %v %v", summary(list), err)
 		}
-		w.primary(low)
+		p = w.primary(low)
+		pass(time.Second)
+		if wasAsked(p) {
+			t.Error("the primary is asked to resign for a dead candidate")
+		}
+		w.campaign("third", CampaignOptions{Priority: 8})
+		pass(time.Second)
+		if !wasAsked(p) {
+			t.Error("the primary is not asked to resign for one that lives")
+		}
 	})
 }
 

@@ -40,6 +40,11 @@ func terminalGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestCandidateThatIsOutranked",
 		},
 		{
+			name: "no primary resigns for the dead", file: "client/recipe/primary.go",
+			old: " && p.lives(ctx, e.record)\n", new: "\n",
+			pkg: "./client/recipe", test: "TestDeadCandidateIsRead",
+		},
+		{
 			name: "the last words are not left out", file: "cmd/chubbyctl/speaker.go",
 			old: "	s.lines = append(s.lines, bytes.Clone(line))\n	s.lines = s.lines[max(0, len(s.lines)-mostLines):]\n",
 			new: "	if len(s.lines) < mostLines {\n		s.lines = append(s.lines, bytes.Clone(line))\n	}\n",
