@@ -113,6 +113,11 @@ func (o *electOptions) check(given func(flag string) bool) error {
 	case len(o.value) > api.MaxContents:
 		return usagef("--value has %d bytes; a file holds at most %d", len(o.value), api.MaxContents)
 	}
+	if o.name != "" { // of a file beside that of the election
+		if p, err := o.path.Join(o.name); err != nil || p.Parent() != o.path {
+			return usagef("--name: %q cannot be the name of a candidate; want one component of a path", abridged(o.name))
+		}
+	}
 	return o.validate()
 }
 
