@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -34,84 +35,120 @@ const maxIdle = 5 * time.Minute
 // refuses those above the bounds. The calls of one that is refused are answered with the
 // reason, for a short time, since a client learns nothing from a connection that is
 // just closed. It is safe for concurrent use.
+//
+// It counts what is held for their calls, too; see account.
 type connections struct {
-	all, each int // bounds
-	log       *slog.Logger
-	refusals  prometheus.Counter
-	said      refusalLog
+	all, each      int // bounds
+	limits         heldLimits
+	log            *slog.Logger
+	refusals, shed prometheus.Counter
+	said, saidShed refusalLog
 
-	mu      sync.Mutex // guards what follows
-	open    int
-	from    map[string]int
-	refused int // that are kept open
+	bytes   atomic.Int64 // that are held
+	origins atomic.Int64 // len(from)
+
+	mu        sync.Mutex // guards what follows
+	open      int
+	from      map[string]*source
+	refused   int     // that are kept open
+	strangers *source // of those
 }
 
-func newConnections(all, each int, refusals prometheus.Counter, log *slog.Logger) *connections {
-	return &connections{all: all, each: each, refusals: refusals, log: log, from: map[string]int{}}
+func newConnections(all, each int, refusals, shed prometheus.Counter, log *slog.Logger) *connections {
+	return &connections{
+		all: all, each: each, limits: heldLimits{conn: maxHeldConn, address: maxHeldAddress, all: maxHeld},
+		refusals: refusals, shed: shed, log: log, from: map[string]*source{}, strangers: newSource("connections that are refused"),
+	}
 }
+
+func newSource(name string) *source { return &source{name: name, accounts: map[*account]struct{}{}} }
 
 // enter counts a connection from somewhere, or returns why it is refused.
-func (c *connections) enter(from string) *api.Error {
+func (c *connections) enter(conn *heardConn) *api.Error {
+	from := originOf(conn.Conn.RemoteAddr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	o := c.from[from]
+	if o == nil {
+		o = newSource(from)
+	}
 	const advice = "let sessions share a connection, or raise the limit; then try again"
 	switch {
 	case c.open >= c.all:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.all)
-	case c.from[from] >= c.each:
-		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, c.from[from], from, c.each)
+	case o.open >= c.each:
+		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.each)
 	}
 	c.open++
-	c.from[from]++
+	o.open++
+	c.from[from] = o
+	c.origins.Store(int64(len(c.from)))
+	conn.account = newAccount(c, o, conn)
+	o.accounts[conn.account] = struct{}{}
 	return nil
 }
 
-func (c *connections) leave(from string) {
+func (c *connections) leave(a *account) {
+	a.close()
+	c.mu.Lock()
+	c.open--
+	a.origin.open--
+	delete(a.origin.accounts, a)
+	c.mu.Unlock()
+	c.forget(a.origin)
+}
+
+// forget forgets where connections came from, if there is none any more and nothing is
+// held.
+func (c *connections) forget(o *source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open--
-	if c.from[from]--; c.from[from] == 0 {
-		delete(c.from, from)
+	if o.open == 0 && o.bytes.Load() == 0 && c.from[o.name] == o {
+		delete(c.from, o.name)
+		c.origins.Store(int64(len(c.from)))
 	}
 }
 
 // admit takes a connection in, perhaps as one that is refused, and reports whether it
 // is to be served.
 func (c *connections) admit(conn *heardConn) bool {
-	from := originOf(conn.Conn.RemoteAddr())
-	refusal := c.enter(from)
+	refusal := c.enter(conn)
 	if refusal == nil {
-		conn.leave = func() { c.leave(from) }
+		conn.leave = func() { c.leave(conn.account) }
 		return true
 	}
 	c.refusals.Inc()
 	if n, ok := c.said.next(); ok {
-		c.log.Warn("refused a client's connection", "remote", from, "error", refusal, "refused", n)
+		c.log.Warn("refused a client's connection", "remote", originOf(conn.Conn.RemoteAddr()), "error", refusal, "refused", n)
 	}
-	if !c.keepRefused() {
+	if !c.keepRefused(conn) {
 		_ = conn.Conn.Close() // nobody else has it
 		return false
 	}
-	conn.refusal, conn.leave = refusal, c.leaveRefused
+	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
 	conn.expiry = time.AfterFunc(refusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
 }
 
 // keepRefused counts a connection as refused and kept open, if there is room.
-func (c *connections) keepRefused() bool {
+func (c *connections) keepRefused(conn *heardConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refused >= maxRefused {
 		return false
 	}
 	c.refused++
+	conn.account = newAccount(c, c.strangers, conn)
+	c.strangers.accounts[conn.account] = struct{}{}
 	return true
 }
 
-func (c *connections) leaveRefused() {
+func (c *connections) leaveRefused(a *account) {
+	a.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused--
+	delete(c.strangers.accounts, a)
 }
 
 // count returns how many connections are open, without those that are refused.

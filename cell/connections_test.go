@@ -53,7 +53,7 @@ func (c *fromConn) Close() error         { c.closed++; return nil }
 // be told otherwise, or closed; and what was closed, even twice, is not counted.
 func TestConnectionsAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newConnections(rapid.IntRange(1, 100).Draw(t, "all"), rapid.IntRange(1, 50).Draw(t, "each"), prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"}), slog.New(slog.DiscardHandler))
+		c := newConnections(rapid.IntRange(1, 100).Draw(t, "all"), rapid.IntRange(1, 50).Draw(t, "each"), prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "shed"}), slog.New(slog.DiscardHandler))
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		var open []*heardConn
 		from, admitted, refused := map[string]int{}, 0, 0

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"sync/atomic"
@@ -35,24 +36,49 @@ func (l hearing) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if one := (&heardConn{Conn: conn, clock: l.clock}); l.conns.admit(one) {
+		if one := hear(conn, l.clock); l.conns.admit(one) {
 			return one, nil
 		}
 	}
 }
 
-// heardConn is a connection that knows when something last arrived over it.
+// heardConn is a connection that knows when something last arrived over it, and what is
+// held for its calls. gRPC reads it without a buffer of its own, and so never more than
+// the frame that it needs next: see withCall.
 type heardConn struct {
 	net.Conn
-	clock session.Clock
-	last  atomic.Int64 // a session.Instant; 0 before anything arrived
-	asked atomic.Int64 // when a sign of life was last asked for; 0 if it never was
+	buffer *bufio.Reader
+	clock  session.Clock
+	last   atomic.Int64 // a session.Instant; 0 before anything arrived
+	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
 
 	// Set by connections.
 	refusal error       // what calls over it are answered; nil if it is not refused
 	expiry  *time.Timer // of one that is refused
 	leave   func()      // called once, when it is closed
+	account *account
 	closed  atomic.Bool
+}
+
+// readBuffer is how much is read from a connection at a time.
+const readBuffer = 8 << 10
+
+func hear(conn net.Conn, clock session.Clock) *heardConn {
+	c := &heardConn{Conn: conn, clock: clock}
+	c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
+	return c
+}
+
+// arrivals is what arrives over a connection.
+type arrivals struct{ conn *heardConn }
+
+// Read implements io.Reader.
+func (a arrivals) Read(p []byte) (int, error) {
+	n, err := a.conn.Conn.Read(p)
+	if n > 0 {
+		a.conn.last.Store(int64(a.conn.clock()))
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -68,10 +94,16 @@ func (c *heardConn) Close() error {
 
 // Read implements net.Conn.
 func (c *heardConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.last.Store(int64(c.clock()))
-	}
+	n, err := c.buffer.Read(p)
+	c.account.received(p[:n])
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *heardConn) Write(p []byte) (int, error) {
+	c.account.sending()
+	n, err := c.Conn.Write(p)
+	c.account.sent(p[:n])
 	return n, err
 }
 

@@ -24,6 +24,7 @@ type metrics struct {
 	invalidations prometheus.Counter
 	eventsDropped prometheus.Counter
 	refusals      prometheus.Counter
+	shed          prometheus.Counter
 	changeWaits   prometheus.Histogram
 	mutexHolds    prometheus.Histogram
 }
@@ -51,6 +52,7 @@ func newMetrics(r *Replica) *metrics {
 	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
 	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
 	m.refusals = counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many.")
+	m.shed = counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory.")
 	m.changeWaits = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
@@ -64,7 +66,7 @@ func newMetrics(r *Replica) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.eventsDropped, m.refusals, m.changeWaits, m.mutexHolds,
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits, m.invalidations, m.eventsDropped, m.refusals, m.shed, m.changeWaits, m.mutexHolds,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1
@@ -75,6 +77,7 @@ func newMetrics(r *Replica) *metrics {
 			Namespace: "chubby", Name: "log_lines_dropped_total", Help: "Log lines that could not be written as fast as they came.",
 		}, func() float64 { return float64(r.logs.dropped.Load()) }),
 		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.count()) }),
+		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.bytes.Load()) }),
 		gauge("diverged_replicas", "Replicas known to have applied other entries than this one: 0, or see the log.", func() float64 { return float64(r.comparison.count()) }),
 		gauge("disk_free_bytes", "Bytes that are free on the disk of this replica; -1 if that is unknown.", func() float64 { return float64(r.free.Load()) }),
 		gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) }),

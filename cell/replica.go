@@ -145,7 +145,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
-	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.log)
+	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.metrics.shed, r.log)
 	r.port.answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel

@@ -11,7 +11,11 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	protobuf "google.golang.org/protobuf/proto"
 )
 
 // service is what clients talk to: thin adapters that decode, validate, make one
@@ -22,8 +26,6 @@ type service struct {
 	pb.UnimplementedCellServer
 	r    *Replica
 	crcs *crc64.Table
-
-	inflight *inflight
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
@@ -36,38 +38,37 @@ const maxCall = 2*api.MaxLease + 15*time.Second
 // newGRPCServer returns a server with limits on everything a stranger could
 // make grow.
 func newGRPCServer(r *Replica) *grpc.Server {
-	s := &service{r: r, crcs: crc64.MakeTable(crc64.ECMA), inflight: newInflight(maxInflight, maxInflightEach)}
-	g := grpc.NewServer(
-		grpc.MaxRecvMsgSize(api.MaxCommand),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(8<<10),
-		grpc.ConnectionTimeout(5*time.Second),
-		grpc.ReadBufferSize(8<<10), grpc.WriteBufferSize(8<<10),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: maxIdle}),
-		grpc.ChainUnaryInterceptor(s.unary),
-		grpc.ChainStreamInterceptor(s.stream),
-	)
+	s := &service{r: r, crcs: crc64.MakeTable(crc64.ECMA)}
+	g := grpc.NewServer(s.options()...)
 	pb.RegisterChubbyServer(g, s)
 	pb.RegisterCellServer(g, s)
 	return g
 }
 
-// What clients may have in flight. A connection may carry the sessions of many
+// options bounds what gRPC itself keeps for a stranger. Windows are fixed: those that
+// gRPC adapts grow up to 16 MiB for each call. That of a call is the smallest there is.
+func (s *service) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.InTapHandle(withCall),
+		grpc.ForceServerCodecV2(exactCodec{encoding.GetCodecV2(proto.Name)}),
+		grpc.StaticStreamWindowSize(1<<16 - 1), grpc.StaticConnWindowSize(1 << 20),
+		grpc.MaxRecvMsgSize(api.MaxCommand),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(8 << 10),
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.ReadBufferSize(0), grpc.WriteBufferSize(8 << 10),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: maxIdle}),
+		grpc.ChainUnaryInterceptor(s.unary),
+		grpc.ChainStreamInterceptor(s.stream),
+	}
+}
+
+// maxStreams bounds the calls of a connection. It may carry the sessions of many
 // processes, each with a KeepAlive parked and a call or a place in a queue: 2,000
 // calls are a thousand such sessions, and 100,000 sessions need a hundred
-// connections. What a call brings is kept while it is served: 64 whole files of one
-// connection, a thousand of all. A request is no larger than the command that is
-// made of it. KeepAlives are not counted, and each connection has leastInflight to
-// itself, so that nobody takes from others what keeps their sessions alive, and what
-// finds the master and gives back locks.
-const (
-	maxStreams      = 2_000
-	maxInflightEach = 16 << 20
-	maxInflight     = 256 << 20
-	leastInflight   = 8 << 10
-	maxKeepAlive    = 1 << 10
-)
+// connections.
+const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	defer s.recovered(info.FullMethod, &err)
@@ -79,13 +80,18 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
-	done, err := s.inflight.admit(ctx, request)
-	if err != nil {
+	call := callOf(ctx)
+	if err := call.serve(request); err != nil {
+		return nil, status(s.fail("call", "", err))
+	}
+	defer call.served()
+	if reply, err = next(ctx, request); err != nil {
 		return nil, status(err)
 	}
-	defer done()
-	reply, err = next(ctx, request)
-	return reply, status(err)
+	if err := call.answer(reply); err != nil {
+		return nil, status(s.fail("answer", "", err))
+	}
+	return reply, nil
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -93,7 +99,40 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	if conn := connOf(stream.Context()); conn != nil && conn.refusal != nil {
 		return s.refused(conn)
 	}
-	return status(next(srv, stream))
+	call := callOf(stream.Context())
+	if err := call.serve(nil); err != nil {
+		return status(s.fail("call", "", err))
+	}
+	defer call.served()
+	return status(next(srv, answers{ServerStream: stream, call: call}))
+}
+
+// answers is a stream whose replies are counted.
+type answers struct {
+	grpc.ServerStream
+	call *call
+}
+
+// SendMsg implements grpc.ServerStream.
+func (a answers) SendMsg(m any) error {
+	if err := a.call.answer(m); err != nil {
+		return err
+	}
+	return a.ServerStream.SendMsg(m)
+}
+
+// exactCodec encodes long messages into as many bytes as they have: the pool that gRPC
+// takes buffers from has none between 32 KiB and 1 MiB.
+type exactCodec struct{ encoding.CodecV2 }
+
+// Marshal implements encoding.CodecV2.
+func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
+	message, ok := v.(protobuf.Message)
+	if !ok || protobuf.Size(message) <= 32<<10 {
+		return c.CodecV2.Marshal(v)
+	}
+	data, err := protobuf.Marshal(message)
+	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }
 
 // refused is the answer to a call over a connection that is refused.

@@ -40,7 +40,7 @@ func crowdGuards() []guard {
 		},
 		{
 			name: "client connections of an address are bounded", file: "cell/connections.go",
-			old: "	case c.from[from] >= c.each:\n", new: "	case false:\n",
+			old: "	case o.open >= c.each:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{
@@ -65,7 +65,7 @@ func crowdGuards() []guard {
 		},
 		{
 			name: "a handshake that never comes is ended", file: "cell/service.go",
-			old: "		grpc.ConnectionTimeout(5*time.Second),\n", new: "",
+			old: "		grpc.ConnectionTimeout(5 * time.Second),\n", new: "",
 			pkg: "./cell", test: "TestIdleConnections",
 		},
 		{

@@ -1,7 +1,7 @@
 package main
 
 // doubtGuards are those of what a master says of a request that it does not know the end
-// of, and of the room that everybody has.
+// of.
 func doubtGuards() []guard {
 	return []guard{
 		{
@@ -18,16 +18,6 @@ func doubtGuards() []guard {
 			name: "what was left without an answer stays in doubt", file: "cell/locks.go",
 			old: "w.offered, w.doubt = false, w.doubt || doubt", new: "w.offered = false",
 			pkg: "./cell", test: "TestDoubtStays",
-		},
-		{
-			name: "KeepAlives find room beside large requests", file: "cell/inflight.go",
-			old: "	if _, alive := request.(*pb.KeepAliveRequest); alive {\n", new: "	if _, alive := request.(*pb.KeepAliveRequest); alive && false {\n",
-			pkg: "./cell", test: "TestRoomForSmallRequests",
-		},
-		{
-			name: "each connection has room of its own", file: "cell/inflight.go",
-			old: "f.from[from]+size > leastInflight && f.sum+size > f.all", new: "f.sum+size > f.all",
-			pkg: "./cell", test: "TestRoomForSmallRequests",
 		},
 		{
 			name: "an end that was refused is proposed again", file: "cell/master.go",

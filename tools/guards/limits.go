@@ -59,11 +59,6 @@ func limitGuards() []guard {
 			pkg: "./cell", test: "TestRemovalIsMadeAgain",
 		},
 		{
-			name: "requests in flight are bounded", file: "cell/service.go",
-			old: "	done, err := s.inflight.admit(ctx, request)\n", new: "	done, err := newInflight(maxInflight, maxInflight).admit(ctx, request)\n",
-			pkg: "./cell", test: "TestCallsWithoutRoomAreRefused",
-		},
-		{
 			name: "a list is looked up, not read", file: "namespace/acl.go",
 			old: "return file.list.names(l.principal)", new: "return parseList(file.Contents).names(l.principal)",
 			pkg: "./namespace", test: "TestLongListsAreLookedUp",

@@ -42,6 +42,7 @@ func guards() []guard {
 		doubtGuards(),
 		terminalGuards(),
 		arrivalGuards(),
+		heldGuards(),
 	)
 }
 

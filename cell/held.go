@@ -1,0 +1,426 @@
+package cell
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+)
+
+// What a replica holds in memory for the calls of clients, in bytes: of one
+// connection, of all connections from one address, and of all. A limit is where
+// complete calls, and long replies, are refused with a reason. At twice the limit the
+// connection that holds most is closed: only calls whose requests have not arrived yet,
+// and frames that cannot be answered, get there.
+//
+// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
+// has one KeepAlive parked for each session, and one call for each lock it waits for.
+const (
+	maxHeldConn    = 64 << 20
+	maxHeldAddress = 256 << 20
+	maxHeld        = 1 << 30
+
+	overflow = 2 // the multiple of a limit at which connections are closed
+)
+
+// What is counted.
+const (
+	// callWeight is for a call itself, which is mostly the stack of its goroutine. With
+	// the longest headers that are read, a call takes up to four times that.
+	callWeight = 8 << 10
+	// smallCall is up to which size requests are served, and replies sent, whatever else
+	// their connection holds.
+	smallCall = 16 << 10
+	// leastHeld is what each connection has to itself, whatever others hold: enough to find
+	// the master and to give back locks.
+	leastHeld = 32 << 10
+	// maxKeepAlive bounds a KeepAlive. KeepAlives are never refused, or whoever fills a limit
+	// would end the sessions of the others: they are small, and a session has one at a time.
+	maxKeepAlive = 1 << 10
+	// frameWeight is for a frame itself.
+	frameWeight = 128
+)
+
+// heldLimits are the limits of what is held; see maxHeld.
+type heldLimits struct{ conn, address, all int64 }
+
+// account counts what is held for one connection. gRPC bounds neither what it has
+// received of requests that are not complete (its window for the connection is opened
+// again as data arrives, not as it is read) nor the replies that a client does not
+// read. So the account follows the frames on the connection itself: a call is held from
+// its first frame until its stream has ended on the wire and its handler has returned.
+// It is safe for concurrent use.
+type account struct {
+	all    *connections
+	origin *source
+	conn   *heardConn
+
+	in, out frames // of the goroutine that reads, and of the one that writes
+
+	mu      sync.Mutex // guards what follows
+	calls   map[uint32]*call
+	last    uint32 // the newest stream
+	newest  *call  // whose header was read last
+	bytes   int64
+	writing bool  // a write is under way
+	stalled int64 // frames that arrived meanwhile: gRPC may have to keep them
+	closed  bool
+}
+
+// call is a call, or what remains of one. Its account's mu guards it.
+type call struct {
+	of      *account
+	request int64
+	reply   int64
+	open    bool // its stream has not ended
+	serving bool
+}
+
+func newAccount(all *connections, origin *source, conn *heardConn) *account {
+	return &account{all: all, origin: origin, conn: conn, in: frames{skip: prefaceLen}, calls: map[uint32]*call{}}
+}
+
+// add counts n bytes. a.mu is held.
+func (a *account) add(n int64) {
+	if n != 0 {
+		a.bytes += n
+		a.origin.bytes.Add(n)
+		a.all.bytes.Add(n)
+	}
+}
+
+// received follows what was read from the connection.
+func (a *account) received(p []byte) {
+	a.mu.Lock()
+	before := a.bytes
+	a.in.scan(p, a.arrived)
+	grown, bytes := a.bytes > before, a.bytes
+	a.mu.Unlock()
+	if grown {
+		a.all.relieve(a, bytes)
+	}
+}
+
+// arrived counts a frame. a.mu is held.
+func (a *account) arrived(f frame) {
+	if a.closed {
+		return
+	}
+	switch f.kind {
+	case frameHeaders:
+		if f.stream <= a.last {
+			break // trailers, which gRPC refuses
+		}
+		c := &call{of: a, request: callWeight, open: true}
+		a.last, a.newest, a.calls[f.stream] = f.stream, c, c
+		a.add(callWeight)
+	case frameData:
+		if c := a.calls[f.stream]; c != nil {
+			n := dataWeight(f.length)
+			c.request += n
+			a.add(n)
+		}
+	case frameReset:
+		a.end(f.stream)
+	}
+	if a.writing {
+		n := int64(frameWeight)
+		if f.kind != frameData {
+			n += 2 * int64(f.length)
+		}
+		a.stalled += n
+		a.add(n)
+	}
+}
+
+// dataWeight returns what gRPC allocates for a frame of data.
+func dataWeight(length int) int64 {
+	switch {
+	case length <= 1<<10:
+		return int64(length) + frameWeight
+	case length <= 4<<10:
+		return 4 << 10
+	}
+	return max(16<<10, int64(length))
+}
+
+// sending says that a write begins.
+func (a *account) sending() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writing = true
+}
+
+// sent follows what was written.
+func (a *account) sent(p []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writing = false
+	a.add(-a.stalled)
+	a.stalled = 0
+	a.out.scan(p, func(f frame) {
+		switch {
+		case f.kind == frameReset, f.kind <= frameHeaders && f.flags&flagEndStream != 0:
+			a.end(f.stream)
+		case f.kind == frameData:
+			if c := a.calls[f.stream]; c != nil {
+				n := min(int64(f.length), c.reply)
+				c.reply -= n
+				a.add(-n)
+			}
+		}
+	})
+}
+
+// end takes note that a stream has ended. a.mu is held.
+func (a *account) end(stream uint32) {
+	c := a.calls[stream]
+	if c == nil {
+		return
+	}
+	delete(a.calls, stream)
+	c.open = false
+	c.settle()
+}
+
+// settle gives back what the call holds no more. of.mu is held.
+func (c *call) settle() {
+	kept := c.request
+	switch {
+	case c.serving:
+	case c.open:
+		kept = min(kept, callWeight)
+	default:
+		kept = 0
+	}
+	c.of.add(kept - c.request)
+	c.request = kept
+	if !c.open {
+		c.of.add(-c.reply)
+		c.reply = 0
+	}
+}
+
+// close ends every call of a connection that is closed. What is being served is held
+// until it has been.
+func (a *account) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed, a.newest = true, nil
+	for stream := range a.calls {
+		a.end(stream)
+	}
+	a.add(-a.stalled)
+	a.stalled = 0
+}
+
+// held returns how much is held.
+func (a *account) held() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bytes
+}
+
+// callKey finds a call in its context.
+type callKey struct{}
+
+// withCall is gRPC's tap: it is called for each header that begins a call, before more
+// is read from the connection, and so the call is the newest one. It refuses nothing:
+// gRPC keeps the timer of the deadline of a call that is refused here.
+func withCall(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	conn := connOf(ctx)
+	if conn == nil || conn.account == nil {
+		return ctx, nil
+	}
+	conn.account.mu.Lock()
+	defer conn.account.mu.Unlock()
+	return context.WithValue(ctx, callKey{}, conn.account.newest), nil
+}
+
+// callOf returns the call of a context, nil if it is not known. The methods of a nil
+// call do nothing.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// serve begins to serve a call whose request has arrived, or refuses it. served is to
+// be called when that has ended, unless it was refused.
+func (c *call) serve(request any) error {
+	alive, isAlive := request.(*pb.KeepAliveRequest)
+	if size := proto.Size(alive); size > maxKeepAlive {
+		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size, maxKeepAlive)
+	}
+	if c == nil {
+		return nil
+	}
+	a := c.of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !c.open {
+		return api.Errorf(api.Cancelled, "the call was given up before it was served")
+	}
+	if !isAlive {
+		if err := a.full(c.request); err != nil {
+			return err
+		}
+	}
+	c.serving = true
+	return nil
+}
+
+// full returns why there is no room for another n bytes, or, of requests, why there is
+// none for those n, which are counted. a.mu is held.
+func (a *account) full(n int64) error {
+	if limit := a.all.limits.conn; a.bytes > limit && n > smallCall {
+		return api.Errorf(api.Unavailable, "the calls of this connection hold %d bytes of the replica's memory, and at most %d are allowed; wait for some answers, and read them, then try again", a.bytes, limit)
+	}
+	if a.bytes <= leastHeld {
+		return nil
+	}
+	return a.all.full(a.origin)
+}
+
+// served ends what serve began.
+func (c *call) served() {
+	if c == nil {
+		return
+	}
+	c.of.mu.Lock()
+	c.serving = false
+	c.settle()
+	last := c.of.closed && c.of.bytes == 0
+	c.of.mu.Unlock()
+	if last {
+		c.of.all.forget(c.of.origin)
+	}
+}
+
+// answer counts a reply, or refuses to send it: a long one, while the client does not
+// read others. Of replies to one call that are not read yet, only few are kept.
+func (c *call) answer(reply any) error {
+	message, ok := reply.(proto.Message)
+	if c == nil || !ok {
+		return nil
+	}
+	bytes, err := c.admit(int64(proto.Size(message)))
+	if err == nil {
+		c.of.all.relieve(c.of, bytes)
+	}
+	return err
+}
+
+// admit counts a reply of n bytes, if there is room, and returns what the account holds.
+func (c *call) admit(n int64) (int64, error) {
+	a := c.of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !c.open {
+		return a.bytes, nil // it goes nowhere
+	}
+	if n > smallCall {
+		if err := a.full(n); err != nil {
+			return a.bytes, err
+		}
+	}
+	if c.reply > smallCall {
+		return a.bytes, api.Errorf(api.Unavailable, "the client does not read what it is told: %d bytes wait; read them, then try again", c.reply)
+	}
+	c.reply += n
+	a.add(n)
+	return a.bytes, nil
+}
+
+// source is where connections come from; see originOf.
+type source struct {
+	name     string
+	bytes    atomic.Int64
+	open     int                   // connections; the mutex of connections guards it
+	accounts map[*account]struct{} // theirs, and of those that are refused and kept; also
+}
+
+// full returns why no call from somewhere is served: those from there hold too much, or
+// all hold too much and those from there more than their share.
+func (c *connections) full(o *source) error {
+	held, all := o.bytes.Load(), c.bytes.Load()
+	switch {
+	case held > c.limits.address:
+		return api.Errorf(api.Unavailable, "the calls from %s hold %d bytes of the replica's memory, and at most %d are allowed for one address; wait for some answers, then try again", o.name, held, c.limits.address)
+	case all > c.limits.all && held > c.limits.all/max(1, c.origins.Load()):
+		return api.Errorf(api.Unavailable, "the calls of clients hold %d bytes of the replica's memory, at most %d are allowed, and those from %s have more than their share; try again", all, c.limits.all, o.name)
+	}
+	return nil
+}
+
+// relieve closes connections if too much is held: the one whose account has grown, if
+// that holds too much itself, or the one that holds most of the address that holds most.
+func (c *connections) relieve(grown *account, bytes int64) {
+	over := func() (*source, bool) {
+		if grown.origin.bytes.Load() > overflow*c.limits.address {
+			return grown.origin, true
+		}
+		return nil, c.bytes.Load() > overflow*c.limits.all
+	}
+	_, yes := over()
+	if bytes <= overflow*c.limits.conn && !yes {
+		return
+	}
+	var victims []*account
+	c.mu.Lock()
+	if bytes > overflow*c.limits.conn {
+		victims = append(victims, grown)
+		c.drop(grown)
+	}
+	for {
+		from, yes := over()
+		if !yes {
+			break
+		}
+		if from == nil {
+			for _, o := range c.from {
+				if from == nil || o.bytes.Load() > from.bytes.Load() {
+					from = o
+				}
+			}
+		}
+		heaviest := from.heaviest()
+		if heaviest == nil {
+			break // what is being served ends
+		}
+		victims = append(victims, heaviest)
+		c.drop(heaviest)
+	}
+	c.mu.Unlock()
+	for _, a := range victims {
+		c.shed.Inc()
+		if n, ok := c.saidShed.next(); ok {
+			c.log.Warn("closed a client's connection: its calls held too much memory", "remote", a.conn.Conn.RemoteAddr(), "closed", n)
+		}
+		_ = a.conn.Close() // its server notices
+	}
+}
+
+// drop ends the calls of a connection that is to be closed. c.mu is held.
+func (c *connections) drop(a *account) {
+	delete(a.origin.accounts, a)
+	a.close()
+}
+
+// heaviest returns the account that holds most. The mutex of connections is held.
+func (o *source) heaviest() *account {
+	var heaviest *account
+	most := int64(0)
+	if o == nil {
+		return nil
+	}
+	for a := range o.accounts {
+		if n := a.held(); n > most {
+			heaviest, most = a, n
+		}
+	}
+	return heaviest
+}

@@ -1,0 +1,181 @@
+package cell
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+)
+
+// rude is a client that keeps no rules but those of HTTP/2.
+type rude struct {
+	*http2.Framer
+	t    *testing.T
+	conn net.Conn
+	next uint32
+}
+
+func newRude(t *testing.T, conn net.Conn, settings ...http2.Setting) *rude {
+	t.Helper()
+	r := &rude{Framer: http2.NewFramer(conn, conn), t: t, conn: conn, next: 1}
+	r.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteSettings(settings...); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begin sends the headers of a call.
+func (r *rude) begin(method string) uint32 {
+	r.t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "cell"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	stream := r.next
+	r.next += 2
+	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		r.t.Fatal(err)
+	}
+	return stream
+}
+
+// send sends a part of a call's request.
+func (r *rude) send(stream uint32, data []byte, end bool) error {
+	for len(data) > 16<<10 {
+		if err := r.WriteData(stream, false, data[:16<<10]); err != nil {
+			return err
+		}
+		data = data[16<<10:]
+	}
+	return r.WriteData(stream, end, data)
+}
+
+// settle returns when the replica has read what was sent, or why it never will.
+func (r *rude) settle() error {
+	if err := r.WritePing(false, [8]byte{1}); err != nil {
+		return err
+	}
+	for {
+		f, err := r.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() && ping.Data == [8]byte{1} {
+			return nil
+		}
+	}
+}
+
+// status returns how a call ended, or what it was told first.
+func (r *rude) status(stream uint32) string {
+	r.t.Helper()
+	for {
+		f, err := r.ReadFrame()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if h, ok := f.(*http2.MetaHeadersFrame); ok && h.StreamID == stream {
+			for _, field := range h.RegularFields() {
+				if field.Name == "grpc-status" {
+					return field.Value
+				}
+			}
+		}
+	}
+}
+
+// host serves calls without a cell behind them.
+type host struct {
+	pb.UnimplementedChubbyServer
+	contents []byte        // that are read
+	leave    chan struct{} // what changes wait for
+	told     chan error    // why waiters for a lock were told nothing more
+}
+
+func (h *host) GetContentsAndStat(context.Context, *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
+	return &pb.GetContentsAndStatReply{Contents: h.contents}, nil
+}
+
+func (h *host) SetContents(context.Context, *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
+	<-h.leave
+	return &pb.SetContentsReply{}, nil
+}
+
+func (h *host) Acquire(_ *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
+	for {
+		if err := stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Granted{Granted: &pb.Granted{Sequencer: strings.Repeat("x", 1000)}}}); err != nil {
+			h.told <- err
+			return err
+		}
+	}
+}
+
+func newHeld(limits heldLimits) *connections {
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed"})
+	c := newConnections(100, 100, counter, counter, slog.New(slog.DiscardHandler))
+	c.limits = limits
+	return c
+}
+
+// serve serves calls as a replica does, until the test ends.
+func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *connections {
+	t.Helper()
+	conns := newHeld(limits)
+	s := &service{r: &Replica{log: slog.New(slog.DiscardHandler)}}
+	server := grpc.NewServer(s.options()...)
+	pb.RegisterChubbyServer(server, h)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(hearing{Listener: l, clock: testClock(), conns: conns}) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if held := conns.bytes.Load(); held != 0 || len(conns.from) != 0 {
+			t.Errorf("everything has ended, and %d bytes of %d addresses are counted", held, len(conns.from))
+		}
+	})
+	return conns
+}
+
+func loopback(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func dialled(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// announced is the beginning of a message of that length.
+func announced(length int) []byte {
+	return []byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}
+}
