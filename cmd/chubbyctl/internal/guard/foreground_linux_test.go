@@ -69,10 +69,12 @@ func ends(t *testing.T, cmd *exec.Cmd) int {
 // brought it to the foreground.
 func TestBroughtToTheForeground(t *testing.T) {
 	f := newFIFO(t)
-	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo ready >&5; read line; echo "read $line" >&5; exit 6`, f)
-	if got := f.line(t); got != "ready" {
-		t.Fatal(got)
+	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 6`, f)
+	pid, err := strconv.Atoi(f.line(t))
+	if err != nil {
+		t.Fatal(err)
 	}
+	awaitStopped(pid) // as it reads in the background
 	foreground()
 	typed(t, person, "hello\n")
 	if got := f.line(t); got != "read hello" {
@@ -89,14 +91,19 @@ func TestInterruptOfAStoppedCommand(t *testing.T) {
 		f := newFIFO(t)
 		p := start(t, shell(`exec 5>"$1"; echo ready >&5; kill -STOP $$; exit 3`, f.name))
 		f.line(t)
-		for stopped := false; !stopped; {
-			stat, found := readState(p.pid)
-			stopped = !found || stat == 'T'
-		}
+		awaitStopped(p.pid)
 		p.Signal(s)
 		if got := wait(t, p); got.Code != 128+int(s) {
 			t.Errorf("after %v: %+v, want an end by it", s, got)
 		}
+	}
+}
+
+// awaitStopped returns when a process is stopped, or gone.
+func awaitStopped(pid int) {
+	for stopped := false; !stopped; {
+		stat, found := readState(pid)
+		stopped = !found || stat == 'T'
 	}
 }
 
