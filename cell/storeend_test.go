@@ -126,3 +126,41 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 		})
 	}
 }
+
+// TestSnapshotThatCannotBeRestored: the newest snapshot is as it was written, and the
+// state machine cannot read it. Raft would go back to an older one, whether the log goes
+// on from there or not.
+func TestSnapshotThatCannotBeRestored(t *testing.T) {
+	for name, reaches := range map[string]bool{"the log reaches back": true, "the log is empty": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			r, err := openCrashReplica(dir, WALStore, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := uint64(10)
+			for _, step := range []crashSend{appendStep(2, 2, last, last), nil} {
+				if _, err := r.do(step); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !reaches {
+				last = 20
+			}
+			takeSnapshotOf(t, r.s, last, 2)
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			r, err = openCrashReplica(dir, WALStore, nil)
+			if err == nil {
+				if has := r.raft.LastIndex(); has != last {
+					t.Errorf("it goes on from entry %d, and held %d", has, last)
+				}
+				mustClose(t, r.s)
+			}
+			if (err == nil) != reaches || !reaches && !strings.Contains(err.Error(), "entry 20 cannot be restored") {
+				t.Errorf("started: %v", err)
+			}
+		})
+	}
+}

@@ -487,7 +487,8 @@ func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
 	return s.who.store(r, true)
 }
 
-// startRaft starts Raft on the stores.
+// startRaft starts Raft on the stores. What arrives through trans has to wait until it
+// has returned.
 func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
 	err = s.guard.call(func() error {
 		return sheltered(func() (err error) { // it panics over what it cannot restore
@@ -495,10 +496,14 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 			return err
 		})
 	})
-	if err == nil {
-		s.mark.follow(r.CommitIndex)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	if has := r.LastIndex(); has < s.last { // it has talked to nobody yet
+		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())
+	}
+	s.mark.follow(r.CommitIndex)
+	return r, nil
 }
 
 // holds returns up to where the directory has every entry, in a snapshot or in the log.
