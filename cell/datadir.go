@@ -156,7 +156,7 @@ func readMarker(dir string) (*marker, error) {
 	}
 	m := &marker{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: path, Message: "it is damaged: " + lossAdvice, Err: err}
+		return nil, damaged(path, err, "it is damaged")
 	}
 	return m, nil
 }
@@ -168,19 +168,19 @@ func (m marker) check(dir string, want marker) error {
 		return refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
 			"This version cannot use it: read the files with the version that wrote them, and bootstrap a new cell in empty directories", dir)
 	case m.Format != want.Format:
-		return dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format)
+		return refusal{dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format)}
 	case m.Cell != want.Cell:
-		return &api.Error{Code: api.WrongCell, Cell: m.Cell, Op: "open data of replica", Path: dir,
-			Message: fmt.Sprintf("it belongs to cell %q, not %q: name another directory", m.Cell, want.Cell)}
+		e := dataError(dir, nil, "it belongs to cell %q, not %q: name another directory", m.Cell, want.Cell)
+		e.Code, e.Cell = api.WrongCell, m.Cell
+		return refusal{e}
 	case m.ID != want.ID:
-		return dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID)
+		return refusal{dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID)}
 	case m.LogStore != want.LogStore:
-		return dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore)
+		return refusal{dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore)}
 	}
 	for _, name := range storeFiles(m.LogStore) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: filepath.Join(dir, name), Err: err,
-				Message: "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. Otherwise " + lossAdvice}
+			return damaged(filepath.Join(dir, name), err, "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
 		}
 	}
 	return nil

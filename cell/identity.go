@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-
-	"github.com/chubbylock/chubby/api"
 )
 
 // identity says which replica of which cell a data directory is. A replica is
@@ -100,7 +98,7 @@ func readIdentity(dir string, m marker) (*identityFile, error) {
 	default:
 		var c cellFile
 		if err := json.Unmarshal(text, &c); err != nil {
-			return nil, &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: f.path, Message: "it is damaged: " + lossAdvice, Err: err}
+			return nil, damaged(f.path, err, "it is damaged")
 		}
 		now.roster, now.begun = &c.roster, c.Begun
 		if known := c.incarnationOf(m.ID); known != m.Incarnation {

@@ -8,8 +8,8 @@ import (
 )
 
 // ErrRefused is in the chain of every error of a replica that must not run on
-// the data directory it has: it is empty, it has lost data, or it belongs to
-// another cell. Starting the replica again does not help; an operator has to
+// the data directory it has: it is empty, it has lost data or is damaged, or it
+// belongs to another replica or cell. Starting the replica again does not help; an operator has to
 // look.
 var ErrRefused = errors.New("the replica must not run")
 
@@ -35,6 +35,15 @@ func refused(format string, args ...any) error {
 // gave: votes, and entries that it acknowledged.
 const lossAdvice = "the other replicas go on serving while they are a majority; keep this directory for analysis, and do not start the replica with an empty one: " +
 	"it would be refused. This version cannot replace a replica"
+
+// damaged is the refusal of a directory with data in it that was read and is wrong, or
+// that is not there.
+func damaged(path string, err error, format string, args ...any) error {
+	e := dataError(path, err, format, args...)
+	e.Code = api.Corrupt
+	e.Message += ": " + lossAdvice
+	return refusal{e}
+}
 
 // lostData is the refusal of a replica whose data directory is not the one that
 // the others know under its ID.

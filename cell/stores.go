@@ -263,7 +263,7 @@ func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
 		return nil, err
 	}
 	if used {
-		return nil, dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)
+		return nil, refusal{dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)}
 	}
 	if !opts.bootstrap {
 		return nil, noData(s.dir, opts)
@@ -305,8 +305,7 @@ func (s *stores) checkIdentity(opts storeOptions) error {
 	}
 	now := s.who.get()
 	missing := func(name string) error {
-		return &api.Error{Code: api.Corrupt, Op: "open data of replica", Path: filepath.Join(s.dir, name),
-			Message: "it is missing or empty, though this replica has run here. Without it the replica would break promises it gave: bring it back. Otherwise " + lossAdvice}
+		return damaged(filepath.Join(s.dir, name), nil, "it is missing or empty, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
 	}
 	switch {
 	case used && now.roster == nil:
@@ -450,14 +449,6 @@ func (s *stores) readableSnapshot() (index, term uint64, err error) {
 		return 0, 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
 	}
 	return 0, 0, nil
-}
-
-// damaged is an error of data that was read and is wrong.
-func damaged(path string, err error, format string, args ...any) *api.Error {
-	e := dataError(path, err, format, args...)
-	e.Code = api.Corrupt
-	e.Message += ": " + lossAdvice
-	return e
 }
 
 // bootstrap writes the first entry of the cell's log, which is its configuration

@@ -46,6 +46,16 @@ func (s *stores) openWAL`,
 			pkg: "./cell", test: "TestLogThatEndsTooEarly",
 		},
 		{
+			name: "damaged data is a refusal", file: "cell/refusal.go",
+			old: "lossAdvice\n	return refusal{e}", new: "lossAdvice\n	return e",
+			pkg: "./cell", test: "TestStartVerifiesLog",
+		},
+		{
+			name: "another replica's data is a refusal", file: "cell/datadir.go",
+			old: "api.WrongCell, m.Cell\n		return refusal{e}", new: "api.WrongCell, m.Cell\n		return e",
+			pkg: "./cell", test: "TestDataDirIsOneReplicas",
+		},
+		{
 			name: "who bootstraps is not believed", file: "cell/port.go",
 			old: "	if err == nil && h.kind != bootstrapStream {", new: "	if err == nil {",
 			pkg: "./cell", test: "TestBootstrapIsNotBelieved",
