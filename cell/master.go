@@ -195,13 +195,11 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		m.mu.pause(1)
 	}
 	m.reoffer(c, false)
-	if c.EndDelay == nil { // that follows a loss that was told
-		for _, name := range slices.Concat(r.Free, r.Delayed) {
-			m.lockVacated(name)
-			m.mu.pause(1)
-		}
+	for _, name := range r.Vacant {
+		m.lockVacated(name)
+		m.mu.pause(1)
 	}
-	for _, name := range slices.Concat(r.Free, joinable(r.Claims)) {
+	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))
 	}

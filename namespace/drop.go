@@ -9,6 +9,7 @@ import (
 // Dropped is what an operation let go, each list ascending by name.
 type Dropped struct {
 	Free    []api.Name // locks that nobody holds any more, or that one holder less holds; delayed ones are not among them
+	Vacant  []api.Name // locks that nobody holds any more, delayed or not
 	Delayed []api.Name // locks on which a delay began or was renewed
 	Dying   []Ref      // ephemeral nodes that nobody has open any more
 }
@@ -85,6 +86,9 @@ func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint6
 func (t Tree) tell(d *Dropped, was, is *Node) {
 	if _, delayed := t.Delay(is.Name); !delayed && len(is.Holders) < len(was.Holders) {
 		d.Free = append(d.Free, is.Name)
+	}
+	if was.held() && !is.held() {
+		d.Vacant = append(d.Vacant, is.Name)
 	}
 	if is.Dying() {
 		d.Dying = append(d.Dying, is.Ref())

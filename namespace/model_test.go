@@ -256,6 +256,9 @@ func (m *naive) tell(d *namespace.Dropped, n *namespace.Node, left []namespace.H
 	if _, delayed := m.delays[n.Name]; !delayed && len(left) > 0 {
 		d.Free = append(d.Free, n.Name)
 	}
+	if len(left) > 0 && len(n.Holders) == 0 {
+		d.Vacant = append(d.Vacant, n.Name)
+	}
 	if n.Ephemeral && len(n.Openers) == 0 {
 		d.Dying = append(d.Dying, n.Ref())
 	}

@@ -129,7 +129,7 @@ func bare(r raftfsm.Result) raftfsm.Result {
 	for i := range r.Claims {
 		r.Claims[i].Answer = silent(r.Claims[i].Answer)
 	}
-	r.Claims, r.Ended, r.Free, r.Delayed, r.Dying = full(r.Claims), full(r.Ended), full(r.Free), full(r.Delayed), full(r.Dying)
+	r.Claims, r.Ended, r.Free, r.Vacant, r.Delayed, r.Dying = full(r.Claims), full(r.Ended), full(r.Free), full(r.Vacant), full(r.Delayed), full(r.Dying)
 	r.Changes, r.Revoked, r.Doomed = full(r.Changes), full(r.Revoked), full(r.Doomed)
 	return r
 }

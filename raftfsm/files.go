@@ -176,7 +176,7 @@ func (s *State) close(c *Close, wall int64) Result {
 		if err != nil {
 			return Result{}
 		}
-		r := Result{Free: dropped.Free, Delayed: dropped.Delayed, Dying: dropped.Dying}
+		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		if len(r.Free) > 0 {
 			r.Claims = s.grant(c.Node, c.Successors, wall)
 		}

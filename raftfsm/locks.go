@@ -69,7 +69,7 @@ func (s *State) release(c *Release, wall int64) Result {
 			return Result{Answer: refusal(err)}
 		}
 		return Result{
-			Free: dropped.Free, Delayed: dropped.Delayed, Dying: dropped.Dying,
+			Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying,
 			Claims: s.grant(c.Lock, c.Successors, wall),
 		}
 	})

@@ -39,7 +39,7 @@ func (s *State) evict(c *Evict, wall int64) Result {
 
 // evicted hands on what an eviction left free.
 func (s *State) evicted(r *Result, d namespace.Dropped, lock namespace.Ref, successors []Claim, wall int64) {
-	r.Free, r.Dying = append(r.Free, d.Free...), append(r.Dying, d.Dying...)
+	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
 	if len(d.Free) > 0 {
 		r.Claims = append(r.Claims, s.grant(lock, successors, wall)...)
 	}

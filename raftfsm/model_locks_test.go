@@ -123,7 +123,11 @@ func (m *model) tell(r *raftfsm.Result, name api.Name, left []namespace.Holder) 
 	if _, delayed := m.delays[name]; !delayed && len(left) > 0 {
 		r.Free = append(r.Free, name)
 	}
-	if n := m.nodes[name]; n.dying() {
+	n := m.nodes[name]
+	if len(left) > 0 && len(n.holders) == 0 {
+		r.Vacant = append(r.Vacant, name)
+	}
+	if n.dying() {
 		r.Dying = append(r.Dying, namespace.Ref{Name: name, Instance: n.instance})
 	}
 }
@@ -205,6 +209,9 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 		return
 	}
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
+	if len(left) > 0 && len(n.holders) == 0 {
+		r.Vacant = append(r.Vacant, lock.Name)
+	}
 	if _, delayed := m.delays[lock.Name]; len(left) > 0 && !delayed {
 		r.Free = append(r.Free, lock.Name)
 		m.grant(r, lock, successors, wall)

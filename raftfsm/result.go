@@ -46,6 +46,7 @@ type Result struct {
 	Claims  []ClaimResult   // of every claim in the command, in order
 	Ended   []Ended         // sessions that are no more
 	Free    []api.Name      // locks that somebody who waits might now have
+	Vacant  []api.Name      // locks that lost their last holder; a successor may have one by now
 	Delayed []api.Name      // locks on which a lock-delay began or was renewed
 	Dying   []namespace.Ref // ephemeral nodes that nobody has open any more
 	Changes []Change        // of what clients see of nodes, in their order

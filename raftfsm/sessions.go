@@ -45,6 +45,7 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
 		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
 		r.Free = append(r.Free, dropped.Free...)
+		r.Vacant = append(r.Vacant, dropped.Vacant...)
 		r.Delayed = append(r.Delayed, dropped.Delayed...)
 		r.Dying = append(r.Dying, dropped.Dying...)
 	}

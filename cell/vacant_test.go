@@ -1,0 +1,133 @@
+package cell
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// vacancies are the events which say that nobody has a lock any more.
+func (c *soloClient) vacancies() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.told {
+		if e.GetKind() == pb.EventKind_EVENT_KIND_LOCK_VACANT {
+			n++
+		}
+	}
+	return n
+}
+
+// watchLock opens a file for events of its lock.
+func (c *soloClient) watchLock(t *testing.T, path string) {
+	t.Helper()
+	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead})
+	r.handle.events = eventSet(0).with(api.EventLockVacant)
+	if _, err := c.m.open(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// That nobody has a lock any more is told once: when the last of those who shared it
+// has given it up, be it together with others in one entry.
+func TestVacancyIsToldOnce(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[2].watchLock(t, "/ls/local/f")
+		got := c[0].try(t, h[0], api.Shared)
+		c[1].try(t, h[1], api.Shared)
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		done := make(chan error, 3)
+		other := c[2].open(t, "/ls/local/f", api.MustExist).handle
+		go func() { done <- m.release(t.Context(), c[2].mutation(), other, got.Generation) }() // holds up the others
+		<-entered
+		for i := range 2 {
+			release := c[i].mutation()
+			go func() { done <- m.release(t.Context(), release, h[i], got.Generation) }()
+		}
+		synctest.Wait()
+		close(leave)
+		for range 3 {
+			<-done
+		}
+		time.Sleep(time.Second)
+		if n := c[2].vacancies(); n != 1 || len(m.holders()) > 0 {
+			t.Errorf("told %d times; held by %v", n, m.holders())
+		}
+	})
+}
+
+// It is told, too, if another of those who shared the lock has failed before, so that a
+// lock-delay runs.
+func TestVacancyUnderADelayIsTold(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[2].watchLock(t, "/ls/local/f")
+		claim := c[0].claim(h[0], api.Shared)
+		claim.Delay = 30 * time.Second
+		if _, err := m.lock(t.Context(), claim, h[0], func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h[0].node) }); err != nil {
+			t.Fatal(err)
+		}
+		got := c[1].try(t, h[1], api.Shared)
+		if err := m.expire(t.Context(), c[0].who.session); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := c[2].vacancies(); n != 0 {
+			t.Errorf("told %d times while one holds it", n)
+		}
+		if err := m.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		for _, later := range []time.Duration{time.Second, time.Minute} { // at once, and not again when the delay is over
+			time.Sleep(later)
+			if n := c[2].vacancies(); n != 1 || len(m.holders()) > 0 {
+				t.Errorf("told %d times; held by %v", n, m.holders())
+			}
+		}
+	})
+}
+
+// A lock that a reader leaves delayed may be shared by other readers. They need not wait
+// for the end of the delay, be they named in the entry that ends its session or not.
+func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		failing, breaking, reading := m.client(t, 1), m.client(t, 2), m.client(t, 3)
+		go breaking.keep(t.Context())
+		go reading.keep(t.Context())
+		var waits []<-chan lockAnswer
+		for _, path := range []string{"/ls/local/e", "/ls/local/f"} {
+			h := failing.open(t, path, api.MayCreate).handle
+			claim := failing.claim(h, api.Shared)
+			claim.Delay = time.Minute
+			if _, err := m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h.node) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.node, Why: "so that others wait"}); err != nil {
+				t.Fatal(err)
+			}
+			mine := reading.open(t, path, api.MustExist).handle
+			waits = append(waits, reading.wait(t.Context(), mine, reading.claim(mine, api.Shared)))
+		}
+		m.locked(func() { m.queues.claims = 1 }) // there is room to name those who wait for one of the locks
+		if err := m.expire(t.Context(), failing.who.session); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for i, wait := range waits {
+			if stillAsks(wait) {
+				t.Errorf("the reader of lock %d waits for the delay", i)
+			}
+		}
+	})
+}
