@@ -53,6 +53,9 @@ const maxExpiries = 256
 // maxForgotten bounds the waiters that one tick drops because they stayed away.
 const maxForgotten = 256
 
+// maxRetries bounds the locks that one tick offers again.
+const maxRetries = 1024
+
 // maxOwned bounds the nodes that sessions which end in one entry own together, unless it
 // is one session only.
 const maxOwned = 1024
@@ -107,10 +110,12 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	more := m.queues.forget(now, maxForgotten)
 	more = m.settleAgain() || more
 	more = m.evictAgain() || more
-	for _, name := range m.queues.takeRetries() {
+	retries, left := m.queues.takeRetries(maxRetries)
+	for _, name := range retries {
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))
 	}
+	more = more || left
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}

@@ -250,7 +250,7 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 		}
 	}
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
-		for _, w := range m.waitersOf(h.owner) {
+		for w := range m.queues.through(h.owner) {
 			w.closing++
 		}
 		m.handles.closing(h.owner, 1)
@@ -299,18 +299,19 @@ func (m *master) closeHere(mutation session.Mutation, h handle) bool {
 // handleClosed takes a handle out of the table whose Close has committed, and
 // has those refused who waited through it. They are told when the log has refused them:
 // the next master would recreate the handle for a late copy of their requests, and
-// grant the lock to somebody who was told that it has none. m.mu is held.
+// grant the lock to somebody who was told that it has none. m.mu is held, and released
+// in between.
 func (m *master) handleClosed(owner namespace.Owner) {
 	m.handles.close(owner)
-	for _, w := range m.waitersOf(owner) {
-		w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
-		m.settle(w)
+	for w := range m.queues.through(owner) {
+		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
+			w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
+		}
 	}
-}
-
-// waitersOf returns those who wait through a handle.
-func (m *master) waitersOf(owner namespace.Owner) []*waiter {
-	return slices.DeleteFunc(m.queues.of(owner.Session), func(w *waiter) bool { return w.claim.Handle != owner.Handle })
+	for w := range m.queues.through(owner) {
+		m.settle(w)
+		m.mu.pause(4) // a proposal is made, and handed over
+	}
 }
 
 // use checks that a handle is open, and was opened for what is to be done.

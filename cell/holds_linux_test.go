@@ -23,6 +23,8 @@ const (
 	manyWatchers = 10_000  // of one file
 	manyReaders  = 2_000   // principals in the list of who may read it
 	manyRemovals = 10_000  // of nodes that 20 clients each have in their caches
+	manyLocks    = 200_000 // to be offered again at a time
+	manyOwn      = 50_000  // waits of one session, 10,000 of them through each of its handles
 )
 
 // maxHold bounds one hold of the master's mutex.
@@ -143,6 +145,9 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		s.remover.waiting[one] = true
 		s.mu.pause(1)
 	}
+	for i := range 3 {
+		s.hog(t, clients[manyClients-10-i])
+	}
 	for i := range 3 { // one session with everything that one may have
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
@@ -150,6 +155,26 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 			s.caches.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)))
 			s.mu.pause(1)
 		}
+	}
+}
+
+// hog has one session wait for locks through few handles. s.mu is held.
+func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
+	t.Helper()
+	for i := range manyOwn {
+		owner := namespace.Owner{Session: id, Handle: api.HandleID(1 + i/api.MaxWaiters)}
+		ref := namespace.Ref{Name: api.Name(fmt.Sprint("/of-", id, "-", owner.Handle)), Instance: 7}
+		if i%api.MaxWaiters == 0 {
+			one := s.handles.enter(handle{owner: owner}, "p")
+			s.handles.bind(one, ref)
+			one.locks = true
+		}
+		n := api.RequestNumber(i + 2) // it waits with its first request already
+		by := session.Mutation{Session: id, Number: n, Upto: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
+		if _, err := s.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.pause(1)
 	}
 }
 
@@ -213,6 +238,32 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.begin(0, []api.Name{cached(n)}) }) }},
 		{"the end of 256 sessions that wait", func(n int) { ending(clients[256*n : 256*(n+1)]) }},
 		{"the end of a session with 10,000 handles", func(n int) { ending(clients[manyClients-1-n : manyClients-n]) }},
+		{"closing a handle of one who waits 50,000 times", func(n int) {
+			id := clients[manyClients-10-n]
+			number := api.RequestNumber(manyOwn + 2)
+			by := session.Mutation{Session: id, Number: number, Upto: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
+			if err := s.close(t.Context(), by, handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref()}); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"a handle that was closed, with 10,000 waits through it", func(n int) {
+			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}
+			s.observe([]raftfsm.Command{{Close: &c}}, []raftfsm.Result{{}}, nil)
+		}},
+		{"a Close that was refused, with 10,000 waits through it", func(n int) {
+			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 3}
+			s.observe([]raftfsm.Command{{Close: &c}}, nil, api.Errorf(api.Unavailable, "try again"))
+		}},
+		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
+		{"a tick when very many locks are to be offered again", func(int) {
+			s.mu.Lock()
+			for i := range manyLocks {
+				s.queues.retry(api.Name(fmt.Sprint("/again-", i)))
+				s.mu.pause(1)
+			}
+			s.mu.Unlock()
+			s.tick(s.clock(), session.MaxTick/2)
+		}},
 		{"a tick of the clock", func(int) { s.tick(s.clock(), session.MaxTick/2) }},
 		{"a tick after a stop", func(int) { s.tick(s.clock(), time.Second) }},
 		{"looking for those that 10,000 removals wait for", func(int) { s.reportSlowRemovals() }},

@@ -187,13 +187,7 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 	case c.Release != nil:
 		again(c.Release.Lock, c.Release.Successors)
 	case c.Close != nil:
-		by := namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle}
-		m.handles.closing(by, -1)
-		for _, w := range m.waitersOf(by) {
-			w.closing-- // another copy of the Close may still be on its way
-			m.queues.retry(w.lock.Name)
-			m.conflicting(w.lock, namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}, w.claim.Mode) // who got the lock meanwhile
-		}
+		m.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 		again(c.Close.Node, c.Close.Successors)
 	case c.EndSessions != nil:
 		for _, next := range c.EndSessions.Successors {
@@ -207,6 +201,27 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 		for _, next := range c.EndDelay.Successors {
 			again(next.Lock, next.Claims)
 		}
+	}
+}
+
+// closed notes that a command which closes a handle is not on its way any more,
+// whatever became of it. If those who wait through the handle go on waiting, whoever
+// got the lock meanwhile is told of it. m.mu is held, and released in between.
+func (m *master) closed(by namespace.Owner) {
+	m.handles.closing(by, -1)
+	var wants *waiter // the one that most is in conflict with
+	for w := range m.queues.through(by) {
+		w.closing-- // another copy of the Close may still be on its way
+		if w.refusal != nil {
+			continue
+		}
+		m.queues.retry(w.lock.Name)
+		if wants == nil || w.claim.Mode == api.Exclusive {
+			wants = w
+		}
+	}
+	if wants != nil {
+		m.conflicting(wants.lock, by, wants.claim.Mode)
 	}
 }
 

@@ -148,7 +148,7 @@ func (m *master) stopLease(id api.SessionID, why string) {
 	})
 	m.losses.ends[id] = &ending{sequence: sequence}
 	m.losses.over.Put(id, over)
-	for _, w := range m.queues.of(id) {
+	for w := range m.queues.of(id) {
 		m.queues.finish(w.key(), raftfsm.Refusal(w.forsaken(m.ended(id))))
 		m.mu.pause(m.queues.weight(w.lock.Name))
 	}

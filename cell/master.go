@@ -233,7 +233,7 @@ func (m *master) sessionEnded(end raftfsm.Ended) {
 		m.mu.pause(maxSteps)
 	}
 	gone := raftfsm.Answer{Code: api.SessionExpired, Message: "the session has ended: " + end.Reason.String()}
-	for _, w := range m.queues.of(end.Session) {
+	for w := range m.queues.of(end.Session) {
 		m.queues.finish(w.key(), gone)
 		m.mu.pause(m.queues.weight(w.lock.Name))
 	}

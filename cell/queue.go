@@ -52,15 +52,22 @@ func (w *waiter) key() waiterKey {
 	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
 }
 
+// owner is the handle that the lock is wanted for.
+func (w *waiter) owner() namespace.Owner {
+	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
+}
+
 // queues is the wait queues of all locks, each in the order of its tickets. It
 // holds no lock and reads no clock; master.mu guards it.
 //
 // Every question is answered by an index: those of one lock, those of one
-// session, and the absent ones by when their places end. No method goes through
-// all waiters of the cell.
+// session, those who wait through one handle, and the absent ones by when their
+// places end. No method goes through all waiters of the cell, or of a session, which
+// may have as many as its quota.
 type queues struct {
 	byName    map[api.Name][]*waiter
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
+	byHandle  map[namespace.Owner]map[*waiter]bool
 	absent    absentees
 	retries   map[api.Name]bool // locks to be offered again on the next tick
 	settled   map[*waiter]bool  // whose requests were refused by the proposer, though they may need no free lock
@@ -72,7 +79,8 @@ type queues struct {
 func newQueues() *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
-		retries: map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{},
+		byHandle: map[namespace.Owner]map[*waiter]bool{},
+		retries:  map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -110,6 +118,10 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		q.bySession[key.session] = map[api.RequestNumber]*waiter{}
 	}
 	q.bySession[key.session][key.number] = w
+	if q.byHandle[w.owner()] == nil {
+		q.byHandle[w.owner()] = map[*waiter]bool{}
+	}
+	q.byHandle[w.owner()][w] = true
 	return w, nil
 }
 
@@ -132,6 +144,10 @@ func (q *queues) leave(key waiterKey) *waiter {
 	delete(q.bySession[key.session], key.number)
 	if len(q.bySession[key.session]) == 0 {
 		delete(q.bySession, key.session)
+	}
+	delete(q.byHandle[w.owner()], w)
+	if len(q.byHandle[w.owner()]) == 0 {
+		delete(q.byHandle, w.owner())
 	}
 	delete(q.settled, w)
 	q.absent.drop(w)
@@ -288,9 +304,13 @@ func offer(lead []*waiter) []raftfsm.Claim {
 	return claims
 }
 
-// of returns the waiters of a session.
-func (q *queues) of(id api.SessionID) []*waiter {
-	return slices.Collect(maps.Values(q.bySession[id]))
+// of yields the waiters of a session, which may leave meanwhile.
+func (q *queues) of(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
+
+// through yields those who wait through a handle, and so for one lock. They may leave
+// meanwhile.
+func (q *queues) through(owner namespace.Owner) iter.Seq[*waiter] {
+	return maps.Keys(q.byHandle[owner])
 }
 
 // on returns the waiters for a node, the last in the queue first, so that to
@@ -312,12 +332,15 @@ func (q *queues) weight(name api.Name) int { return 1 + len(q.byName[name])/64 }
 // retry notes that a lock is to be offered again on the next tick.
 func (q *queues) retry(name api.Name) { q.retries[name] = true }
 
-// takeRetries returns the locks to be offered again.
-func (q *queues) takeRetries() []api.Name {
-	var names []api.Name
+// takeRetries returns locks to be offered again, at most most of them, and reports
+// whether there are more.
+func (q *queues) takeRetries(most int) (names []api.Name, more bool) {
 	for name := range q.retries {
+		if len(names) == most {
+			return names, true
+		}
 		names = append(names, name)
+		delete(q.retries, name)
 	}
-	clear(q.retries)
-	return names
+	return names, false
 }

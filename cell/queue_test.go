@@ -97,7 +97,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	t.Helper()
 	waiting := 0
 	for id := range api.SessionID(6) {
-		got, want := keysOf(q.of(id)), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+		got, want := keysOf(slices.Collect(q.of(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
 		if !slices.Equal(got, want) {
 			t.Errorf("session %d waits with %v, want %v", id, got, want)
 		}
@@ -141,8 +141,8 @@ func TestForgetIsBounded(t *testing.T) {
 		left int
 		more bool
 	}{{6, true}, {2, true}, {0, false}} {
-		if more := q.forget(100, 4); more != want.more || len(q.of(1)) != want.left {
-			t.Errorf("%d are left, more: %v; want %+v", len(q.of(1)), more, want)
+		if more := q.forget(100, 4); more != want.more || len(q.bySession[1]) != want.left {
+			t.Errorf("%d are left, more: %v; want %+v", len(q.bySession[1]), more, want)
 		}
 	}
 }
