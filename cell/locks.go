@@ -99,9 +99,11 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 }
 
 // settle asks the log about a request that needs no free lock to be answered, and
-// reports whether it is one. m.mu is held.
+// reports whether it is one. While its handle is being closed it is asked nothing but
+// to refuse it: the lock that the handle holds may be free by then, and would be
+// granted to a closed handle. m.mu is held.
 func (m *master) settle(w *waiter) bool {
-	if w.offered || !m.settled(w) {
+	if w.offered || w.closing > 0 && w.refusal == nil || !m.settled(w) {
 		return false
 	}
 	claims := offer([]*waiter{w})
@@ -215,6 +217,7 @@ func (m *master) closed(by namespace.Owner) {
 		if w.refusal != nil {
 			continue
 		}
+		m.queues.settled[w] = true
 		m.queues.retry(w.lock.Name)
 		if wants == nil || w.claim.Mode == api.Exclusive {
 			wants = w

@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // A request for a lock that needs no free lock to be answered, such as the retry of
@@ -77,6 +78,67 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 			t.Errorf("who asked to wait: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
+}
+
+// A second request through the handle that holds the lock is refused, when the log is
+// asked. If that is done while the Close of the handle is on its way, the lock is free
+// when its turn has come, and a closed handle would be granted it.
+func TestClosingHandleIsNotAskedAbout(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		second := c[0].claim(h[0], api.Exclusive)
+		closing := c[0].mutation()
+		closing.Outstanding = []api.RequestNumber{second.Mutation.Number, closing.Number}
+		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
+		if closed != nil {
+			t.Error(closed)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// If that Close is refused, the log is asked about the request when it has been.
+func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		second := c[0].claim(h[0], api.Exclusive)
+		closing := c[0].mutation()
+		finishing := c[0].mutation()
+		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // and not that of the Close
+		if _, err := m.cancel(t.Context(), finishing); err != nil {
+			t.Fatal(err)
+		}
+		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
+		if !errors.Is(closed, api.InvalidArgument) {
+			t.Error(closed)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.LockHeld) {
+			t.Errorf("who waited: %v", a.err)
+		}
+	})
+}
+
+// waitAndClose has a client ask for a lock when the log takes nothing, and close the
+// handle then. While the Close is on its way, the clock ticks.
+func (c *soloClient) waitAndClose(t *testing.T, h handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
+	t.Helper()
+	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
+	entered, leave := make(chan struct{}), make(chan struct{})
+	c.m.applying = func() {
+		c.m.applying = nil
+		close(entered)
+		<-leave
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.m.close(t.Context(), closing, h) }()
+	<-entered
+	c.m.tick(c.m.clock(), 0)
+	close(leave)
+	return waits, <-done
 }
 
 // When sessions end in many commands, the clock loop lets others have the mutex in
