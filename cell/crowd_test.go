@@ -54,17 +54,19 @@ type crowd struct {
 	state atomic.Pointer[raftfsm.State]
 	work  sync.WaitGroup // every goroutine of the clients
 
-	names   []api.Name    // of the nodes that it uses
-	orderly bool          // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
-	crowded bool          // all want the same, which is often deleted, and the proposer is often congested
-	slow    time.Duration // after which clients are cut off that do not drop what they have cached; 0 if they are not
-	mail    int           // bytes of events that may wait for one principal
+	names    []api.Name    // of the nodes that it uses
+	orderly  bool          // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
+	crowded  bool          // all want the same, which is often deleted, and the proposer is often congested
+	restless bool          // it often has another master
+	slow     time.Duration // after which clients are cut off that do not drop what they have cached; 0 if they are not
+	mail     int           // bytes of events that may wait for one principal
 
 	refusals atomic.Int32 // of 100 entries
 	losses   atomic.Int32 // of 100 replies to KeepAlives
 
 	mu      sync.Mutex // guards what follows, and all members
 	reign   *crowdReign
+	before  *crowdReign // that of the master before, which has not heard of it; nil if it has
 	epoch   api.Epoch
 	limits  limits
 	members []*member
@@ -134,17 +136,40 @@ func (l *crowdReign) prove(ctx context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
-// elect ends the epoch that runs, and begins another on the state that it left.
+// elect begins another epoch on the state that the one that runs has left. Its master
+// hears of that at once, or some time later: meanwhile it answers, as far as it can,
+// who asked it before, and sees what its successor does.
 func (w *crowd) elect() {
+	var before *crowdReign
 	if was := w.master(); was != nil {
 		was.apply.Lock()
 		was.deposed = true
 		was.apply.Unlock()
-		was.end(api.Errorf(api.NotMaster, "deposed"))
-		was.wait()
+		resign := func() {
+			was.end(api.Errorf(api.NotMaster, "deposed"))
+			was.wait()
+		}
+		if w.percent(50) {
+			resign()
+		} else {
+			before = was
+			w.work.Go(func() {
+				w.upTo(30 * time.Second)
+				w.mu.Lock()
+				if w.before == was {
+					w.before = nil
+				}
+				w.mu.Unlock()
+				resign()
+			})
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.before = before
+	for _, c := range w.members {
+		c.loyal = w.percent(50)
+	}
 	w.epoch++
 	next := *w.state.Load()
 	next.Apply(next.Applied+1, uint64(w.epoch), raftfsm.Entry{Epoch: w.epoch, Commands: []raftfsm.Command{
@@ -223,6 +248,7 @@ func (w *crowd) restrict() {
 	if w.crowded = w.percent(50); w.crowded {
 		w.names = crowdNames[:1+w.below(2)]
 	}
+	w.restless = w.percent(30)
 	if w.percent(40) {
 		w.slow = time.Duration(1+w.below(4)) * 500 * time.Millisecond
 	}
@@ -276,7 +302,7 @@ func (w *crowd) checkOffers() {
 func (w *crowd) step() {
 	switch n := w.below(100); {
 	case n < 5 && w.orderly:
-	case n < 1:
+	case n < 1, n < 4 && w.restless:
 		w.elect()
 	case n < 3, n < 5 && w.crowded:
 		w.congest()

@@ -25,6 +25,7 @@ type member struct {
 	id     api.SessionID
 	dead   bool
 	silent bool // it sends no KeepAlives
+	loyal  bool // it goes on with a master of before, until that says that it is none
 
 	number api.RequestNumber
 	all    []*crowdRequest
@@ -121,6 +122,14 @@ func (c *member) die() {
 	clear(c.cache)
 }
 
+// master is whom it takes for the master. One that it has not heard of is not yet its own.
+func (c *member) master() *master {
+	if was := c.w.before; was != nil && c.epoch <= was.epoch && c.loyal {
+		return was.master
+	}
+	return c.w.reign.master
+}
+
 // outstanding are the requests whose answers it wants, in their order.
 func (c *member) outstanding() []*crowdRequest {
 	var list []*crowdRequest
@@ -170,7 +179,7 @@ func (c *member) send(r *crowdRequest, by session.Mutation) {
 			c.send(r, by)
 		})
 	}
-	m := c.w.reign.master
+	m := c.master()
 	c.w.note("%v sends %v: up to %d, %v", c.id, r, by.Upto, by.Outstanding)
 	c.w.work.Go(func() {
 		defer stop()
@@ -267,7 +276,7 @@ func (c *member) got(h handle, a raftfsm.Answer) {
 func (c *member) keep() {
 	for c.w.ctx.Err() == nil {
 		c.w.mu.Lock()
-		m, dead, silent := c.w.reign.master, c.dead, c.silent
+		m, dead, silent := c.master(), c.dead, c.silent
 		who, says := caller{session: c.id, epoch: c.epoch}, heard{received: c.received, acknowledged: c.acked, grant: c.grant}
 		c.w.mu.Unlock()
 		if dead {
@@ -286,6 +295,7 @@ func (c *member) keep() {
 			if errors.Is(err, api.SessionExpired) {
 				c.die()
 			}
+			c.loyal = c.loyal && !errors.Is(err, api.NotMaster)
 			c.w.mu.Unlock()
 			c.w.upTo(100 * time.Millisecond)
 			continue

@@ -239,7 +239,7 @@ func (c *member) readSome() {
 	if !ok {
 		return
 	}
-	m, name := c.w.reign.master, h.node.Name
+	m, name := c.master(), h.node.Name
 	dropped, flushed := c.dropped[name], c.flushed
 	c.w.work.Go(func() {
 		node, cacheable, err := m.readToCache(c.w.ctx, h, namespace.ToRead)
@@ -277,7 +277,7 @@ func (c *member) cancelSome() {
 	if !ok || !strings.Contains(r.what, "acquire") {
 		return
 	}
-	m, by := c.w.reign.master, c.declaration(r.number)
+	m, by := c.master(), c.declaration(r.number)
 	c.w.note("%v withdraws %v", c.id, r)
 	by.Hash = 0
 	r.copies++
@@ -346,6 +346,6 @@ func (c *member) setQuota() {
 
 func (c *member) endSession() {
 	c.die()
-	m := c.w.reign.master
+	m := c.master()
 	c.w.work.Go(func() { _ = m.endSession(c.w.ctx, c.id) })
 }

@@ -11,8 +11,8 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/files.go",
-			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		for _, w := range m.waitersOf(h.owner) {\n",
-			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		for _, w := range m.waitersOf(h.owner) {\n",
+			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		for w := range m.queues.through(h.owner) {\n",
+			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		for w := range m.queues.through(h.owner) {\n",
 			pkg: "./cell", test: "TestRefusedClose",
 		},
 		{

@@ -20,7 +20,7 @@ func limitGuards() []guard {
 		},
 		{
 			name: "those who were not named have the lock next", file: "cell/master.go",
-			old: "slices.Concat(r.Free, joinable(r.Claims))", new: "r.Free",
+			old: "slices.Concat(r.Free, r.Delayed, joinable(r.Claims))", new: "slices.Concat(r.Free, r.Delayed)",
 			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
 		},
 		{

@@ -43,6 +43,7 @@ func guards() []guard {
 		terminalGuards(),
 		arrivalGuards(),
 		heldGuards(),
+		waitGuards(),
 	)
 }
 

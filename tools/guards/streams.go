@@ -15,7 +15,7 @@ func streamGuards() []guard {
 		},
 		{
 			name: "every copy of a Close keeps offers away", file: "cell/locks.go",
-			old: "			w.closing--", new: "			w.closing = 0",
+			old: "		w.closing--", new: "		w.closing = 0",
 			pkg: "./cell", test: "TestRefusedCopyOfClose",
 		},
 		{

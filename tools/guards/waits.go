@@ -1,0 +1,47 @@
+package main
+
+// waitGuards are those of who waits through a handle, and of who is told of a lock.
+func waitGuards() []guard {
+	return []guard{
+		{
+			name: "the log is asked about no handle that is being closed", file: "cell/locks.go",
+			old: "w.offered || w.closing > 0 && w.refusal == nil || !m.settled(w)", new: "w.offered || !m.settled(w)",
+			pkg: "./cell", test: "TestClosingHandleIsNotAskedAbout",
+		},
+		{
+			name: "a Close that was refused lets the log be asked", file: "cell/locks.go",
+			old: "		m.queues.settled[w] = true\n		m.queues.retry(w.lock.Name)\n", new: "		m.queues.retry(w.lock.Name)\n",
+			pkg: "./cell", test: "TestRefusedCloseLetsTheLogBeAsked",
+		},
+		{
+			name: "those who wait through a closed handle are refused in pieces", file: "cell/files.go",
+			old: "		m.mu.pause(4) // a proposal is made, and handed over\n", new: "",
+			pkg: "./cell", test: "TestNoHoldIsLong",
+		},
+		{
+			name: "locks are offered again in pieces", file: "cell/clock.go",
+			old: "m.queues.takeRetries(maxRetries)", new: "m.queues.takeRetries(1 << 30)",
+			pkg: "./cell", test: "TestNoHoldIsLong",
+		},
+		{
+			name: "a vacancy is told once", file: "namespace/drop.go",
+			old: "	if was.held() && !is.held() {\n", new: "	if len(is.Holders) < len(was.Holders) {\n",
+			pkg: "./cell", test: "TestVacancyIsToldOnce",
+		},
+		{
+			name: "a vacancy is told though a delay runs", file: "cell/master.go",
+			old: "range r.Vacant {", new: "range r.Free {",
+			pkg: "./cell", test: "TestVacancyUnderADelayIsTold",
+		},
+		{
+			name: "readers do not wait for the delay of a reader", file: "cell/master.go",
+			old: "slices.Concat(r.Free, r.Delayed, joinable(r.Claims))", new: "slices.Concat(r.Free, joinable(r.Claims))",
+			pkg: "./cell", test: "TestReadersDoNotWaitForTheDelayOfAReader",
+		},
+		{
+			name: "a lease is granted after a proof (crowd)", file: "cell/keepalive.go",
+			old: "t0, err := m.fence.prove(ctx)", new: "t0, err := m.clock(), error(nil)",
+			pkg: "./cell", test: "TestCrowd",
+		},
+	}
+}
