@@ -217,7 +217,7 @@ func (o *electOptions) choose(ctx context.Context) error {
 		return recipe.Nominate(ctx, c, o.path.String(), o.nominate)
 	})
 	if err == nil {
-		o.notice(fmt.Sprintf("%s is the next primary of %v; the present one has been asked to give way, and does at once if it runs with --yield", o.nominate, o.path))
+		o.notice(fmt.Sprintf("%s is the next primary of %v; if there is one now, it has been asked to give way, and does at once if it runs with --yield", o.nominate, o.path))
 	}
 	return err
 }
