@@ -1,6 +1,7 @@
 // Command guards removes one safeguard of Chubby at a time and runs the tests
 // that are to notice. It fails if one of them passes without its guard. Run in
-// the tools directory; with -docs it writes the table of docs/guards.md.
+// the tools directory; with -docs it writes the table of docs/guards.md, and with
+// -only as well the rows of some of them.
 //
 // The source is not touched: each guard is taken out in an overlay, which the
 // go command compiles instead of the file.
@@ -49,7 +50,10 @@ func run(only *regexp.Regexp, docs string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var table strings.Builder
+	p, err := openPage(docs, root)
+	if err != nil {
+		return err
+	}
 	var missed []error
 	for _, g := range guards() {
 		if !only.MatchString(g.name) {
@@ -60,29 +64,18 @@ func run(only *regexp.Regexp, docs string) error {
 		if err != nil {
 			missed = append(missed, fmt.Errorf("%s: %w", g.name, err))
 			fmt.Printf("MISSED  %-44s %v\n", g.name, err)
+			if err := p.missed(g); err != nil {
+				return err
+			}
 			continue
 		}
 		fmt.Printf("caught  %-44s by %s in %.1f s\n", g.name, strings.Join(caught, ", "), time.Since(began).Seconds())
-		fmt.Fprintf(&table, "| %s | `%s` | `%s` |\n", g.name, g.file, strings.Join(caught, "`, `"))
-	}
-	if docs != "" && len(missed) == 0 {
-		text := fmt.Sprintf(page, table.String())
-		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
+		if err := p.caught(g, caught); err != nil {
 			return err
 		}
 	}
 	return errors.Join(missed...)
 }
-
-const page = `# Safeguards, and the tests that fail without them
-
-Made by ` + "`make guards`" + `, which takes each safeguard out of the code, one at a time,
-and runs the tests that should fail then. This page is written only if every one
-of them did.
-
-| safeguard | file | tests that fail without it |
-|---|---|---|
-%s`
 
 // takeOut compiles the tests without the guard and runs them; they have to fail,
 // and not for want of compiling.
@@ -119,7 +112,7 @@ func (g guard) takeOut(root, dir string) (caught []string, err error) {
 	case err == nil:
 		return nil, fmt.Errorf("no test of %s in %s missed it", g.test, g.pkg)
 	case len(caught) == 0 && strings.Contains(string(out), "panic:"):
-		return []string{g.test + " (panics)"}, nil
+		return []string{strings.ReplaceAll(g.test, "|", " or ") + " (panics)"}, nil
 	case len(caught) == 0:
 		return nil, fmt.Errorf("the tests did not run: %s", out)
 	}

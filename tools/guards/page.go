@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// page is the table of docs/guards.md. It is written again after each safeguard, so
+// that a run may be interrupted, or be of some of them only; a safeguard that no
+// test missed loses its row.
+type page struct {
+	file string // "" if there is none to write
+	at   string // the commit
+	rows map[string]string
+}
+
+const pageHead = `# Safeguards, and the tests that fail without them
+
+Made by ` + "`make guards`" + `, which takes each safeguard out of the code, one at a time,
+and runs the tests that should fail then. A safeguard is in this page if they did,
+with the last commit at which that was tried; %s.
+
+| safeguard | file | tests that fail without it | commit |
+|---|---|---|---|
+`
+
+// openPage reads the rows that are there already.
+func openPage(file, root string) (*page, error) {
+	p := &page{file: file, rows: map[string]string{}}
+	if file == "" {
+		return p, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for row := range strings.Lines(string(text)) {
+		if cells := strings.Split(row, " | "); len(cells) == 4 && cells[1] != "file" {
+			p.rows[strings.TrimPrefix(cells[0], "| ")] = row
+		}
+	}
+	p.at, err = commit(root)
+	return p, err
+}
+
+// commit names what is checked out.
+func commit(root string) (string, error) {
+	head, err := exec.Command("git", "-C", root, "log", "-1", "--format=%h").Output()
+	if err != nil {
+		return "", fmt.Errorf("read the commit: %w", err)
+	}
+	changed, err := exec.Command("git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--", "*.go").Output()
+	if err != nil {
+		return "", fmt.Errorf("look for changes: %w", err)
+	}
+	name := string(bytes.TrimSpace(head))
+	if len(changed) > 0 {
+		name += " and changes"
+	}
+	return name, nil
+}
+
+// caught writes a row.
+func (p *page) caught(g guard, tests []string) error {
+	p.rows[g.name] = fmt.Sprintf("| %s | `%s` | `%s` | %s |\n", g.name, g.file, strings.Join(tests, "`, `"), p.at)
+	return p.write()
+}
+
+// missed takes a row away.
+func (p *page) missed(g guard) error {
+	delete(p.rows, g.name)
+	return p.write()
+}
+
+func (p *page) write() error {
+	if p.file == "" {
+		return nil
+	}
+	var table strings.Builder
+	all, shown := guards(), 0
+	for _, g := range all {
+		if row, ok := p.rows[g.name]; ok {
+			shown++
+			table.WriteString(row)
+		}
+	}
+	count := fmt.Sprintf("all %d are", shown)
+	if shown < len(all) {
+		count = fmt.Sprintf("%d of %d are", shown, len(all))
+	}
+	return os.WriteFile(p.file, []byte(fmt.Sprintf(pageHead, count)+table.String()), 0o644)
+}
