@@ -38,9 +38,11 @@ const (
 	// leastHeld is what each connection has to itself, whatever others hold: enough to find
 	// the master and to give back locks.
 	leastHeld = 32 << 10
-	// maxKeepAlive bounds a KeepAlive. KeepAlives are never refused, or whoever fills a limit
-	// would end the sessions of the others: they are small, and a session has one at a time.
+	// maxKeepAlive bounds a KeepAlive: a session has one at a time, which is never refused.
 	maxKeepAlive = 1 << 10
+	// maxVital is up to which size other calls are vital. The longest part of them is the
+	// list of the outstanding requests of a session.
+	maxVital = 4 << 10
 	// frameWeight is for a frame itself.
 	frameWeight = 128
 )
@@ -251,7 +253,7 @@ func callOf(ctx context.Context) *call {
 // serve begins to serve a call whose request has arrived, or refuses it. served is to
 // be called when that has ended, unless it was refused.
 func (c *call) serve(request any) error {
-	alive, isAlive := request.(*pb.KeepAliveRequest)
+	alive, _ := request.(*pb.KeepAliveRequest)
 	if size := proto.Size(alive); size > maxKeepAlive {
 		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size, maxKeepAlive)
 	}
@@ -264,13 +266,27 @@ func (c *call) serve(request any) error {
 	if !c.open {
 		return api.Errorf(api.Cancelled, "the call was given up before it was served")
 	}
-	if !isAlive {
+	if !vital(request) {
 		if err := a.full(c.request); err != nil {
 			return err
 		}
 	}
 	c.serving = true
 	return nil
+}
+
+// vital reports whether a request is served whatever is held. Whoever fills a limit
+// would else end the sessions of others from the same address, which could not be kept
+// alive, or whose clients could not find the master to do so, once any other call had
+// been refused; and nobody would get what those others cannot give back. Such requests
+// are small, and counted.
+func vital(request any) bool {
+	switch r := request.(type) {
+	case *pb.KeepAliveRequest, *pb.LocateRequest, *pb.ReleaseRequest, *pb.CancelRequest, *pb.CloseRequest, *pb.EndSessionRequest:
+		message, ok := r.(proto.Message)
+		return ok && proto.Size(message) <= maxVital
+	}
+	return false
 }
 
 // full returns why there is no room for another n bytes, or, of requests, why there is
@@ -301,28 +317,31 @@ func (c *call) served() {
 }
 
 // answer counts a reply, or refuses to send it: a long one, while the client does not
-// read others. Of replies to one call that are not read yet, only few are kept.
+// read others. Of replies to one call that are not read yet, only few are kept. The
+// reply to a KeepAlive extends a lease, and is not refused however much it tells.
 func (c *call) answer(reply any) error {
 	message, ok := reply.(proto.Message)
 	if c == nil || !ok {
 		return nil
 	}
-	bytes, err := c.admit(int64(proto.Size(message)))
+	_, alive := reply.(*pb.KeepAliveReply)
+	bytes, err := c.admit(int64(proto.Size(message)), alive)
 	if err == nil {
 		c.of.all.relieve(c.of, bytes)
 	}
 	return err
 }
 
-// admit counts a reply of n bytes, if there is room, and returns what the account holds.
-func (c *call) admit(n int64) (int64, error) {
+// admit counts a reply of n bytes, if there is room or it is vital, and returns what the
+// account holds.
+func (c *call) admit(n int64, vital bool) (int64, error) {
 	a := c.of
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !c.open {
 		return a.bytes, nil // it goes nowhere
 	}
-	if n > smallCall {
+	if n > smallCall && !vital {
 		if err := a.full(n); err != nil {
 			return a.bytes, err
 		}

@@ -100,7 +100,7 @@ func TestUnreadNewsOfALockIsBounded(t *testing.T) {
 	}
 	select {
 	case err := <-h.told:
-		if !errors.Is(err, api.Unavailable) {
+		if !errors.Is(err, api.Uncertain) { // Unavailable would say that the lock is not held
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
@@ -342,11 +342,41 @@ func TestKeepAlivesAreServed(t *testing.T) {
 	}{
 		{greedy, alive, api.OK},
 		{greedy, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 2<<10)}}, api.InvalidArgument},
-		{greedy, &pb.ReleaseRequest{}, api.Unavailable},
-		{modest, &pb.ReleaseRequest{}, api.OK},
+		{greedy, &pb.OpenRequest{}, api.Unavailable},
+		{modest, &pb.OpenRequest{}, api.OK},
+		{greedy, &pb.LocateRequest{Cell: "local"}, api.OK}, // or nobody would know whom to send a KeepAlive
+		{greedy, &pb.ReleaseRequest{Mutation: &pb.Mutation{Outstanding: make([]uint64, api.MaxOutstanding)}}, api.OK},
+		{greedy, &pb.ReleaseRequest{Handle: make([]byte, 5<<10)}, api.Unavailable},
+		{greedy, &pb.CancelRequest{}, api.OK},
+		{greedy, &pb.CloseRequest{}, api.OK},
+		{greedy, &pb.EndSessionRequest{}, api.OK},
 	} {
 		if err := test.conn.account.newest.serve(test.request); api.CodeOf(err) != test.code {
 			t.Errorf("%T over %s: %v", test.request, test.conn.Conn.RemoteAddr(), err)
+		}
+	}
+}
+
+// A session is kept alive that has much to be told, while others of its connection, or
+// of its address, take all the room there is for long replies.
+func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
+	told := make([]*pb.Event, 200)
+	for i := range told {
+		told[i] = &pb.Event{Path: strings.Repeat("x", 200)}
+	}
+	for name, limits := range map[string]heldLimits{
+		"of a connection": {conn: 64 << 10, address: 1 << 30, all: 1 << 30},
+		"of an address":   {conn: 1 << 30, address: 64 << 10, all: 1 << 30},
+		"of all":          {conn: 1 << 30, address: 1 << 30, all: 64 << 10},
+	} {
+		c := newHeld(limits)
+		conn, _ := hoarding(t, c, "10.0.0.1:1", 5)
+		one := conn.account.newest
+		if err := one.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Unavailable) {
+			t.Errorf("the limit %s: a long reply: %v", name, err)
+		}
+		if err := one.answer(&pb.KeepAliveReply{Events: told}); err != nil {
+			t.Errorf("the limit %s: the reply to a KeepAlive: %v", name, err)
 		}
 	}
 }

@@ -113,10 +113,12 @@ type answers struct {
 	call *call
 }
 
-// SendMsg implements grpc.ServerStream.
+// SendMsg implements grpc.ServerStream. What the call asks for may have been done when
+// there is no room to say so, as the lock may have been granted: only a retry finds out.
 func (a answers) SendMsg(m any) error {
-	if err := a.call.answer(m); err != nil {
-		return err
+	var e *api.Error
+	if err := a.call.answer(m); errors.As(err, &e) {
+		return &api.Error{Code: api.Uncertain, Message: e.Message}
 	}
 	return a.ServerStream.SendMsg(m)
 }

@@ -60,8 +60,23 @@ func heldGuards() []guard {
 		},
 		{
 			name: "KeepAlives are served whatever is held", file: "cell/held.go",
-			old: "	if !isAlive {\n", new: "	_ = isAlive\n	{\n",
+			old: "	case *pb.KeepAliveRequest, *pb.LocateRequest,", new: "	case *pb.LocateRequest,",
 			pkg: "./cell", test: "TestKeepAlivesAreServed",
+		},
+		{
+			name: "the master is found whatever is held", file: "cell/held.go",
+			old: "	case *pb.KeepAliveRequest, *pb.LocateRequest,", new: "	case *pb.KeepAliveRequest,",
+			pkg: "./cell", test: "TestKeepAlivesAreServed",
+		},
+		{
+			name: "a KeepAlive is answered whatever is held", file: "cell/held.go",
+			old: "	if n > smallCall && !vital {", new: "	if n > smallCall {",
+			pkg: "./cell", test: "TestLongRepliesToKeepAlivesAreSent",
+		},
+		{
+			name: "a lock that there is no room to tell of is not denied", file: "cell/service.go",
+			old: "		return &api.Error{Code: api.Uncertain, Message: e.Message}\n", new: "		return e\n",
+			pkg: "./cell", test: "TestUnreadNewsOfALockIsBounded",
 		},
 		{
 			name: "each connection has room of its own", file: "cell/held.go",
