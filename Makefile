@@ -55,14 +55,17 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -race -count 1 -timeout 30m -v -run 'CachesWhileMastersDie|MasterPaused|ClientPaused|SilentHolder' ./e2e -full -rounds $(ROUNDS)
 	go test -count 1 -timeout 10m -v -run 'KilledWithCaches|ManySessions|TestTransfer' ./e2e -full
 	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
+	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
+
+.PHONY: endurance
+endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles
 	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart' ./cell -full
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
-	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
 	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
 	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
 .PHONY: nightly
-nightly: ## run race, acceptance, guards, fuzz and steady, some hours (writes docs/nightly.md)
+nightly: ## run race, acceptance, endurance, guards, fuzz and steady, some hours (writes docs/nightly.md)
 	go -C tools run ./nightly
 
 .PHONY: guards

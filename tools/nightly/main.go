@@ -1,6 +1,7 @@
 // Command nightly runs the checks that are too long for every change, one after
-// the other, and writes what came of them to a page. Run in the tools directory;
-// `make nightly` does. It fails if one of them does, after all have run.
+// the other, and writes what came of them to a page, after each of them. With -only
+// it runs some of them, and leaves what the page says of the others. Run in the tools
+// directory; `make nightly` does. It fails if one of them does, after all have run.
 package main
 
 import (
@@ -15,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -29,12 +29,13 @@ type step struct {
 	limit  time.Duration
 }
 
-// steps are what a night is for. Their limits add up to less than eleven hours on
+// steps are what a night is for. Their limits add up to less than twelve hours on
 // a machine of two cores.
 func steps(fuzz time.Duration) []step {
 	return []step{
 		{"race", nil, "every test three times, in random order, under the race detector", 90 * time.Minute},
-		{"acceptance", nil, "the drills as often as the promises say", 240 * time.Minute},
+		{"acceptance", nil, "the drills as often as the promises say", 150 * time.Minute},
+		{"endurance", nil, "the limits at their full size, and an hour of random clients and troubles", 150 * time.Minute},
 		{"guards", nil, "each safeguard taken out once; a test has to fail (guards.md)", 180 * time.Minute},
 		{"fuzz", []string{"FUZZTIME=" + fuzz.String()}, "every fuzz target", 120 * time.Minute},
 		{"steady", nil, "a cell under load keeps its master", 20 * time.Minute},
@@ -43,7 +44,7 @@ func steps(fuzz time.Duration) []step {
 
 func main() {
 	docs := flag.String("docs", "../docs/nightly.md", "write the page to this file")
-	only := flag.String("only", "", "run only these targets, separated by commas, and write no page")
+	only := flag.String("only", "", "run only these targets, separated by commas")
 	fuzz := flag.Duration("fuzztime", 2*time.Minute, "time for each fuzz target")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -67,28 +68,27 @@ func run(ctx context.Context, all []step, docs, only string) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	var outcomes []outcome
+	p, err := openPage(docs, all)
+	if err != nil {
+		return err
+	}
 	var failed []error
 	for _, s := range all {
 		if only != "" && !strings.Contains(","+only+",", ","+s.target+",") {
 			continue
 		}
-		o := s.run(ctx, root)
-		outcomes = append(outcomes, o)
-		if o.err != nil {
-			failed = append(failed, fmt.Errorf("make %s: %w", s.target, o.err))
-		}
-		if ctx.Err() != nil {
-			return errors.Join(append(failed, errors.New("interrupted; the page is as it was"))...)
-		}
-	}
-	if only == "" {
-		text, err := page(ctx, root, began, outcomes)
+		at, err := checkout(ctx, root)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
+		o := s.run(ctx, root)
+		if ctx.Err() != nil {
+			return errors.Join(append(failed, fmt.Errorf("interrupted; the page does not tell of make %s", s.target))...)
+		}
+		if o.err != nil {
+			failed = append(failed, fmt.Errorf("make %s: %w", s.target, o.err))
+		}
+		if err := p.add(o, at); err != nil {
 			return err
 		}
 	}
@@ -126,26 +126,4 @@ func last(printed io.Reader, n int) []string {
 		}
 	}
 	return lines[max(len(lines)-n, 0):]
-}
-
-func page(ctx context.Context, root string, began time.Time, outcomes []outcome) (string, error) {
-	commit := exec.CommandContext(ctx, "git", "-C", root, "log", "-1", "--format=%h of %as")
-	at, err := commit.Output()
-	if err != nil {
-		return "", fmt.Errorf("read the commit: %w", err)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# The last long run\n\nMade by `make nightly` on %s, at commit %s, with %s on %s/%s, %d processors.\n\n| target | shows | result | took |\n|---|---|---|--:|\n",
-		began.UTC().Format(time.DateOnly), strings.TrimSpace(string(at)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	for _, o := range outcomes {
-		result := "passed"
-		if o.err != nil {
-			result = "**failed**: " + o.err.Error()
-		}
-		fmt.Fprintf(&b, "| `make %s` | %s | %s | %v |\n", strings.Join(append([]string{o.target}, o.args...), " "), o.shows, result, o.took.Round(time.Second))
-	}
-	for _, o := range outcomes {
-		fmt.Fprintf(&b, "\n## make %s\n\n```\n%s\n```\n", o.target, strings.Join(o.lines, "\n"))
-	}
-	return b.String(), nil
 }
