@@ -123,13 +123,27 @@ func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
 	m.tell(claim.Answer.Lock, api.EventLockAcquired, &pb.Event{Generation: uint64(claim.Answer.Generation)})
 }
 
-// lockVacated notes that nobody has a lock any more, unless it has gone straight to
-// the next, and tells those who watch it. It need not be to be had: see lock-delay.
-// m.mu is held.
-func (m *master) lockVacated(name api.Name) {
-	if node, there := m.state().Tree.Get(name); there && len(node.Holders) == 0 {
-		m.turns.end(name, m.clock())
-		m.tell(node.Ref(), api.EventLockVacant, &pb.Event{Generation: uint64(node.Lock)})
+// vacated notes which locks a command has left without a holder, and tells those who
+// watch them: not of those that it has given to the next. One need not be to be had: see
+// lock-delay. The state does not say it, for a later command of the same entry may have
+// given the lock to somebody, or have taken it from a successor. m.mu is held, and
+// released in between.
+func (m *master) vacated(r raftfsm.Result) {
+	if len(r.Vacant) == 0 {
+		return
+	}
+	handedOn := map[namespace.Ref]bool{}
+	for _, claim := range r.Claims {
+		if !claim.Pending && claim.Answer.Code == api.OK {
+			handedOn[claim.Answer.Lock] = true
+		}
+	}
+	for _, v := range r.Vacant {
+		if !handedOn[v.Lock] {
+			m.turns.end(v.Lock.Name, m.clock())
+			m.tell(v.Lock, api.EventLockVacant, &pb.Event{Generation: uint64(v.Generation)})
+		}
+		m.mu.pause(1)
 	}
 }
 

@@ -195,10 +195,7 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		m.mu.pause(1)
 	}
 	m.reoffer(c, false)
-	for _, name := range r.Vacant {
-		m.lockVacated(name)
-		m.mu.pause(1)
-	}
+	m.vacated(r)
 	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))

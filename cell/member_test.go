@@ -40,6 +40,7 @@ type member struct {
 	handles  []handle // open ones
 	holds    map[api.HandleID]held
 	lost     map[api.HandleID]api.Generation
+	vacated  map[[2]uint64]bool    // by handle and token: locks that it was told nobody has any more
 	tainted  map[api.HandleID]bool // handles of which it does not know what they hold
 	cache    map[api.Name]seen
 	dropped  map[api.Name]int // how often it was told to drop a name
@@ -104,7 +105,7 @@ func (w *crowd) join() {
 	c := &member{
 		w: w, id: api.SessionID(reply.GetId()), epoch: api.Epoch(reply.GetEpoch()), grant: reply.GetGrant().GetNumber(),
 		lease: sent.Add(time.Duration(reply.GetGrant().GetLeaseNs())),
-		open:  map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{},
+		open:  map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{}, vacated: map[[2]uint64]bool{},
 		tainted: map[api.HandleID]bool{}, cache: map[api.Name]seen{}, dropped: map[api.Name]int{}, changing: map[api.Name]int{},
 	}
 	w.members = append(w.members, c)
@@ -366,6 +367,12 @@ func (c *member) event(e *pb.Event) {
 				c.worksOn = time.Now().Add(time.Duration(c.w.below(int(3 * time.Second))))
 			}
 		}
+	case pb.EventKind_EVENT_KIND_LOCK_VACANT:
+		lock := [2]uint64{e.GetHandle(), e.GetGeneration()}
+		if c.vacated[lock] {
+			c.w.t.Errorf("session %v is told more than once that nobody has a lock any more: %v", c.id, e)
+		}
+		c.vacated[lock] = true
 	case pb.EventKind_EVENT_KIND_SESSION_ENDED:
 		c.silent = c.silent && c.w.percent(50)
 		clear(c.holds)

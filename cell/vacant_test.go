@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,17 +13,20 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// vacancies are the events which say that nobody has a lock any more.
-func (c *soloClient) vacancies() (n int) {
+// vacated are the tokens of which it was told that nobody has the lock any more.
+func (c *soloClient) vacated() (tokens []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.told {
 		if e.GetKind() == pb.EventKind_EVENT_KIND_LOCK_VACANT {
-			n++
+			tokens = append(tokens, e.GetGeneration())
 		}
 	}
-	return n
+	return tokens
 }
+
+// vacancies is how often it was told that.
+func (c *soloClient) vacancies() int { return len(c.vacated()) }
 
 // watchLock opens a file for events of its lock.
 func (c *soloClient) watchLock(t *testing.T, path string) {
@@ -65,6 +70,58 @@ func TestVacancyIsToldOnce(t *testing.T) {
 			t.Errorf("told %d times; held by %v", n, m.holders())
 		}
 	})
+}
+
+// It is told of each time that nobody had the lock, in the order of the log, though more
+// has been done by the time it is told: not when a successor was named who ended in the
+// same entry, and neither with the token of one who came after it.
+func TestVacanciesAreToldInTheirOrder(t *testing.T) {
+	for what, waits := range map[string]bool{"handed over": true, "tried for": false} {
+		t.Run(what, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				c, h := lockers(t, m)
+				c[2].watchLock(t, "/ls/local/f")
+				first := c[0].try(t, h[0], api.Exclusive)
+				if waits {
+					c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+				}
+				m.together(t, func() { _ = m.release(t.Context(), c[0].mutation(), h[0], first.Generation) }, func() {
+					if !waits {
+						_, _ = m.tryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1].node)
+					}
+				}, func() { _ = m.endSession(t.Context(), c[1].who.session) })
+				time.Sleep(time.Second)
+				last, _ := m.state().Tree.Get("/f")
+				want := []uint64{uint64(first.Generation), uint64(last.Lock)}
+				if waits {
+					want = want[1:]
+				}
+				if got := c[2].vacated(); !slices.Equal(got, want) || len(m.holders()) > 0 || last.Lock == first.Generation {
+					t.Errorf("told of tokens %v, not %v; held by %v", got, want, m.holders())
+				}
+			})
+		})
+	}
+}
+
+// together has requests, in their order, go into one entry.
+func (s *soloMaster) together(t *testing.T, requests ...func()) {
+	t.Helper()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.applying = func() {
+		s.applying = nil
+		close(entered)
+		<-leave
+	}
+	var done sync.WaitGroup
+	done.Go(func() { _ = s.endSession(t.Context(), 1<<40) }) // of whom the log knows nothing: it holds up the others
+	<-entered
+	for _, request := range requests {
+		done.Go(request)
+		synctest.Wait()
+	}
+	close(leave)
+	done.Wait()
 }
 
 // It is told, too, if another of those who shared the lock has failed before, so that a

@@ -9,9 +9,15 @@ import (
 // Dropped is what an operation let go, each list ascending by name.
 type Dropped struct {
 	Free    []api.Name // locks that nobody holds any more, or that one holder less holds; delayed ones are not among them
-	Vacant  []api.Name // locks that nobody holds any more, delayed or not
+	Vacant  []Vacancy  // locks that nobody holds any more, delayed or not
 	Delayed []api.Name // locks on which a delay began or was renewed
 	Dying   []Ref      // ephemeral nodes that nobody has open any more
+}
+
+// Vacancy is a lock that has lost its last holder.
+type Vacancy struct {
+	Lock       Ref
+	Generation api.Generation // that it was held in
 }
 
 // Open records that a handle has an ephemeral node open; of a dying one it is
@@ -88,7 +94,7 @@ func (t Tree) tell(d *Dropped, was, is *Node) {
 		d.Free = append(d.Free, is.Name)
 	}
 	if was.held() && !is.held() {
-		d.Vacant = append(d.Vacant, is.Name)
+		d.Vacant = append(d.Vacant, Vacancy{Lock: is.Ref(), Generation: is.Lock})
 	}
 	if is.Dying() {
 		d.Dying = append(d.Dying, is.Ref())

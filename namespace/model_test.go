@@ -257,7 +257,7 @@ func (m *naive) tell(d *namespace.Dropped, n *namespace.Node, left []namespace.H
 		d.Free = append(d.Free, n.Name)
 	}
 	if len(left) > 0 && len(n.Holders) == 0 {
-		d.Vacant = append(d.Vacant, n.Name)
+		d.Vacant = append(d.Vacant, namespace.Vacancy{Lock: n.Ref(), Generation: n.Lock})
 	}
 	if n.Ephemeral && len(n.Openers) == 0 {
 		d.Dying = append(d.Dying, n.Ref())

@@ -125,7 +125,7 @@ func (m *model) tell(r *raftfsm.Result, name api.Name, left []namespace.Holder) 
 	}
 	n := m.nodes[name]
 	if len(left) > 0 && len(n.holders) == 0 {
-		r.Vacant = append(r.Vacant, name)
+		r.Vacant = append(r.Vacant, namespace.Vacancy{Lock: namespace.Ref{Name: name, Instance: n.instance}, Generation: n.lock})
 	}
 	if n.dying() {
 		r.Dying = append(r.Dying, namespace.Ref{Name: name, Instance: n.instance})
@@ -210,7 +210,7 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	}
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
 	if len(left) > 0 && len(n.holders) == 0 {
-		r.Vacant = append(r.Vacant, lock.Name)
+		r.Vacant = append(r.Vacant, namespace.Vacancy{Lock: lock, Generation: n.lock})
 	}
 	if _, delayed := m.delays[lock.Name]; len(left) > 0 && !delayed {
 		r.Free = append(r.Free, lock.Name)

@@ -43,15 +43,15 @@ type Result struct {
 	Answer
 	Session api.SessionID // of CreateSession
 
-	Claims  []ClaimResult   // of every claim in the command, in order
-	Ended   []Ended         // sessions that are no more
-	Free    []api.Name      // locks that somebody who waits might now have
-	Vacant  []api.Name      // locks that lost their last holder; a successor may have one by now
-	Delayed []api.Name      // locks on which a lock-delay began or was renewed
-	Dying   []namespace.Ref // ephemeral nodes that nobody has open any more
-	Changes []Change        // of what clients see of nodes, in their order
-	Revoked []Revocation    // locks that are being taken away
-	Doomed  []api.SessionID // sessions that are being ended by another than their client
+	Claims  []ClaimResult       // of every claim in the command, in order
+	Ended   []Ended             // sessions that are no more
+	Free    []api.Name          // locks that somebody who waits might now have
+	Vacant  []namespace.Vacancy // that this command made; one that names a successor may have filled it
+	Delayed []api.Name          // locks on which a lock-delay began or was renewed
+	Dying   []namespace.Ref     // ephemeral nodes that nobody has open any more
+	Changes []Change            // of what clients see of nodes, in their order
+	Revoked []Revocation        // locks that are being taken away
+	Doomed  []api.SessionID     // sessions that are being ended by another than their client
 }
 
 // Change is one change of what clients see of a node.

@@ -30,8 +30,13 @@ func waitGuards() []guard {
 		},
 		{
 			name: "a vacancy is told though a delay runs", file: "cell/master.go",
-			old: "range r.Vacant {", new: "range r.Free {",
+			old: "	m.vacated(r)\n", new: "	if len(r.Free) > 0 {\n		m.vacated(r)\n	}\n",
 			pkg: "./cell", test: "TestVacancyUnderADelayIsTold",
+		},
+		{
+			name: "vacancies are told in their order", file: "cell/events.go",
+			old: "		if !handedOn[v.Lock] {\n", new: "		if node, _ := m.state().Tree.Get(v.Lock.Name); node != nil && len(node.Holders) == 0 {\n",
+			pkg: "./cell", test: "TestVacanciesAreToldInTheirOrder",
 		},
 		{
 			name: "readers do not wait for the delay of a reader", file: "cell/master.go",
