@@ -34,7 +34,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, large: make(chan struct{}, maxLarge)}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
 }
 
 // Close closes the connections and returns when no goroutine of the Cell itself

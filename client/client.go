@@ -90,7 +90,10 @@ func (c *Client) start(ctx context.Context) {
 	c.running.Go(c.session.run)
 	c.keeper = newKeeper(ctx, c)
 	c.running.Go(c.keeper.run)
-	c.running.Go(func() { c.janitor.run(c.session.over) })
+	c.running.Go(func() {
+		c.janitor.run(c.session.over)
+		c.numbers.abandon()
+	})
 	c.running.Go(func() { c.runAudits(c.session.over) })
 	c.running.Go(func() { c.notifier.run(c.stop) })
 }
@@ -175,7 +178,6 @@ func (c *Client) Close(ctx context.Context) error {
 			_ = c.Cell.Close() // it never fails
 		}
 		c.running.Wait()
-		c.numbers.abandon()
 	})
 	return c.closed
 }

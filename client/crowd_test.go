@@ -125,3 +125,36 @@ func TestCrowdOfACell(t *testing.T) {
 		closeClient(t, holder)
 	})
 }
+
+// A session that is lost leaves its places to the others of its Cell, also while its
+// owner has not closed it: it may be long until the work that it was for has stopped.
+func TestLostSessionLeavesItsPlaces(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		holder := f.client(f.config())
+		if _, err := lockable(t, holder, 0).Acquire(t.Context(), api.Exclusive); err != nil {
+			t.Fatal(err)
+		}
+		cell, clients, handles, _ := f.crowd(1)
+		for range 20 {
+			go func() { _, _ = handles[0].Acquire(t.Context(), api.Exclusive) }()
+		}
+		synctest.Wait()
+		if cell.places.taken != 20 {
+			t.Errorf("%d places are taken", cell.places.taken)
+		}
+		f.cut(addresses()...)
+		<-clients[0].Done()
+		synctest.Wait()
+		if cell.places.taken != 0 {
+			t.Errorf("%d places are taken by a session that is lost", cell.places.taken)
+		}
+		closeClient(t, clients[0])
+		if cell.places.taken != 0 {
+			t.Errorf("%d places are taken by nobody", cell.places.taken)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = holder.Close(t.Context())
+	})
+}

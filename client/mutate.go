@@ -13,6 +13,7 @@ import (
 type mutation struct {
 	op, path string
 	open     bool                // as in call
+	large    int                 // as in call
 	begun    func(number uint64) // told the number before the first attempt; may be nil
 	send     sender
 	// touches are the nodes that it may change; part is a read that it is as well,
@@ -44,7 +45,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts := 0
-	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open,
+	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, large: m.large,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))

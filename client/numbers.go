@@ -125,7 +125,8 @@ func (n *numbers) finish(number uint64) {
 }
 
 // abandon gives back the places of a session that is over, whose requests are not
-// settled any more.
+// settled any more: by the one who would settle them, since a session that is lost may
+// be closed much later.
 func (n *numbers) abandon() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

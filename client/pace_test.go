@@ -2,61 +2,87 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/api/chubbypb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-// Of large requests only some are under way at a time. Small ones, KeepAlives among
-// them, do not wait for them, and who waits can give up.
+// Of large requests only some are under way at a time, also of several sessions. Small
+// ones, KeepAlives among them, do not wait for them. The time of those that wait has not
+// begun: who gives up has sent nothing, and the master is not asked again for its silence.
 func TestLargeRequestsArePaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one := &target{large: make(chan struct{}, maxLarge)}
-		arrived, leave := make(chan struct{}, 3*maxLarge), make(chan struct{})
-		call := func(ctx context.Context, size int) error {
-			request := &chubbypb.SetContentsRequest{Contents: make([]byte, size)}
-			return one.pace(ctx, "", request, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-				arrived <- struct{}{}
-				if size > largeRequest {
-					<-leave
-				}
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, _ := f.crowd(2)
+		const slow = defaultCallTimeout - time.Second
+		large, most := 0, 0
+		var mu sync.Mutex // guards large and most
+		f.script(func(s seen) verb {
+			if s.method != "SetContents" && s.method != "Open" || len(contentsOf(s)) < api.MaxContents {
 				return nil
-			})
-		}
-		var work sync.WaitGroup
-		for range 2 * maxLarge {
-			work.Go(func() {
-				if err := call(t.Context(), api.MaxContents); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		if len(arrived) != maxLarge {
-			t.Errorf("%d large requests are under way", len(arrived))
-		}
-		if err := call(t.Context(), 100); err != nil || len(arrived) != maxLarge+1 {
-			t.Errorf("a small request meanwhile: %v", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		work.Go(func() {
-			if err := call(ctx, api.MaxContents); status.Code(err) != codes.Canceled {
-				t.Errorf("one that gave up: %v", err)
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				mu.Lock()
+				large++
+				most = max(most, large)
+				mu.Unlock()
+				time.Sleep(slow)
+				mu.Lock()
+				large--
+				mu.Unlock()
+				return next()
 			}
 		})
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		close(leave)
+		contents := make([]byte, api.MaxContents)
+		var work sync.WaitGroup
+		for i := range maxLarge {
+			for j, c := range clients {
+				work.Go(func() {
+					var err error
+					if i == 0 {
+						_, err = c.Open(t.Context(), fmt.Sprintf("/ls/foo/y%d", j), OpenOptions{Write: true, Create: File, Contents: contents})
+					} else {
+						_, err = handles[j].SetContents(t.Context(), contents)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		if _, err := handles[0].SetContents(t.Context(), []byte("small")); err != nil || time.Since(began) > time.Second {
+			t.Errorf("a small request meanwhile: %v, after %v", err, time.Since(began))
+		}
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := handles[0].SetContents(within, contents); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, api.Uncertain) || !strings.Contains(err.Error(), "nothing was sent") {
+			t.Errorf("one that gave up: %v", err)
+		}
 		work.Wait()
-		if len(arrived) != 2*maxLarge+1 || len(one.large) != 0 {
-			t.Errorf("%d requests were sent, and %d are under way", len(arrived), len(one.large))
+		if sent := len(f.heard("SetContents")) + len(f.heard("Open")); most != maxLarge || sent != 2*maxLarge+1+len(clients) {
+			t.Errorf("%d requests were sent, and %d large ones were under way at a time", sent, most)
+		}
+		synctest.Wait()
+		for _, c := range clients {
+			closeClient(t, c)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+func contentsOf(s seen) []byte {
+	one, _ := s.request.(interface{ GetContents() []byte })
+	if one == nil {
+		return nil
+	}
+	return one.GetContents()
 }

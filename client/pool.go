@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 )
 
 // What a connection is set to.
@@ -24,15 +23,6 @@ const (
 	idleTimeout      = time.Minute            // after which the connection to a replica that is not the master goes
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
-)
-
-// Requests with contents above largeRequest bytes are sent at most maxLarge at a time;
-// others wait for them.
-// A replica closes a connection over which very much is sent at once, and so would have
-// to again when all of it is sent again.
-const (
-	largeRequest = 16 << 10
-	maxLarge     = 128
 )
 
 // pool holds one connection for each replica that was talked to.
@@ -52,8 +42,7 @@ type target struct {
 	conn    *grpc.ClientConn
 	chubby  chubbypb.ChubbyClient
 	cell    chubbypb.CellClient
-	large   chan struct{} // one for each large request that is under way
-	lent    int           // to those who ask it whether or not it is the master; the pool's mu guards it
+	lent    int // to those who ask it whether or not it is the master; the pool's mu guards it
 
 	mu      sync.Mutex      // guards what follows
 	refused error           // why the last attempt to connect failed; nil if it did not
@@ -98,7 +87,7 @@ func (p *pool) enter(address string) (*target, error) {
 	if t, ok := p.targets[address]; ok {
 		return t, nil
 	}
-	t := &target{address: address, large: make(chan struct{}, maxLarge)}
+	t := &target{address: address}
 	conn, err := grpc.NewClient("passthrough:///"+address, p.options(t)...)
 	if err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
@@ -117,7 +106,6 @@ func (p *pool) options(t *target) []grpc.DialOption {
 			t.dialled(err)
 			return conn, err
 		}),
-		grpc.WithUnaryInterceptor(t.pace),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
@@ -129,19 +117,6 @@ func (p *pool) options(t *target) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
 	}
-}
-
-// pace makes a call; one with a large request when there is room for it.
-func (t *target) pace(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	if one, ok := request.(interface{ GetContents() []byte }); ok && len(one.GetContents()) > largeRequest {
-		select {
-		case t.large <- struct{}{}:
-			defer func() { <-t.large }()
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
-		}
-	}
-	return invoke(ctx, method, request, reply, conn, options...)
 }
 
 // keep forgets the replicas at all other addresses, so that a cell whose
