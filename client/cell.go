@@ -34,7 +34,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, large: make(chan struct{}, maxLarge)}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, rooms: newRooms()}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
 }
 
 // Close closes the connections and returns when no goroutine of the Cell itself
@@ -52,7 +52,7 @@ func (c *Cell) Close() error {
 
 // ask makes a call that needs no session.
 func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target) error) error {
-	_, err := c.finder.run(ctx, call{op: op, path: path,
+	_, err := c.finder.run(ctx, call{op: op, path: path, room: readRoom,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
 	return err
 }

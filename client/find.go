@@ -50,7 +50,7 @@ type finder struct {
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
 	running sync.WaitGroup // searches and look-ups; Add only under mu, and not after closed
-	large   chan struct{}  // one for each large request that is under way
+	rooms   rooms
 
 	mu      sync.Mutex // guards what follows
 	closed  bool

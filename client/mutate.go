@@ -13,7 +13,7 @@ import (
 type mutation struct {
 	op, path string
 	open     bool                // as in call
-	large    int                 // as in call
+	size     int                 // as in call
 	begun    func(number uint64) // told the number before the first attempt; may be nil
 	send     sender
 	// touches are the nodes that it may change; part is a read that it is as well,
@@ -44,8 +44,11 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		m.begun(number)
 	}
 	c.cache.suspend(m.touches, m.part)
-	attempts := 0
-	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, large: m.large,
+	attempts, room := 0, changeRoom
+	if m.open || m.firm {
+		room = anyRoom
+	}
+	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: room, size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
@@ -168,6 +171,6 @@ func (c *Client) logSettled(ctx context.Context, err error, op, path string, num
 
 // read makes a call that changes nothing.
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, attempt: attempt})
+	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: readRoom, attempt: attempt})
 	return err
 }

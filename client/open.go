@@ -122,7 +122,7 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 	}
 	f := c.cache.begin(h.name)
 	defer c.cache.done(f)
-	m := mutation{op: "open", path: h.path, send: send, large: len(request.GetContents()),
+	m := mutation{op: "open", path: h.path, send: send, size: len(request.GetContents()),
 		// Events about the handle may come before the answer that brings it.
 		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {

@@ -18,8 +18,9 @@ type call struct {
 	// open says that one attempt may take as long as it likes: it ends when
 	// another master is found.
 	open bool
-	// large is how many bytes a request has, if they are many; see turn.
-	large int
+	room room // that an attempt has to find
+	// size is how many bytes the request has, if they may be many.
+	size int
 	// attempt sends the call once; after an error it may be asked to do so
 	// again.
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
@@ -87,6 +88,7 @@ func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 	for hops := 1; ; {
 		t, caller, leave, err := f.turn(ctx, k)
 		if err != nil {
+			leave()
 			return left, f.gaveUp(ctx, k, err, last)
 		}
 		e, hung := f.attempt(ctx, k, t, caller)
@@ -122,35 +124,6 @@ func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 		}
 		p.wait(ctx)
 	}
-}
-
-// Requests above largeRequest bytes are sent at most maxLarge at a time; others wait for
-// them. A replica closes a connection over which very much is sent at once, and so would
-// have to again when all of it is sent again.
-const (
-	largeRequest = 16 << 10
-	maxLarge     = 128
-)
-
-// turn waits until an attempt may be made: of a large request until there is room for
-// it. Only then does its time begin, so that nobody takes the wait for silence of the
-// master, or for an attempt that may have done something. leave is called after it.
-func (f *finder) turn(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	leave = func() {}
-	t, caller, err = f.prepare(ctx, k)
-	if err != nil || k.large <= largeRequest {
-		return t, caller, leave, err
-	}
-	select {
-	case f.large <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, leave, contextError(ctx)
-	}
-	if t, caller, err = f.prepare(ctx, k); err != nil { // another may be the master by now
-		<-f.large
-		return nil, nil, leave, err
-	}
-	return t, caller, func() { <-f.large }, nil
 }
 
 // prepare waits until the session is safe and the master known.
