@@ -199,6 +199,28 @@ func (l cameraLogs) DeleteRange(first, last uint64) error {
 	return l.c.shoot(fmt.Sprintf("delete %d to %d", first, last), l.LogStore.DeleteRange(first, last))
 }
 
+// cameraFiles photographs before and after each change of the log itself, between which
+// and the one before or after comes that of the note of its end.
+type cameraFiles struct {
+	logFiles
+	c *crashCamera
+}
+
+func (l cameraFiles) StoreLogs(logs []*raft.Log) error {
+	return l.around(fmt.Sprintf("append %d to %d", logs[0].Index, logs[len(logs)-1].Index), func() error { return l.logFiles.StoreLogs(logs) })
+}
+
+func (l cameraFiles) DeleteRange(first, last uint64) error {
+	return l.around(fmt.Sprintf("delete %d to %d", first, last), func() error { return l.logFiles.DeleteRange(first, last) })
+}
+
+func (l cameraFiles) around(what string, do func() error) error {
+	if err := l.c.shoot("what comes before "+what, nil); err != nil {
+		return err
+	}
+	return l.c.shoot(what+", in the log alone", do())
+}
+
 type cameraVotes struct {
 	raft.StableStore
 	c *crashCamera
@@ -253,6 +275,26 @@ func crashConf() *raft.Config {
 
 // openCrashReplica starts a replica. Its operations are photographed if c is not nil.
 func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica, error) {
+	return openCrashReplicaOn(dir, kind, func(s *stores) error {
+		if c == nil {
+			return nil
+		}
+		noted, ok := s.rawLogs.(*notedLog)
+		if !ok {
+			return fmt.Errorf("the log is a %T", s.rawLogs)
+		}
+		noted.logFiles = cameraFiles{noted.logFiles, c}
+		logs := &guardedLogs{inner: cameraLogs{s.rawLogs, c}, guard: s.guard, mark: &s.mark}
+		var err error
+		s.logs, err = raft.NewLogCache(logCacheEntries, logs)
+		s.stable = &guardedVotes{inner: cameraVotes{s.rawVotes, c}, guard: s.guard}
+		s.snapshots = &guardedSnapshots{inner: cameraSnaps{s.rawSnaps, c}, guard: s.guard, mark: &s.mark}
+		return err
+	})
+}
+
+// openCrashReplicaOn starts a replica on its stores as equip leaves them.
+func openCrashReplicaOn(dir string, kind LogStore, equip func(*stores) error) (*crashReplica, error) {
 	var failed error
 	opts := testStoreOptions()
 	opts.fatal = func(err error) { failed = err }
@@ -260,13 +302,8 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 	if err != nil {
 		return nil, err
 	}
-	if c != nil {
-		logs := &guardedLogs{inner: cameraLogs{s.rawLogs, c}, guard: s.guard, mark: &s.mark}
-		if s.logs, err = raft.NewLogCache(logCacheEntries, logs); err != nil {
-			return nil, err
-		}
-		s.stable = &guardedVotes{inner: cameraVotes{s.rawVotes, c}, guard: s.guard}
-		s.snapshots = &guardedSnapshots{inner: cameraSnaps{s.rawSnaps, c}, guard: s.guard, mark: &s.mark}
+	if err := equip(s); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	_, own := raft.NewInmemTransportWithTimeout("a1", 10*time.Second)
 	_, wire := raft.NewInmemTransportWithTimeout("a2", 10*time.Second)

@@ -94,7 +94,10 @@ func (n *notedLog) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
-	if last < end {
+	switch {
+	case end == 0 || last < begin:
+		return nil // the log was emptied meanwhile, for a snapshot of the master's
+	case last < end:
 		return n.logFiles.DeleteRange(first, last) // a prefix: the end stays where it is
 	}
 	left := uint64(0) // an empty log ends at 0, wherever it began

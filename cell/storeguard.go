@@ -289,13 +289,14 @@ func (l *guardedLogs) tooLarge(logs []*raft.Log) error {
 // are in a snapshot, all entries when it has got a snapshot of the leader, and the
 // newest ones when the leader has others. Entries that are known to be committed
 // are deleted in the first way only; the wish to do so in another one ends the
-// replica.
+// replica. The first is done on a goroutine of its own, and the second may come before
+// it: then there is nothing left to delete.
 func (l *guardedLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
 	return l.guard.must(op, nil, func() error {
 		begin, err := l.inner.FirstIndex()
-		if err != nil {
-			return err
+		if err != nil || begin == 0 || last < begin {
+			return err // nothing of it is there
 		}
 		if err := l.mark.deletable(begin, first, last); err != nil {
 			return err

@@ -29,5 +29,21 @@ func crashGuards() []guard {
 			old: "return max(r.LastIndex(), s.mark.snapshot.Load())", new: "return r.LastIndex()",
 			pkg: "./cell", test: "TestKilledAtEachStep",
 		},
+		{
+			name: "the end of a log is noted before the log is cut back", file: "cell/logend.go",
+			old: "	if err := n.write(left); err != nil {\n		return err\n	}\n	if err := n.note.Sync(); err != nil {\n		return err\n	}\n	return n.logFiles.DeleteRange(first, last)\n",
+			new: "	if err := n.logFiles.DeleteRange(first, last); err != nil {\n		return err\n	}\n	return errors.Join(n.write(left), n.note.Sync())\n",
+			pkg: "./cell", test: "TestKilledAtEachStep",
+		},
+		{
+			name: "what went with the whole log is not wanted replaced", file: "cell/storeguard.go",
+			old: "		if err != nil || begin == 0 || last < begin {", new: "		if err != nil {",
+			pkg: "./cell", test: "TestSnapshotArrivesDuringCompaction",
+		},
+		{
+			name: "what went with the whole log is not missed at its end", file: "cell/logend.go",
+			old: "	case end == 0 || last < begin:", new: "	case end == 0 && false || last < begin && false:",
+			pkg: "./cell", test: "TestSnapshotArrivesDuringCompaction",
+		},
 	}
 }
