@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/chubbylock/chubby/api"
+	wal "github.com/hashicorp/raft-wal"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // ErrRefused is in the chain of every error of a replica that must not run on
@@ -43,6 +45,20 @@ func damaged(path string, err error, format string, args ...any) error {
 	e.Code = api.Corrupt
 	e.Message += ": " + lossAdvice
 	return refusal{e}
+}
+
+// openError makes an error of opening a directory a refusal, if a store found there what
+// it cannot read, and did not merely fail.
+func openError(dir string, err error) error {
+	if errors.Is(err, ErrRefused) {
+		return err
+	}
+	for _, damage := range []error{api.Corrupt, wal.ErrCorrupt, berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch} {
+		if errors.Is(err, damage) {
+			return damaged(dir, err, "a file in it is damaged")
+		}
+	}
+	return err
 }
 
 // lostData is the refusal of a replica whose data directory is not the one that

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,35 +132,53 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 // state machine cannot read it. Raft would go back to an older one, whether the log goes
 // on from there or not.
 func TestSnapshotThatCannotBeRestored(t *testing.T) {
-	for name, reaches := range map[string]bool{"the log reaches back": true, "the log is empty": false} {
+	for name, c := range map[string]struct {
+		older    bool   // there is another one, of entry 10
+		snapshot uint64 // of which entry the newest is
+		last     uint64 // of the log
+		refused  string // nothing if it starts
+	}{
+		"the log reaches back":         {older: true, snapshot: 10, last: 10},
+		"the log is empty":             {older: true, snapshot: 20, last: 20, refused: "entry 20 cannot be restored"},
+		"the log begins behind it":     {older: true, snapshot: 20, last: 25, refused: "cannot go on from the snapshots and the log"},
+		"there is no other, and a log": {snapshot: 10, last: 10, refused: "cannot go on from the snapshots and the log"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			r, err := openCrashReplica(dir, WALStore, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := uint64(10)
-			for _, step := range []crashSend{appendStep(2, 2, last, last), nil} {
-				if _, err := r.do(step); err != nil {
+			if _, err := r.do(appendStep(2, 2, 10, 10)); err != nil {
+				t.Fatal(err)
+			}
+			if c.older {
+				if _, err := r.do(nil); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if !reaches {
-				last = 20
-			}
-			takeSnapshotOf(t, r.s, last, 2)
+			takeSnapshotOf(t, r.s, c.snapshot, 2)
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
+			if c.last > c.snapshot {
+				s := mustOpen(t, dir, WALStore) // which empties the log
+				if err := s.logs.StoreLogs(crashBatch(c.snapshot+1, c.last, 2)); err != nil {
+					t.Fatal(err)
+				}
+				mustClose(t, s)
+			}
 			r, err = openCrashReplica(dir, WALStore, nil)
 			if err == nil {
-				if has := r.raft.LastIndex(); has != last {
-					t.Errorf("it goes on from entry %d, and held %d", has, last)
+				if has := r.raft.LastIndex(); has != c.last {
+					t.Errorf("it goes on from entry %d, and held %d", has, c.last)
 				}
-				mustClose(t, r.s)
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
 			}
-			if (err == nil) != reaches || !reaches && !strings.Contains(err.Error(), "entry 20 cannot be restored") {
-				t.Errorf("started: %v", err)
+			if errors.Is(err, ErrRefused) != (c.refused != "") || c.refused != "" && !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%v, want %q", err, c.refused)
 			}
 		})
 	}

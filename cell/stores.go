@@ -80,7 +80,7 @@ func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
 	}
 	s := &stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.silence, opts.fatal)}
 	if err := s.open(kind, opts); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(openError(dir, err), s.close())
 	}
 	return s, nil
 }
@@ -487,8 +487,12 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 			return err
 		})
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+	case s.guard.failure() != nil:
 		return nil, err
+	default: // the stores have done what Raft asked for
+		return nil, damaged(s.dir, err, "Raft cannot go on from the snapshots and the log in it")
 	}
 	if has := r.LastIndex(); has < s.last { // it has talked to nobody yet
 		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())

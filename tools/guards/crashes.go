@@ -45,5 +45,15 @@ func crashGuards() []guard {
 			old: "	case end == 0 || last < begin:", new: "	case end == 0 && false || last < begin && false:",
 			pkg: "./cell", test: "TestSnapshotArrivesDuringCompaction",
 		},
+		{
+			name: "a file that a store cannot read is damage", file: "cell/stores.go",
+			old: "errors.Join(openError(dir, err), s.close())", new: "errors.Join(err, s.close())",
+			pkg: "./cell", test: "TestDataDirRefusesLoss",
+		},
+		{
+			name: "what Raft cannot go on from is damage", file: "cell/stores.go",
+			old: "	case s.guard.failure() != nil:\n		return nil, err", new: "	case true:\n		return nil, err",
+			pkg: "./cell", test: "TestSnapshotThatCannotBeRestored",
+		},
 	}
 }
