@@ -135,16 +135,20 @@ func number(t *testing.T, f *fifo) int {
 // suspend chubbyctl, which would let the lock run out.
 func TestForeignStopDoesNotSuspend(t *testing.T) {
 	f := newFIFO(t)
-	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 4`, f)
+	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; read line; echo $$ >&5; read line; echo "read $line" >&5; exit 4`, f)
+	typed(t, person, "the terminal is the command's\n")
 	command := number(t, f)
-	for range 50 { // the guardian does not see a stop that has ended when it looks
-		if err := unix.Kill(command, unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		waitForState(t, command, 'T')
-		if err := unix.Kill(command, unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+	if err := unix.Kill(command, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, command, 'T')
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && !strings.Contains(said.String(), "suspended"); {
+		<-look.C // the guardian sees the stop
+	}
+	if err := unix.Kill(command, unix.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 	typed(t, person, "on\n")
 	if got := f.line(t); got != "read on" {
