@@ -22,7 +22,7 @@ const (
 
 // How many calls of a kind are under way.
 const (
-	mostReads   = 250
+	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
 	mostChanges = api.MaxOutstanding // as many as one session may have
 )
 
