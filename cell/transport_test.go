@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -255,6 +256,44 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 		leader(t, others...).say(t, "after")
 		if took := time.Since(began); took > 2*raftRPCTimeout {
 			t.Errorf("another was elected after %v", took)
+		}
+	})
+}
+
+// TestMessageThatArrivesSlowly: over a slow link a message may take any time, as long as
+// more of it comes within raftRPCTimeout; and between messages it may be quiet for longer.
+func TestMessageThatArrivesSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		theirs, ours := net.Pipe()
+		defer theirs.Close()
+		stream := &inboundStream{portConn: &portConn{Conn: ours, port: &raftPort{conns: map[*portConn]struct{}{}}}}
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		sending.Go(func() {
+			for range 2 {
+				pass(time.Hour)
+				for range 20 {
+					pass(raftRPCTimeout - time.Second)
+					_, _ = theirs.Write(make([]byte, 1<<10)) // what is missing is noticed below
+				}
+				_, _ = io.ReadFull(theirs, make([]byte, 1))
+			}
+			_, _ = theirs.Write(make([]byte, 1))
+		})
+		for i := range 2 {
+			if n, err := io.ReadFull(stream, make([]byte, 20<<10)); err != nil {
+				t.Fatalf("message %d broke off after %d bytes: %v", i, n, err)
+			}
+			if _, err := stream.Write([]byte{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if n, err := io.ReadFull(stream, make([]byte, 2)); n != 1 || err == nil {
+			t.Errorf("of a message that stops %d bytes were read: %v", n, err)
+		}
+		if took := time.Since(began); took != raftRPCTimeout {
+			t.Errorf("it was given up after %v", took)
 		}
 	})
 }
