@@ -55,7 +55,10 @@ func (n *notedLog) check(path string) error {
 	if noted, ok := n.read(); ok && last < noted {
 		return damaged(path, nil, "the log ends at entry %d, and entry %d had been confirmed", last, noted)
 	}
-	return n.write(last)
+	if err := n.write(last); err != nil {
+		return dataError(path, err, "the note of the log's end cannot be written")
+	}
+	return nil
 }
 
 // read returns the note; one that is not whole says nothing.
