@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,7 @@ type crowd struct {
 	orderly  bool          // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
 	crowded  bool          // all want the same, which is often deleted, and the proposer is often congested
 	restless bool          // it often has another master
+	polite   bool          // its masters let others have the mutex wherever they may, as with much to do
 	slow     time.Duration // after which clients are cut off that do not drop what they have cached; 0 if they are not
 	mail     int           // bytes of events that may wait for one principal
 
@@ -184,6 +186,14 @@ func (w *crowd) elect() {
 		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil), slowClient: w.slow,
 	}
 	l.proposer = newProposer(l, w.epoch, func() int64 { return 0 }, l.observe)
+	if w.polite {
+		l.mu.most = 1
+		l.mu.held = func(time.Duration) {
+			for range w.below(6) {
+				runtime.Gosched()
+			}
+		}
+	}
 	l.start()
 	w.reign = l
 	w.note("epoch %d", w.epoch)
@@ -215,6 +225,7 @@ func meetCrowd(t *testing.T, seed uint64) {
 	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits(), mail: maxPrincipalMail}
 	w.limits.claims = 100 + w.below(1000)
 	w.limits.pending = 2000 + w.below(60000)
+	w.polite = w.percent(50)
 	if w.orderly = w.percent(60); w.orderly {
 		w.names = crowdNames[:1+w.below(2)]
 	} else {

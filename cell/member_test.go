@@ -25,6 +25,7 @@ type member struct {
 	id     api.SessionID
 	dead   bool
 	silent bool // it sends no KeepAlives
+	ended  bool // it was told that its session is being ended, and uses nothing of it any more
 	loyal  bool // it goes on with a master of before, until that says that it is none
 
 	number api.RequestNumber
@@ -250,6 +251,9 @@ func (c *member) conclude(r *crowdRequest, answer any, err error) {
 
 // got is what it makes of a grant.
 func (c *member) got(h handle, a raftfsm.Answer) {
+	if c.ended {
+		return // what it holds goes with the session
+	}
 	if a.Generation <= c.lost[h.owner.Handle] {
 		c.release(h.owner.Handle, held{lock: a.Lock, generation: a.Generation, h: h}) // as a library gives back what came too late
 		return
@@ -374,7 +378,7 @@ func (c *member) event(e *pb.Event) {
 		}
 		c.vacated[lock] = true
 	case pb.EventKind_EVENT_KIND_SESSION_ENDED:
-		c.silent = c.silent && c.w.percent(50)
+		c.silent, c.ended = c.silent && c.w.percent(50), true
 		clear(c.holds)
 	}
 }

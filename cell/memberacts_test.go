@@ -186,7 +186,7 @@ func (c *member) letGo() {
 			c.release(id, hold)
 		}
 	}
-	if len(c.tainted) > 0 && !c.dead {
+	if (len(c.tainted) > 0 || c.ended) && !c.dead {
 		c.endSession() // it may hold what it does not know of
 	}
 }
