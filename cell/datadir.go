@@ -25,6 +25,7 @@ const (
 	logNoteName   = "log-end" // how far it has got
 	walMetaName   = "wal-meta.db"
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
+	metaName      = "meta.json" // of a snapshot; its own choice, too
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
 	markerFormat  = 2
@@ -179,7 +180,11 @@ func (m marker) check(dir string, want marker) error {
 		return refusal{dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore)}
 	}
 	for _, name := range storeFiles(m.LogStore) {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		switch _, err := os.Stat(filepath.Join(dir, name)); {
+		case err == nil:
+		case denied(err):
+			return dataError(filepath.Join(dir, name), err, "it cannot be looked at")
+		default:
 			return damaged(filepath.Join(dir, name), err, "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
 		}
 	}
@@ -260,8 +265,9 @@ func sweepSnapshots(dir string) error {
 }
 
 // newestSnapshot returns the index of the newest snapshot that was ever completed here
-// and not removed since, whether it can be read or not: raft.FileSnapshotStore passes
-// over those whose metadata it cannot read. 0 if there is none.
+// and not removed since, whether it is damaged or not; 0 if there is none. It fails if
+// the metadata of one may not be read, over which raft.FileSnapshotStore would pass as
+// over damaged ones.
 func newestSnapshot(dir string) (newest uint64, err error) {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)
@@ -270,8 +276,12 @@ func newestSnapshot(dir string) (newest uint64, err error) {
 	}
 	for _, e := range entries {
 		var term, index, made uint64
-		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-%d", &term, &index, &made); n == 3 && !strings.HasSuffix(e.Name(), tmpSuffix) {
-			newest = max(newest, index)
+		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-%d", &term, &index, &made); n != 3 || strings.HasSuffix(e.Name(), tmpSuffix) {
+			continue
+		}
+		newest = max(newest, index)
+		if _, err := os.ReadFile(filepath.Join(snapshots, e.Name(), metaName)); denied(err) {
+			return 0, dataError(filepath.Join(snapshots, e.Name()), err, "the metadata of a snapshot cannot be read")
 		}
 	}
 	return newest, nil

@@ -3,6 +3,8 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"github.com/chubbylock/chubby/api"
 	wal "github.com/hashicorp/raft-wal"
@@ -45,6 +47,17 @@ func damaged(path string, err error, format string, args ...any) error {
 	e.Code = api.Corrupt
 	e.Message += ": " + lossAdvice
 	return refusal{e}
+}
+
+// denied reports an error of the system's that says nothing of the data: a file that may
+// not be opened, or cannot be for want of descriptors or memory. It is to be put right,
+// and the replica to be started again.
+func denied(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return errno != syscall.EIO && errno != syscall.ENOTDIR && errno != syscall.EISDIR
 }
 
 // openError makes an error of opening a directory a refusal, if a store found there what

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -396,10 +397,11 @@ func (v *guardedVotes) op(verb string, key []byte) storeOp {
 // but they are returned: Raft gives up the one snapshot and does no harm until
 // the replica has stopped.
 type guardedSnapshots struct {
-	inner raft.SnapshotStore
-	guard *storeGuard
-	path  string
-	mark  *commitMark
+	inner  raft.SnapshotStore
+	guard  *storeGuard
+	path   string
+	mark   *commitMark
+	rotten map[string]bool // found to be damaged at the start, by ID
 }
 
 var _ raft.SnapshotStore = (*guardedSnapshots)(nil)
@@ -418,13 +420,15 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	return &guardedSink{SnapshotSink: sink, store: s, index: index}, nil
 }
 
-// List implements raft.SnapshotStore.
+// List implements raft.SnapshotStore. It leaves out those that were found to be damaged:
+// Raft would try the newest first, to restore it or to send it, and that it cannot be
+// read would end the replica, with every start anew.
 func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 	err = s.try("list the snapshots", func() error {
 		list, err = s.inner.List()
 		return err
 	})
-	return list, err
+	return slices.DeleteFunc(list, func(meta *raft.SnapshotMeta) bool { return s.rotten[meta.ID] }), err
 }
 
 // Open implements raft.SnapshotStore.

@@ -49,6 +49,7 @@ type stores struct {
 	who           *identityFile      // whose directory it is
 	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
 	last          uint64             // the last index when it was opened
+	rotten        map[string]bool    // the snapshots that cannot be read, by ID, though Raft does without them
 	mark          commitMark
 
 	guard     *storeGuard
@@ -126,7 +127,10 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 	}
 	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{inner: s.rawLogs, guard: s.guard, path: logPath, mark: &s.mark})
 	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
-	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark}
+	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, rotten: s.rotten}
+	for id := range s.rotten {
+		opts.logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
+	}
 	return err
 }
 
@@ -361,6 +365,10 @@ func (s *stores) interruptedBootstrap() (bool, error) {
 // verify reads what Raft is about to read and would panic over: the newest
 // snapshot, and every log entry after it, which must follow without a gap.
 func (s *stores) verify() error {
+	newest, err := newestSnapshot(s.dir)
+	if err != nil {
+		return err
+	}
 	base, term, err := s.readableSnapshot()
 	if err != nil {
 		return err
@@ -389,7 +397,7 @@ func (s *stores) verify() error {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
 	}
-	if err := s.checkEnd(); err != nil {
+	if err := s.checkEnd(newest); err != nil {
 		return err
 	}
 	return s.checkVotes(term)
@@ -398,11 +406,8 @@ func (s *stores) verify() error {
 // checkEnd refuses data that ends before what this replica has held. A snapshot of the
 // master's takes the place of the whole log: if it cannot be read any more, an older
 // one and an empty log follow each other without a gap.
-func (s *stores) checkEnd() error {
-	newest, err := newestSnapshot(s.dir)
+func (s *stores) checkEnd(newest uint64) error {
 	switch {
-	case err != nil:
-		return err
 	case newest > s.last:
 		return damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be read, and without it the data ends at entry %d", newest, s.last)
 	case s.last == 0 && s.who.get().begun:
@@ -434,9 +439,14 @@ func (s *stores) readableSnapshot() (index, term uint64, err error) {
 	if err != nil {
 		return 0, 0, dataError(s.dir, err, "the snapshots cannot be listed")
 	}
+	s.rotten = map[string]bool{}
 	for _, meta := range list {
 		var r io.ReadCloser
 		if _, r, err = s.rawSnaps.Open(meta.ID); err != nil {
+			if denied(err) {
+				return 0, 0, dataError(s.dir, err, "snapshot %s cannot be opened", meta.ID)
+			}
+			s.rotten[meta.ID] = true
 			continue
 		}
 		if err := r.Close(); err != nil {

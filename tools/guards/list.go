@@ -44,6 +44,7 @@ func guards() []guard {
 		arrivalGuards(),
 		heldGuards(),
 		waitGuards(),
+		rotGuards(),
 	)
 }
 
