@@ -192,6 +192,16 @@ func (b *belief) ready(ctx context.Context) (caller *chubbypb.Caller, waited boo
 	}
 }
 
+// now returns what stands in calls, nil if the session is not safe.
+func (b *belief) now() *chubbypb.Caller {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.look() != session.Safe {
+		return nil
+	}
+	return &chubbypb.Caller{Session: b.token, Epoch: uint64(b.epoch)}
+}
+
 // caller returns what stands in calls, without looking whether any may be made.
 func (b *belief) caller() *chubbypb.Caller {
 	b.mu.Lock()

@@ -65,7 +65,8 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 // A server takes 2,000 calls at a time over one connection, and each session has
 // one there always: some hundred sessions for each Cell are a good measure. Of their
 // requests for locks 1,000 are in queues at a time (see Handle.Acquire), and of their
-// reads and changes 200 and 256 are under way; others wait for those.
+// reads, of their changes, and of what gives back (Release, Close of a handle), 200, 256
+// and 128 are under way; others wait for those.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.with(s).withDefaults()
 	if err := cfg.validate(); err != nil {

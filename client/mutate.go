@@ -45,8 +45,11 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts, room := 0, changeRoom
-	if m.open || m.firm {
-		room = anyRoom
+	switch {
+	case m.open:
+		room = anyRoom // it has a place
+	case m.firm:
+		room = giveRoom
 	}
 	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: room, size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
@@ -171,6 +174,10 @@ func (c *Client) logSettled(ctx context.Context, err error, op, path string, num
 
 // read makes a call that changes nothing.
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: readRoom, attempt: attempt})
+	return c.readIn(ctx, readRoom, op, path, attempt)
+}
+
+func (c *Client) readIn(ctx context.Context, in room, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
+	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
 	return err
 }

@@ -10,20 +10,28 @@ import (
 // room is what calls of a kind share: at most so many of all sessions of a Cell are under
 // way. A replica takes 2,000 calls over one connection, and gRPC has the others wait for
 // those, KeepAlives among them, in no order that favours anybody: so whatever a program
-// asks for at a time, there is room for KeepAlives, and for what gives back, beside it.
+// asks for at a time, there is room for KeepAlives beside it.
 type room uint8
 
 const (
-	// anyRoom is for the others: waits for locks, which have places, and what gives back.
+	// anyRoom is for the others: waits for locks, which have places, and what each session
+	// does one at a time.
 	anyRoom    room = 0
 	readRoom   room = 1
 	changeRoom room = 2
+	// giveRoom is for what gives back, which waits for nothing else.
+	giveRoom room = 3
+	// auditRoom is for the questions of audits: while one lasts the lease may not be
+	// extended, however much the program reads meanwhile.
+	auditRoom room = 4
 )
 
 // How many calls of a kind are under way.
 const (
 	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
 	mostChanges = api.MaxOutstanding // as many as one session may have
+	mostGives   = 128
+	mostAsked   = 64 // in audits: few beside the calls of the program
 )
 
 // Of changes above largeRequest bytes at most maxLarge are under way. A replica closes a
@@ -35,10 +43,13 @@ const (
 )
 
 // rooms holds one element for each call of a kind that is under way.
-type rooms struct{ reads, changes, large chan struct{} }
+type rooms struct{ reads, changes, large, gives, audits chan struct{} }
 
 func newRooms() rooms {
-	return rooms{reads: make(chan struct{}, mostReads), changes: make(chan struct{}, mostChanges), large: make(chan struct{}, maxLarge)}
+	return rooms{
+		reads: make(chan struct{}, mostReads), changes: make(chan struct{}, mostChanges), large: make(chan struct{}, maxLarge),
+		gives: make(chan struct{}, mostGives), audits: make(chan struct{}, mostAsked),
+	}
 }
 
 // of returns what a call has to find room in, in this order. A large one waits for
@@ -47,6 +58,10 @@ func (r rooms) of(k call) []chan struct{} {
 	switch {
 	case k.room == readRoom:
 		return []chan struct{}{r.reads}
+	case k.room == giveRoom:
+		return []chan struct{}{r.gives}
+	case k.room == auditRoom:
+		return []chan struct{}{r.audits}
 	case k.room == changeRoom && k.size > largeRequest:
 		return []chan struct{}{r.large, r.changes}
 	case k.room == changeRoom:
@@ -57,17 +72,32 @@ func (r rooms) of(k call) []chan struct{} {
 
 // turn is prepare, and waits until there is room for an attempt. Only then does its time
 // begin, so that nobody takes the wait for silence of the master, or for an attempt that
-// may have done something. leave is to be called after it, also after an error.
+// may have done something. Nobody has room and waits for his session, or for a master: the
+// room is of other sessions, too. leave is to be called after it, also after an error.
 func (f *finder) turn(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	all := f.rooms.of(k)
-	taken, waited := 0, false
+	all, waited := f.rooms.of(k), false
+	for {
+		if t, caller, err = f.prepare(ctx, k); err != nil {
+			return t, caller, func() {}, err
+		}
+		if leave, waited, err = enter(ctx, all); err != nil || !waited {
+			return t, caller, leave, err
+		}
+		// Another may be the master by now, or the session not be safe.
+		if t, caller = f.prepared(k); t != nil && ctx.Err() == nil {
+			return t, caller, leave, nil
+		}
+		leave()
+	}
+}
+
+// enter takes room in each, and reports whether it had to wait. leave gives it back.
+func enter(ctx context.Context, all []chan struct{}) (leave func(), waited bool, err error) {
+	taken := 0
 	leave = func() {
 		for _, room := range all[:taken] {
 			<-room
 		}
-	}
-	if t, caller, err = f.prepare(ctx, k); err != nil {
-		return t, caller, leave, err
 	}
 	for _, room := range all {
 		select {
@@ -77,13 +107,27 @@ func (f *finder) turn(ctx context.Context, k call) (t *target, caller *chubbypb.
 			select {
 			case room <- struct{}{}:
 			case <-ctx.Done():
-				return t, caller, leave, contextError(ctx)
+				return leave, waited, contextError(ctx)
 			}
 		}
 		taken++
 	}
-	if waited { // another may be the master by now, or the session not be safe
-		t, caller, err = f.prepare(ctx, k)
+	return leave, waited, nil
+}
+
+// prepared is prepare for those who cannot wait: t is nil if it would, or would fail.
+func (f *finder) prepared(k call) (t *target, caller *chubbypb.Caller) {
+	f.mu.Lock()
+	t = f.master
+	if f.closed {
+		t = nil
 	}
-	return t, caller, leave, err
+	f.mu.Unlock()
+	if t == nil || k.session == nil {
+		return t, nil
+	}
+	if caller = k.session.now(); caller == nil {
+		return nil, nil
+	}
+	return t, caller
 }

@@ -1,12 +1,16 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -14,12 +18,19 @@ import (
 // However many calls a program makes at a time, and however long they take, its session is
 // kept alive over the same connection.
 func TestCallsLeaveRoomForKeepAlives(t *testing.T) {
-	if room := 2000 - mostWaits - mostReads - mostChanges; room < 400 {
+	if room := 2000 - mostWaits - mostReads - mostChanges - mostGives - mostAsked; room < 350 {
 		t.Errorf("there is room for %d KeepAlives", room)
 	}
 	for method, ask := range map[string]func(context.Context, *Handle) error{
 		"GetStat":     func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
 		"SetContents": func(ctx context.Context, h *Handle) error { _, err := h.SetContents(ctx, nil); return err },
+		"Close": func(ctx context.Context, h *Handle) error {
+			one, err := h.client.Open(ctx, "/ls/foo/x", OpenOptions{Write: true, Create: File})
+			if err == nil {
+				err = one.Close(ctx)
+			}
+			return err
+		},
 	} {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) { manyCalls(t, f, method, ask) })
@@ -33,7 +44,7 @@ func manyCalls(t *testing.T, f *fake, method string, ask func(context.Context, *
 	cfg := f.config()
 	cfg.NoCache = true
 	c := f.client(cfg)
-	c.finder.rooms = rooms{reads: make(chan struct{}, streams/2), changes: make(chan struct{}, streams/2), large: make(chan struct{}, 1)}
+	c.finder.rooms = smallRooms(streams / 2)
 	h := lockable(t, c, 0)
 	f.script(func(s seen) verb {
 		if s.method == method {
@@ -61,6 +72,96 @@ func manyCalls(t *testing.T, f *fake, method string, ask func(context.Context, *
 	synctest.Wait()
 	time.Sleep(time.Minute)
 	closeClient(t, c)
+}
+
+// smallRooms are rooms for so many reads or changes.
+func smallRooms(n int) rooms {
+	return rooms{
+		reads: make(chan struct{}, n), changes: make(chan struct{}, n), large: make(chan struct{}, 1), gives: make(chan struct{}, n/2), audits: make(chan struct{}, 1),
+	}
+}
+
+// What waits for room when its session gets into jeopardy keeps no room from the other
+// sessions of the Cell.
+func TestJeopardyTakesNoRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, _ := f.crowd(2)
+		const room = 2
+		cell.finder.rooms = smallRooms(room)
+		cell.finder.cfg.CallTimeout = time.Minute
+		answer := make(chan struct{})
+		f.script(func(s seen) verb {
+			alive, _ := s.request.(*chubbypb.KeepAliveRequest)
+			switch {
+			case s.method == "SetContents":
+				return func(_ context.Context, next func() (any, error)) (any, error) {
+					<-answer
+					return next()
+				}
+			case bytes.Equal(alive.GetCaller().GetSession(), clients[0].session.token):
+				return hang
+			}
+			return nil
+		})
+		var work sync.WaitGroup
+		write := func(h *Handle) {
+			for range room {
+				work.Go(func() { _, _ = h.SetContents(t.Context(), nil) })
+			}
+			synctest.Wait()
+		}
+		write(handles[1]) // these have the room,
+		write(handles[0]) // and these wait
+		for clients[0].State() != session.Jeopardy {
+			time.Sleep(100 * time.Millisecond)
+		}
+		close(answer)
+		within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := handles[1].SetContents(within, nil); err != nil {
+			t.Errorf("a write of another session: %v", err)
+		}
+		closeClient(t, clients[0])
+		work.Wait()
+		closeClient(t, clients[1])
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An audit, for which the extension of the lease may wait, does not wait for the reads of
+// the program.
+func TestAuditsDoNotWaitForReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.NoCache = true
+		c := f.client(cfg)
+		c.finder.rooms = smallRooms(2)
+		h := lockable(t, c, 0)
+		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method == "GetStat" {
+				return after(3 * time.Second)
+			}
+			return nil
+		})
+		var reads sync.WaitGroup
+		for range 20 {
+			reads.Go(func() { _, _ = h.Stat(t.Context()) })
+		}
+		synctest.Wait()
+		one := c.auditor.suspect()
+		select {
+		case <-one.done:
+		case <-time.After(c.Lease() / 2):
+			t.Error("an audit waits for reads")
+		}
+		reads.Wait()
+		closeClient(t, c)
+	})
 }
 
 // limitStreams has an address take so many calls over a connection.

@@ -45,6 +45,7 @@ func guards() []guard {
 		heldGuards(),
 		waitGuards(),
 		rotGuards(),
+		roomGuards(),
 	)
 }
 

@@ -1,0 +1,23 @@
+package main
+
+// roomGuards are those of what calls of all sessions of a Cell share.
+func roomGuards() []guard {
+	return []guard{
+		{
+			name: "who waits for his session has no room", file: "client/room.go",
+			old: "		if t, caller = f.prepared(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",
+			new: "		t, caller, err = f.prepare(ctx, k)\n		return t, caller, leave, err\n",
+			pkg: "./client", test: "TestJeopardyTakesNoRoom",
+		},
+		{
+			name: "what gives back leaves room for KeepAlives", file: "client/room.go",
+			old: "		return []chan struct{}{r.gives}\n", new: "		return nil\n",
+			pkg: "./client", test: "TestCallsLeaveRoomForKeepAlives",
+		},
+		{
+			name: "audits do not wait for reads", file: "client/room.go",
+			old: "		return []chan struct{}{r.audits}\n", new: "		return []chan struct{}{r.reads}\n",
+			pkg: "./client", test: "TestAuditsDoNotWaitForReads",
+		},
+	}
+}
