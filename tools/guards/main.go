@@ -1,6 +1,6 @@
 // Command guards removes one safeguard of Chubby at a time and runs the tests
-// that are to notice. It fails if one of them passes without its guard. Run in
-// the tools directory; with -docs it writes the table of docs/guards.md, and with
+// that are to notice. It fails if one of them passes without its guard, or, as it
+// finds out in the end, fails with it. Run in the tools directory; with -docs it writes the table of docs/guards.md, and with
 // -only as well the rows of some of them.
 //
 // The source is not touched: each guard is taken out in an overlay, which the
@@ -56,6 +56,7 @@ func run(only *regexp.Regexp, docs string, missing bool) error {
 		return err
 	}
 	var missed []error
+	var tried []guard
 	for _, g := range guards() {
 		if _, done := p.rows[g.name]; !only.MatchString(g.name) || missing && done {
 			continue
@@ -74,7 +75,12 @@ func run(only *regexp.Regexp, docs string, missing bool) error {
 		if err := p.caught(g, caught); err != nil {
 			return err
 		}
+		tried = append(tried, g)
 	}
+	if missing { // those of a run that was interrupted have not been
+		tried = guards()
+	}
+	missed = append(missed, p.control(root, tried))
 	return errors.Join(missed...)
 }
 
@@ -106,14 +112,12 @@ func (g guard) takeOut(root, dir string) (caught []string, err error) {
 	// In the environment, so that it holds for binaries that a test builds.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayFile))
 	out, err := cmd.CombinedOutput()
-	for _, m := range regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindAllStringSubmatch(string(out), -1) {
-		caught = append(caught, m[1])
-	}
+	caught = failed(out)
 	switch {
 	case err == nil:
 		return nil, fmt.Errorf("no test of %s in %s missed it", g.test, g.pkg)
 	case len(caught) == 0 && strings.Contains(string(out), "panic:"):
-		return []string{strings.ReplaceAll(g.test, "|", " or ") + " (panics)"}, nil
+		return named(g.test), nil // by a panic
 	case len(caught) == 0:
 		return nil, fmt.Errorf("the tests did not run: %s", out)
 	}

@@ -17,6 +17,8 @@ type page struct {
 	file string // "" if there is none to write
 	at   string // the commit
 	rows map[string]string
+
+	tests map[string][]string // of each guard, those that noticed
 }
 
 const pageHead = `# Safeguards, and the tests that fail without them
@@ -31,7 +33,7 @@ with the last commit at which that was tried; %s.
 
 // openPage reads the rows that are there already.
 func openPage(file, root string) (*page, error) {
-	p := &page{file: file, rows: map[string]string{}}
+	p := &page{file: file, rows: map[string]string{}, tests: map[string][]string{}}
 	if file == "" {
 		return p, nil
 	}
@@ -41,7 +43,9 @@ func openPage(file, root string) (*page, error) {
 	}
 	for row := range strings.Lines(string(text)) {
 		if cells := strings.Split(row, " | "); len(cells) == 4 && cells[1] != "file" {
-			p.rows[strings.TrimPrefix(cells[0], "| ")] = row
+			name := strings.TrimPrefix(cells[0], "| ")
+			p.rows[name] = row
+			p.tests[name] = strings.Split(strings.Trim(cells[2], "`"), "`, `")
 		}
 	}
 	p.at, err = commit(root)
@@ -67,6 +71,7 @@ func commit(root string) (string, error) {
 
 // caught writes a row.
 func (p *page) caught(g guard, tests []string) error {
+	p.tests[g.name] = tests
 	p.rows[g.name] = fmt.Sprintf("| %s | `%s` | `%s` | %s |\n", g.name, g.file, strings.Join(tests, "`, `"), p.at)
 	return p.write()
 }
@@ -74,6 +79,7 @@ func (p *page) caught(g guard, tests []string) error {
 // missed takes a row away.
 func (p *page) missed(g guard) error {
 	delete(p.rows, g.name)
+	delete(p.tests, g.name)
 	return p.write()
 }
 
