@@ -72,14 +72,16 @@ func (r rooms) of(k call) []chan struct{} {
 
 // turn is prepare, and waits until there is room for an attempt. Only then does its time
 // begin, so that nobody takes the wait for silence of the master, or for an attempt that
-// may have done something. Nobody has room and waits for his session, or for a master: the
-// room is of other sessions, too. leave is to be called after it, also after an error.
+// may have done something. No call keeps room while it waits for its session or for a
+// master, because other sessions share the room. leave is to be called after it, also
+// after an error.
 func (f *finder) turn(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	all, waited := f.rooms.of(k), false
+	all := f.rooms.of(k)
 	for {
 		if t, caller, err = f.prepare(ctx, k); err != nil {
 			return t, caller, func() {}, err
 		}
+		var waited bool
 		if leave, waited, err = enter(ctx, all); err != nil || !waited {
 			return t, caller, leave, err
 		}
