@@ -218,7 +218,9 @@ func (m *master) closed(by namespace.Owner) {
 			continue
 		}
 		m.queues.settled[w] = true
-		m.queues.retry(w.lock.Name)
+		if wants == nil || wants.lock.Name != w.lock.Name {
+			m.queues.retry(w.lock.Name)
+		}
 		if wants == nil || w.claim.Mode == api.Exclusive {
 			wants = w
 		}
