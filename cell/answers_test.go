@@ -322,18 +322,29 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	})
 }
 
+// contended has a client hold the lock that the second of the others waits for. take
+// breaks it.
+func contended(t *testing.T, m *soloMaster) (h []handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
+	t.Helper()
+	c, h := lockers(t, m)
+	holder = m.client(t, 9)
+	mine := holder.open(t, "/ls/local/f", api.MustExist).handle
+	holder.try(t, mine, api.Exclusive)
+	waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+	return h, holder, waits, func() {
+		t.Helper()
+		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A holder who has let go of a lock that was taken from him has nothing more to say: if
 // the log has no room for that then, those who wait do not wait for his next KeepAlive.
 func TestRefusedEviction(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
-		holder := m.client(t, 9)
-		mine := holder.open(t, "/ls/local/f", api.MustExist).handle
-		holder.try(t, mine, api.Exclusive)
-		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
-			t.Fatal(err)
-		}
+		h, holder, waits, take := contended(t, m)
+		take()
 		events := holder.hear(t)
 		m.congested(func() { holder.acknowledge(t, events) })
 		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {

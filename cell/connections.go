@@ -98,8 +98,7 @@ func (c *connections) leave(a *account) {
 	c.forget(a.origin)
 }
 
-// forget forgets where connections came from, if there is none any more and nothing is
-// held.
+// forget drops a source that has no connections left and holds nothing.
 func (c *connections) forget(o *source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

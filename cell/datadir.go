@@ -264,10 +264,9 @@ func sweepSnapshots(dir string) error {
 	return nil
 }
 
-// newestSnapshot returns the index of the newest snapshot that was ever completed here
-// and not removed since, whether it is damaged or not; 0 if there is none. It fails if
-// the metadata of one may not be read, over which raft.FileSnapshotStore would pass as
-// over damaged ones.
+// newestSnapshot returns the index of the newest snapshot that was completed here and
+// not removed since, or 0. A damaged one counts. It fails if this process may not read
+// a snapshot's metadata; raft.FileSnapshotStore would skip that one as damaged.
 func newestSnapshot(dir string) (newest uint64, err error) {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)

@@ -275,11 +275,10 @@ func (c *call) serve(request any) error {
 	return nil
 }
 
-// vital reports whether a request is served whatever is held. Whoever fills a limit
-// would else end the sessions of others from the same address, which could not be kept
-// alive, or whose clients could not find the master to do so, once any other call had
-// been refused; and nobody would get what those others cannot give back. Such requests
-// are small, and counted.
+// vital reports whether a request is served however much is held. If such requests were
+// refused, a client that fills a limit would end the sessions of others at its address:
+// they could not be kept alive, and would not find the master. What those others hold
+// could not be given back either. Vital requests are small, and counted.
 func vital(request any) bool {
 	switch r := request.(type) {
 	case *pb.KeepAliveRequest, *pb.LocateRequest, *pb.ReleaseRequest, *pb.CancelRequest, *pb.CloseRequest, *pb.EndSessionRequest:

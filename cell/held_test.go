@@ -205,8 +205,8 @@ func TestCallsWithoutRoomAreRefused(t *testing.T) {
 	}
 }
 
-// gRPC measures the network with pings, if it is to adapt its windows, and has them
-// grow for whoever is fast.
+// gRPC that adapts its windows measures the network with pings, and makes the windows
+// of a fast client larger.
 func TestWindowsAreFixed(t *testing.T) {
 	l := loopback(t)
 	(&host{}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})

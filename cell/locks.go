@@ -59,8 +59,8 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 	}
 }
 
-// forsake answers a waiter whose master is none any more. It is out of the queue from
-// then on: nobody asks the log about it after its client was told that nobody had.
+// forsake answers a waiter after its master was deposed. It takes the waiter out of the
+// queue, so that the log is not asked to grant what its client was told is not granted.
 func (m *master) forsake(w *waiter) (raftfsm.Answer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,8 +207,8 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 }
 
 // closed notes that a command which closes a handle is not on its way any more,
-// whatever became of it. If those who wait through the handle go on waiting, whoever
-// got the lock meanwhile is told of it. m.mu is held, and released in between.
+// whatever became of it. If requests still wait through the handle, the lock's new
+// holder hears of the conflict. m.mu is held, and released in between.
 func (m *master) closed(by namespace.Owner) {
 	m.handles.closing(by, -1)
 	var wants *waiter // the one that most is in conflict with

@@ -26,7 +26,7 @@ type member struct {
 	dead   bool
 	silent bool // it sends no KeepAlives
 	ended  bool // it was told that its session is being ended, and uses nothing of it any more
-	loyal  bool // it goes on with a master of before, until that says that it is none
+	loyal  bool // it stays with a deposed master until that refuses it
 
 	number api.RequestNumber
 	all    []*crowdRequest

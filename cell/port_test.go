@@ -160,8 +160,8 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 	return buf
 }
 
-// TestBootstrapIsNotBelieved: whoever asks what a replica holds may be anybody, and says
-// nothing about where clients reach a replica of the cell.
+// TestBootstrapIsNotBelieved: a stranger may ask what a replica holds. What it says of
+// itself does not change the address that clients are sent to.
 func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := newMemNet()

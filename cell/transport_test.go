@@ -194,19 +194,24 @@ func (g *gatedTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
+// threeNodes starts the three members of a cell.
+func threeNodes(t *testing.T) (wire *memNet, members map[string]string, nodes []*raftNode) {
+	t.Helper()
+	wire, members = newMemNet(), map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+	for _, id := range []string{"r1", "r2", "r3"} {
+		n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
+		t.Cleanup(n.stop)
+		nodes = append(nodes, n)
+	}
+	nodes[0].found(t, members)
+	return wire, members, nodes
+}
+
 // TestAcknowledgementsAreRemembered: a leader knows what each follower has
 // acknowledged and it has told them to be committed, whichever way it was sent.
 func TestAcknowledgementsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
-		members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
-		var nodes []*raftNode
-		for _, id := range []string{"r1", "r2", "r3"} {
-			n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
-			defer n.stop()
-			nodes = append(nodes, n)
-		}
-		nodes[0].found(t, members)
+		_, _, nodes := threeNodes(t)
 		l := leader(t, nodes...)
 		for i := range 20 {
 			l.say(t, fmt.Sprint(i))
@@ -224,15 +229,7 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 // snapshot, its connections unbroken, keeps nobody from voting for another.
 func TestSnapshotThatStopsArriving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
-		members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
-		var nodes []*raftNode
-		for _, id := range []string{"r1", "r2", "r3"} {
-			n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
-			defer n.stop()
-			nodes = append(nodes, n)
-		}
-		nodes[0].found(t, members)
+		wire, members, nodes := threeNodes(t)
 		stops := leader(t, nodes...)
 		stops.say(t, "before")
 		others := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == stops })

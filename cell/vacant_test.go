@@ -146,7 +146,7 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		if err := m.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
 			t.Fatal(err)
 		}
-		for _, later := range []time.Duration{time.Second, time.Minute} { // at once, and not again when the delay is over
+		for _, later := range []time.Duration{time.Second, time.Minute} { // at once, and not again when the delay has ended
 			time.Sleep(later)
 			if n := c[2].vacancies(); n != 1 || len(m.holders()) > 0 {
 				t.Errorf("told %d times; held by %v", n, m.holders())

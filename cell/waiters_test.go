@@ -189,16 +189,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 // holder hears of it once, and those who wait wait for its first acknowledgement.
 func TestLockIsLostOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
-		holder := m.client(t, 9)
-		mine := holder.open(t, "/ls/local/f", api.MustExist).handle
-		holder.try(t, mine, api.Exclusive)
-		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		take := func() {
-			if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		_, holder, waits, take := contended(t, m)
 		take()
 		events := holder.hear(t)
 		for range 3 {

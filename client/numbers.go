@@ -124,9 +124,9 @@ func (n *numbers) finish(number uint64) {
 	n.freed = make(chan struct{})
 }
 
-// abandon gives back the places of a session that is over, whose requests are not
-// settled any more: by the one who would settle them, since a session that is lost may
-// be closed much later.
+// abandon gives back the places of a session that has ended, because its requests are
+// not settled any more. The goroutine that would settle them calls it, since the owner
+// may close a lost session much later.
 func (n *numbers) abandon() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -68,8 +68,8 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 	})
 }
 
-// Whoever may be a candidate can be chosen, and can say that it is the primary: nobody takes it for a candidate
-// that comes first.
+// Every candidate can be chosen, and can say that it is the primary: no other takes it for a candidate of a
+// higher rank.
 func TestCandidateOfTheGreatestValue(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

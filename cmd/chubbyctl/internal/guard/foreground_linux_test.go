@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -74,7 +73,7 @@ func TestBroughtToTheForeground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitStopped(pid) // as it reads in the background
+	waitForState(t, pid, 'T') // as it reads in the background
 	foreground()
 	typed(t, person, "hello\n")
 	if got := f.line(t); got != "read hello" {
@@ -91,29 +90,12 @@ func TestInterruptOfAStoppedCommand(t *testing.T) {
 		f := newFIFO(t)
 		p := start(t, shell(`exec 5>"$1"; echo ready >&5; kill -STOP $$; exit 3`, f.name))
 		f.line(t)
-		awaitStopped(p.pid)
+		waitForState(t, p.pid, 'T')
 		p.Signal(s)
 		if got := wait(t, p); got.Code != 128+int(s) {
 			t.Errorf("after %v: %+v, want an end by it", s, got)
 		}
 	}
-}
-
-// awaitStopped returns when a process is stopped, or gone.
-func awaitStopped(pid int) {
-	for stopped := false; !stopped; {
-		stat, found := readState(pid)
-		stopped = !found || stat == 'T'
-	}
-}
-
-// readState reads a process's state, as R or T.
-func readState(pid int) (byte, bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, false
-	}
-	return stat[bytes.LastIndexByte(stat, ')')+2], true
 }
 
 // What has changed how the terminal is set, and is killed, cannot set it back.
@@ -187,8 +169,8 @@ func TestSuspendedOnce(t *testing.T) {
 }
 
 // A command may have made another group the terminal's foreground, as a shell does for
-// its jobs, and be killed with it. Whoever runs chubbyctl, and is no shell with job
-// control, could not read from the terminal any more.
+// its jobs, and be killed with it. A caller of chubbyctl without job control could not
+// read from the terminal any more.
 func TestTerminalComesBackFromAJob(t *testing.T) {
 	f, after := newFIFO(t), newFIFO(t)
 	person, program := terminalPair(t)
