@@ -300,7 +300,7 @@ func (w *crowd) checkOffers() {
 	for name, line := range m.queues.byName {
 		node, there := tree.Get(name)
 		_, delayed := tree.Delay(name)
-		if !there || delayed || node.Revoked != "" || m.queues.retries[name] || slices.ContainsFunc(line, (*waiter).onItsWay) {
+		if !there || delayed || node.Revoked != "" || m.queues.retries[name] || slices.ContainsFunc(line, m.queues.onItsWay) {
 			continue
 		}
 		if lead := m.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
@@ -341,7 +341,9 @@ func (w *crowd) step() {
 }
 
 // onItsWay reports whether a command is on its way that may move a waiter.
-func (w *waiter) onItsWay() bool { return w.offered || w.closing > 0 || w.refusal != nil }
+func (q *queues) onItsWay(w *waiter) bool {
+	return w.offered || w.refusal != nil || q.closes(w.owner())
+}
 
 func (l *crowdReign) isDeposed() bool {
 	l.apply.Lock()
@@ -436,8 +438,8 @@ func (w *crowd) checkPlaces() {
 			if !there || w1.lock != node.Ref() {
 				w.t.Errorf("somebody waits for %v, which is gone: %+v", w1.lock, w1)
 			}
-			if w1.absent || w1.closing > 0 || w1.offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, w1.closing, w1.offered, w1)
+			if w1.absent || m.queues.closes(w1.owner()) || w1.offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.queues.closes(w1.owner()), w1.offered, w1)
 			}
 		}
 		if !there {
@@ -537,7 +539,7 @@ func (m *master) remembered() map[string]int {
 		"leases": m.leases.Len(), "mail": len(m.mail.used), "mailboxes": len(m.boxes), "raising": len(m.raising), "unended": len(m.unended),
 		"handles": len(m.handles.of), "handles by node": len(m.handles.onNode), "principals with handles": len(m.handles.used),
 		"queues": len(m.queues.byName), "waiters": len(m.queues.bySession), "absent waiters": len(m.queues.absent), "settled waiters": len(m.queues.settled),
-		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.queues.retries),
+		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.queues.retries), "closes on their way": len(m.queues.closing),
 		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.losses.again), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
 		"delays": len(m.delays.ids), "timed delays": m.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),

@@ -250,10 +250,7 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 		}
 	}
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
-		for w := range m.queues.through(h.owner) {
-			w.closing++
-		}
-		m.handles.closing(h.owner, 1)
+		m.queues.closing[h.owner]++
 		c := &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
 		if node, gone := m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
 			c.Successors = offer(m.queues.leading(h.node, 0))
@@ -296,6 +293,16 @@ func (m *master) closeHere(mutation session.Mutation, h handle) bool {
 	return true
 }
 
+// mayLock returns HandleClosed for a handle that is closed, or that a command
+// which is on its way closes before anything that is handed over from now on is
+// done: what such a handle held nobody would give up. m.mu is held.
+func (m *master) mayLock(owner namespace.Owner) error {
+	if one := m.handles.find(owner); one == nil || !one.open || m.queues.closes(owner) {
+		return api.Errorf(api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew")
+	}
+	return nil
+}
+
 // handleClosed takes a handle out of the table whose Close has committed, and
 // has those refused who waited through it. They are told when the log has refused them:
 // the next master would recreate the handle for a late copy of their requests, and
@@ -307,8 +314,6 @@ func (m *master) handleClosed(owner namespace.Owner) {
 		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
 			w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
 		}
-	}
-	for w := range m.queues.through(owner) {
 		m.settle(w)
 		m.mu.pause(4) // a proposal is made, and handed over
 	}

@@ -36,7 +36,6 @@ type openHandle struct {
 	locks     bool // a lock was asked for through it, so closing it goes through the log
 	copies    int  // of its Open that are being served
 	logged    bool // one of those went to the log, which therefore answers them all
-	closing   int  // Closes of it that are on their way to the log
 }
 
 func newHandles() *handles {
@@ -148,23 +147,6 @@ func (t *handles) close(owner namespace.Owner) {
 	if one := t.find(owner); one != nil {
 		t.remove(one)
 	}
-}
-
-// closing counts the Closes of a handle that are on their way to the log.
-func (t *handles) closing(owner namespace.Owner, more int) {
-	if one := t.find(owner); one != nil {
-		one.closing += more
-	}
-}
-
-// mayLock returns HandleClosed for a handle that is closed, or that a command
-// which is on its way closes before anything that is handed over from now on is
-// done: what such a handle held nobody would give up.
-func (t *handles) mayLock(owner namespace.Owner) error {
-	if one := t.find(owner); one == nil || !one.open || one.closing > 0 {
-		return api.Errorf(api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew")
-	}
-	return nil
 }
 
 // drop forgets handles of a session that has ended, at most most of them, and

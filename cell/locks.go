@@ -83,7 +83,7 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 	if err := m.finished(claim.Mutation); err != nil {
 		return nil, err // a late copy is not to stand in anybody's way
 	}
-	if err := m.handles.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
+	if err := m.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
 		return nil, err
 	}
 	who := m.principal(claim.Mutation.Session)
@@ -103,7 +103,7 @@ func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*wa
 // to refuse it: the lock that the handle holds may be free by then, and would be
 // granted to a closed handle. m.mu is held.
 func (m *master) settle(w *waiter) bool {
-	if w.offered || w.closing > 0 && w.refusal == nil || !m.settled(w) {
+	if w.offered || w.refusal == nil && m.queues.closes(w.owner()) || !m.settled(w) {
 		return false
 	}
 	claims := offer([]*waiter{w})
@@ -169,7 +169,8 @@ func (m *master) pump(name api.Name) {
 // reoffer notes that a command's claims are not on their way any more, whatever
 // became of it; those that are still waiting may be offered the lock again. It is
 // the one place where what was marked for a command is unmarked. doubt says that
-// nobody knows what became of it. m.mu is held.
+// nobody knows what became of it. m.mu is held, and
+// released in between if the command is a Close.
 func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
 		for _, claim := range claims {
@@ -189,8 +190,8 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 	case c.Release != nil:
 		again(c.Release.Lock, c.Release.Successors)
 	case c.Close != nil:
-		m.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 		again(c.Close.Node, c.Close.Successors)
+		m.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	case c.EndSessions != nil:
 		for _, next := range c.EndSessions.Successors {
 			again(next.Lock, next.Claims)
@@ -210,20 +211,19 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 // whatever became of it. If requests still wait through the handle, the lock's new
 // holder hears of the conflict. m.mu is held, and released in between.
 func (m *master) closed(by namespace.Owner) {
-	m.handles.closing(by, -1)
+	if !m.queues.unclose(by) {
+		return
+	}
 	var wants *waiter // the one that most is in conflict with
 	for w := range m.queues.through(by) {
-		w.closing-- // another copy of the Close may still be on its way
-		if w.refusal != nil {
-			continue
-		}
-		m.queues.settled[w] = true
-		if wants == nil || wants.lock.Name != w.lock.Name {
+		if w.refusal == nil {
+			m.queues.settled[w] = true
 			m.queues.retry(w.lock.Name)
+			if wants == nil || w.claim.Mode == api.Exclusive {
+				wants = w
+			}
 		}
-		if wants == nil || w.claim.Mode == api.Exclusive {
-			wants = w
-		}
+		m.mu.pause(1)
 	}
 	if wants != nil {
 		m.conflicting(wants.lock, by, wants.claim.Mode)
@@ -320,7 +320,7 @@ func same(a, b *pb.Queued) bool {
 func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
 	claim.Try = true
 	result, err := m.proposeMade(ctx, func() raftfsm.Command {
-		err := m.handles.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
+		err := m.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
 		if first := m.overtaken(claim, lock); err == nil && first != nil {
 			err = &api.Error{
 				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",

@@ -24,7 +24,6 @@ type waiter struct {
 	offered bool            // a command that may grant it is on its way
 	doubt   bool            // such a command may be in the log, or not: it was left without an answer
 	size    int             // bytes of its claim in the log
-	closing int             // commands that close its handle and are on their way: until none is, it is offered nothing
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
@@ -69,18 +68,19 @@ type queues struct {
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	byHandle  map[namespace.Owner]map[*waiter]bool
 	absent    absentees
-	retries   map[api.Name]bool // locks to be offered again on the next tick
-	settled   map[*waiter]bool  // whose requests were refused by the proposer, though they may need no free lock
-	issued    uint64            // tickets of this epoch
-	used      map[string]int    // waiters of each principal, for its quota
-	claims    int               // bytes of the claims that leading returns at most; see limits
+	retries   map[api.Name]bool       // locks to be offered again on the next tick
+	settled   map[*waiter]bool        // whose requests were refused by the proposer, though they may need no free lock
+	issued    uint64                  // tickets of this epoch
+	used      map[string]int          // waiters of each principal, for its quota
+	closing   map[namespace.Owner]int // Closes that are on their way to the log, by handle
+	claims    int                     // bytes of the claims that leading returns at most; see limits
 }
 
 func newQueues() *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		byHandle: map[namespace.Owner]map[*waiter]bool{},
-		retries:  map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{},
+		retries:  map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{}, closing: map[namespace.Owner]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -261,7 +261,7 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
 	for _, w := range q.byName[lock.Name] {
-		if w.lock != lock || w.away() {
+		if w.lock != lock || q.away(w) {
 			continue
 		}
 		if held != 0 && w.claim.Mode.Conflicts(held) {
@@ -280,13 +280,27 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 }
 
 // away reports whether a waiter is passed over for now.
-func (w *waiter) away() bool { return w.absent || w.closing > 0 || w.refusal != nil }
+func (q *queues) away(w *waiter) bool { return w.absent || w.refusal != nil || q.closes(w.owner()) }
+
+// closes reports whether a Close of a handle is on its way. Until none is, those who
+// wait through the handle are offered nothing.
+func (q *queues) closes(owner namespace.Owner) bool { return q.closing[owner] > 0 }
+
+// unclose notes that a Close of a handle is not on its way any more, and reports whether
+// it was the last.
+func (q *queues) unclose(owner namespace.Owner) (last bool) {
+	if q.closing[owner]--; q.closing[owner] > 0 {
+		return false
+	}
+	delete(q.closing, owner)
+	return true
+}
 
 // ahead returns the first in the queue who would be overtaken by a newcomer that
 // got the lock of that node in that mode; nil if there is none.
 func (q *queues) ahead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
-		if w.lock == lock && !w.away() && w.claim.Mode.Conflicts(mode) {
+		if w.lock == lock && !q.away(w) && w.claim.Mode.Conflicts(mode) {
 			return w
 		}
 	}

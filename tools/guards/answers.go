@@ -11,8 +11,8 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/files.go",
-			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		for w := range m.queues.through(h.owner) {\n",
-			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		for w := range m.queues.through(h.owner) {\n",
+			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.queues.closing[h.owner]++\n",
+			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		m.queues.closing[h.owner]++\n",
 			pkg: "./cell", test: "TestRefusedClose",
 		},
 		{
@@ -22,12 +22,12 @@ func answerGuards() []guard {
 		},
 		{
 			name: "one whose handle is being closed is offered nothing", file: "cell/queue.go",
-			old: "return w.absent || w.closing > 0 ||", new: "return w.absent ||",
+			old: "w.refusal != nil || q.closes(w.owner()) }", new: "w.refusal != nil }",
 			pkg: "./cell", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{
-			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/handles.go",
-			old: "	if one := t.find(owner); one == nil || !one.open || one.closing > 0 {\n", new: "	if one := t.find(owner); one == nil || !one.open {\n",
+			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/files.go",
+			old: "	if one := m.handles.find(owner); one == nil || !one.open || m.queues.closes(owner) {\n", new: "	if one := m.handles.find(owner); one == nil || !one.open {\n",
 			pkg: "./cell", test: "TestClosingHandleTakesNoRequest",
 		},
 		{
@@ -73,7 +73,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "TryAcquire overtakes nobody", file: "cell/queue.go",
-			old: "		if w.lock == lock && !w.away() && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
+			old: "		if w.lock == lock && !q.away(w) && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
 			pkg: "./cell", test: "TestTryAcquireOvertakesNobody",
 		},
 		{

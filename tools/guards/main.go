@@ -115,7 +115,7 @@ func (g guard) takeOut(root, dir string) (caught []string, err error) {
 	caught = failed(out)
 	switch {
 	case err == nil:
-		return nil, fmt.Errorf("no test of %s in %s missed it", g.test, g.pkg)
+		return nil, fmt.Errorf("no test of %s in %s noticed it", g.test, g.pkg)
 	case len(caught) == 0 && strings.Contains(string(out), "panic:"):
 		return named(g.test), nil // by a panic
 	case len(caught) == 0:

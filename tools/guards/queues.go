@@ -16,12 +16,12 @@ func queueGuards() []guard {
 		},
 		{
 			name: "a lock is offered to those who wait for that node", file: "cell/queue.go",
-			old: "		if w.lock != lock || w.away() {\n", new: "		if w.away() {\n",
+			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
 			pkg: "./cell", test: "TestSuccessorsAreOfOneNode",
 		},
 		{
 			name: "a lock is handed over to those who wait for that node", file: "cell/queue.go",
-			old: "		if w.lock != lock || w.away() {\n", new: "		if w.away() {\n",
+			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
 			pkg: "./cell", test: "TestHandOverIsOfOneNode",
 		},
 		{

@@ -5,12 +5,12 @@ func waitGuards() []guard {
 	return []guard{
 		{
 			name: "the log is asked about no handle that is being closed", file: "cell/locks.go",
-			old: "w.offered || w.closing > 0 && w.refusal == nil || !m.settled(w)", new: "w.offered || !m.settled(w)",
+			old: "w.offered || w.refusal == nil && m.queues.closes(w.owner()) || !m.settled(w)", new: "w.offered || !m.settled(w)",
 			pkg: "./cell", test: "TestClosingHandleIsNotAskedAbout",
 		},
 		{
 			name: "a Close that was refused lets the log be asked", file: "cell/locks.go",
-			old: "		m.queues.settled[w] = true\n		if wants == nil ||", new: "		if wants == nil ||",
+			old: "			m.queues.settled[w] = true\n			m.queues.retry(", new: "			m.queues.retry(",
 			pkg: "./cell", test: "TestRefusedCloseLetsTheLogBeAsked",
 		},
 		{
