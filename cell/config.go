@@ -60,7 +60,7 @@ type Config struct {
 
 	// How many connections clients may have to this replica, and how many of those from
 	// one IP address (of IPv6, one network of 64 bits); others are refused. A process
-	// needs one, for all of its sessions. Defaults DefaultMaxConnections and
+	// needs one for all of its sessions, and one for its calls. Defaults DefaultMaxConnections and
 	// DefaultMaxConnectionsPerAddress.
 	MaxConnections, MaxConnectionsPerAddress int
 

@@ -14,10 +14,10 @@ import (
 
 // Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection
 // takes some 50 KB of memory, and a file descriptor. A process needs one for all of its
-// sessions.
+// sessions, and one for its calls.
 const (
-	DefaultMaxConnections           = 20_000
-	DefaultMaxConnectionsPerAddress = 2_000
+	DefaultMaxConnections           = 40_000
+	DefaultMaxConnectionsPerAddress = 4_000
 )
 
 // Of connections that are refused.

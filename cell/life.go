@@ -17,8 +17,8 @@ import (
 // would begin a whole lease for somebody who has gone. So what a client that falls
 // silent holds is free after lease, lock-delay and this, however it fell silent.
 //
-// Whatever arrives over the client's connection is a sign of life: sessions that
-// share one, and those that call anything, seldom have to give another.
+// Whatever arrives over the connection of the session's KeepAlives is a sign of life:
+// sessions that share one seldom have to give another.
 const maxSilence = time.Second
 
 // hearing is a listener whose connections are counted, and know when something last

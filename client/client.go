@@ -62,11 +62,12 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 // Sessions of one Cell share its connections and the search for the master, and
 // nothing else; what is the session's own in the Config of the Cell is not
 // theirs. The Client is to be closed, before the Cell, which it leaves open.
-// A server takes 2,000 calls at a time over one connection, and each session has
-// one there always: some hundred sessions for each Cell are a good measure. Of their
-// requests for locks 1,000 are in queues at a time (see Handle.Acquire), and of their
-// reads, of their changes, and of what gives back (Release, Close of a handle), 200, 256
-// and 128 are under way; others wait for those.
+//
+// A Cell has at most 1,000 sessions; NewSession fails with QuotaExceeded beyond that. Of
+// their requests for locks 1,000 are in queues at a time (see Handle.Acquire), and of
+// their reads, of their changes, and of what gives back (Release, Close of a handle), 200,
+// 256 and 128 are under way; others wait for those. KeepAlives wait for none of them: they
+// have a connection of their own.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.with(s).withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,7 +77,11 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		Cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
+	if err := c.sessions.enter(); err != nil {
+		return nil, about(err, "open a session", c.root())
+	}
 	if err := one.create(ctx); err != nil {
+		c.sessions.leave()
 		return nil, err
 	}
 	if !c.sessions.add(one.session) {
@@ -113,8 +118,9 @@ func (c *Client) create(ctx context.Context) error {
 	rand.Read(request.Nonce)
 	_, err = c.finder.run(ctx, call{op: "open a session", path: c.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+			t.conn.Connect()      // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
-			reply, err := t.chubby.CreateSession(ctx, request)
+			reply, err := t.keep.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
 				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
@@ -192,7 +198,7 @@ func (c *Client) endOwn(ctx context.Context) error {
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.caller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.finder.latest()))
-			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
+			_, err := t.keep.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})
 	if api.CodeOf(err) == api.SessionExpired {

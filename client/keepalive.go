@@ -121,7 +121,7 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 	}
 	k.session.counters.keepAlives.Add(1)
 	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
-		reply, err = t.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
+		reply, err = t.keep.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
 		})

@@ -39,8 +39,8 @@ const (
 	// time. What would end a wait, a Release or a Close, must find room beside them.
 	maxWaits = api.MaxOutstanding * 3 / 4
 	// mostWaits is how many of those of all sessions of a Cell are: half of the calls
-	// that a replica takes over one connection. KeepAlives must find room beside
-	// them, and what ends a wait.
+	// that a replica takes over one connection. What ends a wait must find room beside
+	// them.
 	mostWaits = 1_000
 )
 

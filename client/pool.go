@@ -20,12 +20,12 @@ const (
 	bufferSize       = 4 << 10                // bytes, each way: messages are small, and processes hold few of them
 	pingTime         = 10 * time.Second       // a silent connection is asked for a sign of life
 	pingTimeout      = 5 * time.Second        // and given up without one
-	idleTimeout      = time.Minute            // after which the connection to a replica that is not the master goes
+	idleTimeout      = time.Minute            // after which a connection without calls goes
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
 
-// pool holds one connection for each replica that was talked to.
+// pool holds the connections to each replica that was talked to.
 type pool struct {
 	cfg  Config
 	base context.Context //nolint:containedctx // the values of the one New or Dial was given; it never ends
@@ -37,12 +37,18 @@ type pool struct {
 
 // target is one replica, at one address. Those who talk to it while it is
 // believed to be the master stop when another is found to be.
+//
+// It has two connections, each made when it is needed first. Whatever a program asks
+// for, however often and however large, goes over one. What keeps sessions goes over
+// the other, and waits neither for a place among 2,000 calls nor behind megabytes.
 type target struct {
 	address string
-	conn    *grpc.ClientConn
+	conn    *grpc.ClientConn // for the calls of the program
 	chubby  chubbypb.ChubbyClient
-	cell    chubbypb.CellClient
-	lent    int // to those who ask it whether or not it is the master; the pool's mu guards it
+	kept    *grpc.ClientConn      // for what keeps sessions:
+	keep    chubbypb.ChubbyClient // CreateSession, KeepAlive, EndSession, audits,
+	cell    chubbypb.CellClient   // and the search for the master
+	lent    int                   // to those who ask it whether or not it is the master; the pool's mu guards it
 
 	mu      sync.Mutex      // guards what follows
 	refused error           // why the last attempt to connect failed; nil if it did not
@@ -88,11 +94,14 @@ func (p *pool) enter(address string) (*target, error) {
 		return t, nil
 	}
 	t := &target{address: address}
-	conn, err := grpc.NewClient("passthrough:///"+address, p.options(t)...)
+	var err error
+	if t.conn, err = grpc.NewClient("passthrough:///"+address, p.options(t)...); err == nil {
+		t.kept, err = grpc.NewClient("passthrough:///"+address, p.options(t)...)
+	}
 	if err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
 	}
-	t.conn, t.chubby, t.cell = conn, chubbypb.NewChubbyClient(conn), chubbypb.NewCellClient(conn)
+	t.chubby, t.keep, t.cell = chubbypb.NewChubbyClient(t.conn), chubbypb.NewChubbyClient(t.kept), chubbypb.NewCellClient(t.kept)
 	t.reign, t.end = context.WithCancel(p.base)
 	p.targets[address] = t
 	return t, nil
@@ -151,7 +160,7 @@ func closeAll(targets []*target) {
 	for _, t := range targets {
 		t.supersede()
 		// Close fails only for a connection that is closed already.
-		_ = t.conn.Close()
+		_, _ = t.conn.Close(), t.kept.Close()
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 
 // room is what calls of a kind share: at most so many of all sessions of a Cell are under
 // way. A replica takes 2,000 calls over one connection, and gRPC has the others wait for
-// those, KeepAlives among them, in no order that favours anybody: so whatever a program
-// asks for at a time, there is room for KeepAlives beside it.
+// those. To its callers that wait looks like a master that does not answer: so calls wait
+// here, before their time begins, and what gives back does not wait for what takes.
 type room uint8
 
 const (
@@ -21,8 +21,8 @@ const (
 	changeRoom room = 2
 	// giveRoom is for what gives back, which waits for nothing else.
 	giveRoom room = 3
-	// auditRoom is for the questions of audits: while one lasts the lease may not be
-	// extended, however much the program reads meanwhile.
+	// auditRoom is for the questions of audits, which go over the connection of the
+	// sessions: while an audit lasts the lease may not be extended.
 	auditRoom room = 4
 )
 
@@ -31,7 +31,7 @@ const (
 	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
 	mostChanges = api.MaxOutstanding // as many as one session may have
 	mostGives   = 128
-	mostAsked   = 64 // in audits: few beside the calls of the program
+	mostAsked   = 64 // in audits: few beside the KeepAlives
 )
 
 // Of changes above largeRequest bytes at most maxLarge are under way. A replica closes a

@@ -15,13 +15,20 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// However many calls a program makes at a time, and however long they take, its session is
-// kept alive over the same connection.
-func TestCallsLeaveRoomForKeepAlives(t *testing.T) {
-	if room := 2000 - mostWaits - mostReads - mostChanges - mostGives - mostAsked; room < 350 {
-		t.Errorf("there is room for %d KeepAlives", room)
+// What calls of all sessions of a Cell share leaves places of a connection to the others.
+func TestRoomsFitAConnection(t *testing.T) {
+	const streams = 2000
+	if left := streams - mostWaits - mostReads - mostChanges - mostGives; left < 350 {
+		t.Errorf("there is room for %d other calls", left)
 	}
-	for method, ask := range map[string]func(context.Context, *Handle) error{
+	if left := streams - mostSessions - mostAsked; left < mostSessions*9/10 {
+		t.Errorf("there is room for the ends of %d sessions", left)
+	}
+}
+
+// work returns calls of the program of each kind, by the method that is slow.
+func work() map[string]func(context.Context, *Handle) error {
+	return map[string]func(context.Context, *Handle) error{
 		"GetStat":     func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
 		"SetContents": func(ctx context.Context, h *Handle) error { _, err := h.SetContents(ctx, nil); return err },
 		"Close": func(ctx context.Context, h *Handle) error {
@@ -31,43 +38,74 @@ func TestCallsLeaveRoomForKeepAlives(t *testing.T) {
 			}
 			return err
 		},
-	} {
+	}
+}
+
+// However many calls a program makes at a time, and however long they take, its session is
+// kept alive.
+func TestKeepAlivesWaitForNoCall(t *testing.T) {
+	for method, ask := range work() {
 		t.Run(method, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) { manyCalls(t, f, method, ask) })
+			inBubble(t, func(t *testing.T, f *fake) {
+				manyCalls(t, f, method, 3*time.Second, ask, newRooms(), func(c *Client) {
+					left := c.Lease()
+					for range 1000 {
+						time.Sleep(100 * time.Millisecond)
+						left = min(left, c.Left())
+					}
+					if left <= 0 {
+						t.Errorf("the session was in jeopardy: %v was left of its lease", left)
+					}
+				})
+			})
 		})
 	}
 }
 
-func manyCalls(t *testing.T, f *fake, method string, ask func(context.Context, *Handle) error) {
-	const streams = 20 // of a connection
-	f.limitStreams("a:1", streams)
+// However many calls a program makes at a time, none waits where that looks like a master
+// that does not answer.
+func TestCallsWaitBeforeTheirTimeBegins(t *testing.T) {
+	for method, ask := range work() {
+		t.Run(method, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				before := 0
+				manyCalls(t, f, method, doubtAfter*3/4, ask, smallRooms(manyStreams/2), func(c *Client) {
+					before = len(f.heard("Locate"))
+					time.Sleep(time.Minute)
+				})
+				if after := len(f.heard("Locate")); after > before {
+					t.Errorf("the master was looked for %d times", after-before)
+				}
+			})
+		})
+	}
+}
+
+const manyStreams = 20 // of a connection
+
+// manyCalls has many make calls all the time, each of which takes slow, while look looks.
+func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask func(context.Context, *Handle) error, rooms rooms, look func(*Client)) {
+	f.limitStreams("a:1", manyStreams)
 	cfg := f.config()
 	cfg.NoCache = true
 	c := f.client(cfg)
-	c.finder.rooms = smallRooms(streams / 2)
+	c.finder.rooms = rooms
 	h := lockable(t, c, 0)
 	f.script(func(s seen) verb {
 		if s.method == method {
-			return after(3 * time.Second)
+			return after(slow)
 		}
 		return nil
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	for range 3 * streams {
+	for range 3 * manyStreams {
 		go func() {
 			for ctx.Err() == nil {
 				_ = ask(ctx, h)
 			}
 		}()
 	}
-	left := c.Lease()
-	for range 1000 {
-		time.Sleep(100 * time.Millisecond)
-		left = min(left, c.Left())
-	}
-	if left <= 0 {
-		t.Errorf("the session was in jeopardy: %v was left of its lease", left)
-	}
+	look(c)
 	cancel()
 	synctest.Wait()
 	time.Sleep(time.Minute)

@@ -4,21 +4,50 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/chubbylock/chubby/api"
 )
+
+// mostSessions bounds the sessions of a Cell. A replica takes 2,000 calls at a time over
+// a connection. Each session has a KeepAlive there always, and one more call when it
+// ends; audits and the search for the master find room beside them.
+const mostSessions = 1_000
 
 // sessions are the open sessions of a Cell. They end with it.
 type sessions struct {
-	mu     sync.Mutex // guards what follows
-	open   map[*belief]struct{}
-	closed bool
+	mu      sync.Mutex // guards what follows
+	open    map[*belief]struct{}
+	opening int
+	most    int // mostSessions, but for tests
+	closed  bool
 }
 
-func newSessions() *sessions { return &sessions{open: map[*belief]struct{}{}} }
+func newSessions() *sessions { return &sessions{open: map[*belief]struct{}{}, most: mostSessions} }
+
+// enter takes a place for a session that is to be opened. add or leave is to be called
+// after it.
+func (s *sessions) enter() *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used := len(s.open) + s.opening; used >= s.most {
+		return api.Errorf(api.QuotaExceeded, "sessions of this Cell: %d used, %d allowed; open others over another Cell (Dial)", used, s.most)
+	}
+	s.opening++
+	return nil
+}
+
+// leave gives back the place of a session that was not opened.
+func (s *sessions) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
+}
 
 // add enters a session, and reports whether the Cell is still open.
 func (s *sessions) add(b *belief) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.opening--
 	if !s.closed {
 		s.open[b] = struct{}{}
 	}

@@ -49,7 +49,7 @@ func (f *fake) connections() int {
 func TestSessionsOfOneCell(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, handles, records := f.crowd(20)
-		if n := f.connections(); n > len(addresses()) {
+		if n := f.connections(); n > len(addresses())+1 { // one more to the master, for calls
 			t.Errorf("%d connections", n)
 		}
 		closeClient(t, clients[0])
@@ -271,5 +271,39 @@ func TestStats(t *testing.T) {
 			t.Errorf("after jeopardy: %+v", s)
 		}
 		closeClient(t, c)
+	})
+}
+
+// A Cell has as many sessions as its connection to the master can keep alive.
+func TestSessionsOfACellAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, _, _ := f.crowd(3)
+		cell.sessions.most = 3
+		if _, err := cell.NewSession(t.Context(), f.config().Session()); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("a fourth session: %v", err)
+		}
+		closeClient(t, clients[0])
+		f.script(func(s seen) verb {
+			if s.method == "CreateSession" {
+				return hang
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := cell.NewSession(ctx, f.config().Session()); err == nil || errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("a session that the master does not open: %v", err)
+		}
+		f.script(func(seen) verb { return nil })
+		one, err := cell.NewSession(t.Context(), f.config().Session())
+		if err != nil {
+			t.Fatalf("after one was closed, and one was not opened: %v", err)
+		}
+		for _, c := range append(clients[1:], one) {
+			closeClient(t, c)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

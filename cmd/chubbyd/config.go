@@ -142,9 +142,9 @@ keepalives: 2000
 
 # How many connections of clients this replica accepts, and how many of those from
 # one IP address (of IPv6, one network of 64 bits). A process needs one for all of
-# its sessions. Raise the second where many clients are behind one NAT.
-max-connections: 20000
-max-connections-per-address: 2000
+# its sessions, and one for its calls. Raise the second where many clients are behind one NAT.
+max-connections: 40000
+max-connections-per-address: 4000
 
 # Take a client's word for who it is (chubbyctl --as). For development only.
 insecure-principals: false

@@ -50,14 +50,14 @@ func doubtGuards() []guard {
 			pkg: "./client", test: "TestLargeRequestsArePaced",
 		},
 		{
-			name: "reads leave room for KeepAlives", file: "client/room.go",
+			name: "reads wait before their time begins", file: "client/room.go",
 			old: "	case k.room == readRoom:\n", new: "	case k.room == readRoom && false:\n",
-			pkg: "./client", test: "TestCallsLeaveRoomForKeepAlives",
+			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{
-			name: "changes leave room for KeepAlives", file: "client/room.go",
+			name: "changes wait before their time begins", file: "client/room.go",
 			old: "		return []chan struct{}{r.changes}\n", new: "		return nil\n",
-			pkg: "./client", test: "TestCallsLeaveRoomForKeepAlives",
+			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 	}
 }

@@ -10,14 +10,29 @@ func roomGuards() []guard {
 			pkg: "./client", test: "TestJeopardyTakesNoRoom",
 		},
 		{
-			name: "what gives back leaves room for KeepAlives", file: "client/room.go",
+			name: "what gives back waits before its time begins", file: "client/room.go",
 			old: "		return []chan struct{}{r.gives}\n", new: "		return nil\n",
-			pkg: "./client", test: "TestCallsLeaveRoomForKeepAlives",
+			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{
 			name: "audits do not wait for reads", file: "client/room.go",
 			old: "		return []chan struct{}{r.audits}\n", new: "		return []chan struct{}{r.reads}\n",
 			pkg: "./client", test: "TestAuditsDoNotWaitForReads",
+		},
+		{
+			name: "KeepAlives have a connection of their own", file: "client/keepalive.go",
+			old: "t.keep.KeepAlive(", new: "t.chubby.KeepAlive(",
+			pkg: "./client", test: "TestKeepAlivesWaitForNoCall",
+		},
+		{
+			name: "the sessions of a Cell are bounded", file: "client/sessions.go",
+			old: "used >= s.most {\n", new: "used < 0 {\n",
+			pkg: "./client", test: "TestSessionsOfACellAreBounded",
+		},
+		{
+			name: "a session that was not opened takes no place", file: "client/client.go",
+			old: "		c.sessions.leave()\n", new: "",
+			pkg: "./client", test: "TestSessionsOfACellAreBounded",
 		},
 	}
 }
