@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 )
 
@@ -15,18 +16,23 @@ import (
 //
 // It is for any goroutine. A nil mark knows nothing, and protects nothing.
 type commitMark struct {
-	stored   atomic.Uint64                 // the highest that was found with an entry when the log was opened
-	snapshot atomic.Uint64                 // the index of the newest complete snapshot
-	latest   atomic.Uint64                 // that of the one completed last, which may be older
-	live     atomic.Pointer[func() uint64] // Raft's own, since it runs
+	stored atomic.Uint64                 // the highest that was found with an entry when the log was opened
+	live   atomic.Pointer[func() uint64] // Raft's own, since it runs
+
+	mu     sync.Mutex // guards what follows
+	newest covered    // by the newest complete snapshot
+	latest covered    // by the one completed last, which may be older
 }
+
+// covered is the last entry that a snapshot covers.
+type covered struct{ index, term uint64 }
 
 // index returns the mark.
 func (c *commitMark) index() uint64 {
 	if c == nil {
 		return 0
 	}
-	mark := max(c.stored.Load(), c.snapshot.Load())
+	mark := max(c.stored.Load(), c.snapshot())
 	if live := c.live.Load(); live != nil {
 		mark = max(mark, (*live)())
 	}
@@ -37,11 +43,29 @@ func (c *commitMark) index() uint64 {
 func (c *commitMark) found(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
 
 // snapshotted notes a complete snapshot. What it covers may leave the log.
-func (c *commitMark) snapshotted(index uint64) {
-	if c != nil {
-		c.snapshot.Store(max(c.snapshot.Load(), index))
-		c.latest.Store(index)
+func (c *commitMark) snapshotted(index, term uint64) {
+	if c == nil {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latest = covered{index: index, term: term}
+	if index >= c.newest.index {
+		c.newest = c.latest
+	}
+}
+
+// snapshots returns what the newest complete snapshot covers, and the one completed last.
+func (c *commitMark) snapshots() (newest, latest covered) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest, c.latest
+}
+
+// snapshot returns the index of the newest complete snapshot.
+func (c *commitMark) snapshot() uint64 {
+	newest, _ := c.snapshots()
+	return newest.index
 }
 
 // follow makes the mark follow Raft's.
@@ -57,7 +81,7 @@ func (c *commitMark) deletable(begin, first, last uint64) error {
 	if c == nil {
 		return nil
 	}
-	mark, snapshot := c.index(), c.snapshot.Load()
+	mark, snapshot := c.index(), c.snapshot()
 	switch replaced := first > begin || begin > snapshot; { // what a snapshot has overtaken begins in it
 	case replaced && first <= mark:
 		return refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
@@ -71,16 +95,19 @@ func (c *commitMark) deletable(begin, first, last uint64) error {
 }
 
 // outlived is the error of a replica that has deleted entries first to last, its whole
-// log, for a snapshot of the master's, and they went on behind its own newest one. Raft
-// believes until its next start that they are still there, and takes no others.
-func (c *commitMark) outlived(begin, first, last uint64) error {
+// log, for a snapshot of the master's, if the last of them, of that term, is behind its
+// newest snapshot, or in the place of the last entry that this covers, and another one.
+// Raft believes until its next start that it is still there, and takes no entry of the
+// master's, for it finds none that follows.
+func (c *commitMark) outlived(begin, first, last, term uint64) error {
 	if c == nil || first > begin {
 		return nil // of the master's other entries, which are stored now
 	}
-	if snapshot := c.snapshot.Load(); snapshot > 0 && last > snapshot {
-		return fmt.Errorf("log entries %d to %d, which the master does not have, were deleted for a snapshot of its: %w", first, last, errStartAgain)
+	newest, _ := c.snapshots()
+	if newest.index == 0 || last < newest.index || last == newest.index && term == newest.term {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("log entries %d to %d, of which the master does not have the last, were deleted for a snapshot of its: %w", first, last, errStartAgain)
 }
 
 // follows reports an entry that is the first to be stored in an empty log, and leaves
@@ -89,8 +116,12 @@ func (c *commitMark) outlived(begin, first, last uint64) error {
 // old snapshot that arrived late has then taken it back further than it knows, and it
 // would panic over those in between. They are in the newest snapshot.
 func (c *commitMark) follows(index uint64) error {
-	if c == nil || index <= c.latest.Load()+1 {
+	if c == nil {
 		return nil
 	}
-	return fmt.Errorf("log entry %d does not follow the snapshot of entry %d, and the log is empty: an old snapshot arrived late: %w", index, c.latest.Load(), errStartAgain)
+	_, latest := c.snapshots()
+	if index <= latest.index+1 {
+		return nil
+	}
+	return fmt.Errorf("log entry %d does not follow the snapshot of entry %d, and the log is empty: an old snapshot arrived late: %w", index, latest.index, errStartAgain)
 }

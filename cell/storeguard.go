@@ -302,10 +302,14 @@ func (l *guardedLogs) DeleteRange(first, last uint64) error {
 		if err := l.mark.deletable(begin, first, last); err != nil {
 			return err
 		}
+		var end raft.Log
+		if err := readLog(l.inner, last, &end); err != nil {
+			end.Term = 0 // it goes, whatever it was: of no term that Raft knows
+		}
 		if err := l.inner.DeleteRange(first, last); err != nil {
 			return err
 		}
-		return l.mark.outlived(begin, first, last)
+		return l.mark.outlived(begin, first, last, end.Term)
 	})
 }
 
@@ -417,7 +421,7 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	if err != nil {
 		return nil, err
 	}
-	return &guardedSink{SnapshotSink: sink, store: s, index: index}, nil
+	return &guardedSink{SnapshotSink: sink, store: s, covers: covered{index: index, term: term}}, nil
 }
 
 // List implements raft.SnapshotStore. It leaves out those that were found to be damaged:
@@ -450,8 +454,8 @@ func (s *guardedSnapshots) try(verb string, do func() error) error {
 // guardedSink guards the writing of one snapshot.
 type guardedSink struct {
 	raft.SnapshotSink
-	store *guardedSnapshots
-	index uint64 // of the last entry it covers
+	store  *guardedSnapshots
+	covers covered
 }
 
 // Write implements io.Writer.
@@ -468,7 +472,7 @@ func (s *guardedSink) Close() error {
 	if err := s.store.try("finish a snapshot", s.SnapshotSink.Close); err != nil {
 		return err
 	}
-	s.store.mark.snapshotted(s.index)
+	s.store.mark.snapshotted(s.covers.index, s.covers.term)
 	return nil
 }
 

@@ -381,7 +381,7 @@ func (s *stores) verify() error {
 		return dataError(s.dir, err, "the log cannot be read")
 	}
 	s.last = max(base, last)
-	s.mark.snapshotted(base)
+	s.mark.snapshotted(base, term)
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
 		mark, err := readMarked(s.rawLogs, index, &entry)
@@ -514,7 +514,7 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 // holds returns up to where the directory has every entry, in a snapshot or in the log.
 // Raft itself goes back to an older snapshot of the leader's, for a while, and to a
 // newer one only when that is applied.
-func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot.Load()) }
+func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
 
 // close closes the files and lets go of the directory. Raft has to have stopped.
 // If an operation hangs in the disk still, everything stays open and locked: the

@@ -21,12 +21,17 @@ func crashGuards() []guard {
 		},
 		{
 			name: "a replica whose log went on behind a snapshot of the master's is started again", file: "cell/commitmark.go",
-			old: "snapshot > 0 && last > snapshot {", new: "snapshot > last && last > 0 {",
+			old: "newest.index == 0 || last < newest.index ||", new: "newest.index == 0 || last != newest.index ||",
 			pkg: "./cell", test: "TestCommittedEntriesStay",
 		},
 		{
+			name: "a replica whose log ended where a snapshot of the master's does, with another entry, is started again", file: "cell/commitmark.go",
+			old: "last == newest.index && term == newest.term {", new: "last == newest.index && term > 0 {",
+			pkg: "./cell", test: "TestSnapshotOfTheLastEntry",
+		},
+		{
 			name: "a replica holds what its own snapshot holds while it has an older one of the master's", file: "cell/stores.go",
-			old: "return max(r.LastIndex(), s.mark.snapshot.Load())", new: "return r.LastIndex()",
+			old: "return max(r.LastIndex(), s.mark.snapshot())", new: "return r.LastIndex()",
 			pkg: "./cell", test: "TestKilledAtEachStep",
 		},
 		{
