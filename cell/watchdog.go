@@ -2,6 +2,7 @@ package cell
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -25,9 +26,38 @@ type watchdog struct {
 	stalled func(op fmt.Stringer, limit time.Duration) // on a goroutine of its own, while the operation still hangs
 }
 
+// watchLooks is how many times the watchdog looks at an operation before it gives the
+// disk up. A process that was stopped, or starved of processor time, finds its timer
+// and the operation over at the same moment when it goes on: that is one look, and the
+// next one finds that the disk is well.
+const watchLooks = 6
+
 // watch is to be called when an operation begins, and what it returns when it
 // has ended. The limit is multiplied by patience.
-func (w watchdog) watch(op fmt.Stringer, patience int) (ended func() bool) {
+func (w watchdog) watch(op fmt.Stringer, patience int) (ended func()) {
 	limit := w.limit * time.Duration(patience)
-	return time.AfterFunc(limit, func() { w.stalled(op, limit) }).Stop
+	var mu sync.Mutex // guards left, and timer until it is set
+	var timer *time.Timer
+	left := watchLooks
+	look := func() (stalled bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left > 0 {
+			timer.Reset(limit / watchLooks)
+		}
+		return left == 0
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(limit/watchLooks, func() {
+		if look() {
+			w.stalled(op, limit)
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		left = 0
+		timer.Stop()
+	}
 }

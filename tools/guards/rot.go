@@ -23,5 +23,10 @@ func rotGuards() []guard {
 			old: "		case denied(err):", new: "		case denied(err) && false:",
 			pkg: "./cell", test: "TestDeniedIsNotDamaged",
 		},
+		{
+			name: "a process that was stopped does not take its disk for stalled", file: "cell/watchdog.go",
+			old: "const watchLooks = 6", new: "const watchLooks = 1",
+			pkg: "./cell", test: "TestStoppedProcessIsNoStalledDisk",
+		},
 	}
 }

@@ -1,0 +1,66 @@
+package cell
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pausedEnv makes TestStoppedProcessIsNoStalledDisk the process that is stopped.
+const pausedEnv = "CHUBBY_TEST_PAUSED"
+
+// TestStoppedProcessIsNoStalledDisk: a replica that is stopped in the middle of an
+// operation on its disk, for longer than one may take, goes on when the operation has
+// come back meanwhile.
+func TestStoppedProcessIsNoStalledDisk(t *testing.T) {
+	const rounds, limit = 5, 300 * time.Millisecond
+	if os.Getenv(pausedEnv) != "" {
+		pausedChild(rounds, limit)
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s")
+	child.Env = append(os.Environ(), pausedEnv+"=1")
+	disk, err := child.StdinPipe()
+	out, err2 := child.StdoutPipe()
+	if err := errors.Join(err, err2, child.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(child.Process.Kill(), child.Wait()) }() // it has ended, or failed
+	lines := bufio.NewScanner(out)
+	for round := range rounds {
+		if !lines.Scan() || lines.Text() != "begun" {
+			t.Fatalf("round %d: %q", round, lines.Text())
+		}
+		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * limit)
+		_, err := disk.Write([]byte{1})
+		if err := errors.Join(err, child.Process.Signal(syscall.SIGCONT)); err != nil {
+			t.Fatal(err)
+		}
+		if !lines.Scan() || lines.Text() != "well" {
+			t.Fatalf("round %d: %q", round, lines.Text())
+		}
+	}
+}
+
+// pausedChild does operations that last until a byte can be read.
+func pausedChild(rounds int, limit time.Duration) {
+	g := newStoreGuard(limit, func() {}, func(err error) { fmt.Println("it ended:", err) })
+	for range rounds {
+		err := g.try(storeOp{verb: "append", path: "/data/log.db"}, 1, nil, func() error {
+			fmt.Println("begun")
+			_, err := os.Stdin.Read(make([]byte, 1))
+			return err
+		})
+		if err == nil {
+			fmt.Println("well")
+		}
+	}
+}
