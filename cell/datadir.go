@@ -26,6 +26,7 @@ const (
 	walMetaName   = "wal-meta.db"
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
 	metaName      = "meta.json" // of a snapshot; its own choice, too
+	stateName     = "state.bin" // its contents
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
 	markerFormat  = 2
@@ -274,8 +275,8 @@ func newestSnapshot(dir string) (newest uint64, err error) {
 		return 0, dataError(snapshots, err, "the directory cannot be read")
 	}
 	for _, e := range entries {
-		var term, index, made uint64
-		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-%d", &term, &index, &made); n != 3 || strings.HasSuffix(e.Name(), tmpSuffix) {
+		_, index, ok := snapshotNamed(e.Name())
+		if !ok {
 			continue
 		}
 		newest = max(newest, index)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,10 +74,19 @@ func randomID() (string, error) {
 	return hex.EncodeToString(b), nil
 }
 
-// cellFile is what rosterName holds.
+// cellFile is what rosterName holds. Damage that leaves it legible would have this
+// replica tell a healthy one that it has lost its data, and so end it.
 type cellFile struct {
 	roster
-	Begun bool `json:"begun"`
+	Begun bool   `json:"begun"`
+	Sum   string `json:"sum,omitempty"` // of the rest; earlier versions wrote none
+}
+
+// sum returns the checksum of the rest (CRC32C), in hexadecimal.
+func (c cellFile) sum() (string, error) {
+	c.Sum = ""
+	text, err := json.Marshal(c)
+	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
 // identityFile is the identity of an open data directory. get is for any
@@ -100,6 +110,9 @@ func readIdentity(dir string, m marker) (*identityFile, error) {
 		if err := json.Unmarshal(text, &c); err != nil {
 			return nil, damaged(f.path, err, "it is damaged")
 		}
+		if sum, err := c.sum(); err != nil || c.Sum != "" && c.Sum != sum {
+			return nil, damaged(f.path, err, "it is damaged: its checksum is %.8q, and %s was computed", c.Sum, sum)
+		}
 		now.roster, now.begun = &c.roster, c.Begun
 		if known := c.incarnationOf(m.ID); known != m.Incarnation {
 			return nil, refused("the data directory %s is of incarnation %.12s, and its cell knows replica %s as %.12s: its files are not of one replica. Put back the files that belong together; otherwise %s",
@@ -115,7 +128,12 @@ func (f *identityFile) get() identity { return *f.now.Load() }
 
 // store makes the roster, and whether Raft may be started, durable.
 func (f *identityFile) store(r *roster, begun bool) error {
-	text, err := json.Marshal(cellFile{roster: *r, Begun: begun})
+	c := cellFile{roster: *r, Begun: begun}
+	var err error
+	if c.Sum, err = c.sum(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}

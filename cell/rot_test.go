@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/raft"
 )
 
 // TestNewestSnapshotRots: a replica starts, and starts again, though its newest snapshot
@@ -94,4 +95,89 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 			mustClose(t, mustOpen(t, dir, c.kind))
 		})
 	}
+}
+
+// TestSnapshotsMetadataRot: metadata of a snapshot that were changed, and can be read
+// still, are not believed: neither does the replica go on from them, nor does it send
+// them to others.
+func TestSnapshotsMetadataRot(t *testing.T) {
+	for name, rot := range map[string][2]string{
+		"index":                 {`"Index":10,`, `"Index":12,`},
+		"term":                  {`"Term":2,`, `"Term":3,`},
+		"term in the past":      {`"Term":2,`, `"Term":1,`},
+		"version":               {`"Version":1,`, `"Version":0,`},
+		"size":                  {`"Size":`, `"Size":1`},
+		"size's name":           {`"Size":`, `"Sise":`},
+		"name":                  {`"ID":"2-10-`, `"ID":"2-18-`},
+		"a member":              {`"ID":"r3"`, `"ID":"r2"`},
+		"a member's address":    {`"Address":"a3"`, `"Address":"a1"`},
+		"a member's vote":       {`{"Suffrage":0,"ID":"r2"`, `{"Suffrage":1,"ID":"r2"`},
+		"configuration's index": {`"ConfigurationIndex":1,`, `"ConfigurationIndex":91,`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			r, err := openCrashReplica(dir, WALStore, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, step := range []crashSend{appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 11)} {
+				if _, err := r.do(step); err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+			}
+			metas, err := filepath.Glob(filepath.Join(dir, snapshotsName, "2-10-*", metaName))
+			if err != nil || len(metas) != 1 {
+				t.Fatalf("snapshots %q, %v", metas, err)
+			}
+			text, err := os.ReadFile(metas[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rotten := strings.Replace(string(text), rot[0], rot[1], 1)
+			if rotten == string(text) {
+				t.Fatalf("%s: there is no %s", text, rot[0])
+			}
+			if err := os.WriteFile(metas[0], []byte(rotten), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			list, err := r.s.snapshots.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := r.s.snapshots.Open(list[0].ID); err == nil {
+				t.Error("it would send the snapshot to others")
+			}
+			_ = r.stop() // it has failed
+			r, err = openCrashReplica(dir, WALStore, nil)
+			if err == nil {
+				t.Errorf("it goes on, from entry %d", r.raft.LastIndex())
+				_ = r.stop()
+			}
+			if !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+				t.Errorf("%v, want a refusal", err)
+			}
+		})
+	}
+}
+
+// rosterRots flips a bit that leaves the file legible.
+func rosterRots(t *testing.T, dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, rosterName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overwrite(rosterName, strings.Replace(string(text), `"cell_id":"c"`, `"cell_id":"b"`, 1))(t, dir)
+}
+
+// votersOfCell is the configuration of the cell whose replica has those stores.
+func votersOfCell(s *stores) raft.Configuration {
+	addresses := map[string]string{"r1": "a"}
+	if r := s.who.get().roster; r != nil {
+		clear(addresses)
+		for _, m := range r.Members {
+			addresses[m.ID] = m.Raft
+		}
+	}
+	return votersOf(addresses)
 }

@@ -149,10 +149,12 @@ func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
 	if err != nil {
 		return err
 	}
-	s.rawSnaps, err = raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, raftLog)
+	path := filepath.Join(s.dir, snapshotsName)
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, raftLog)
 	if err != nil {
-		return dataError(filepath.Join(s.dir, snapshotsName), err, "the snapshots cannot be opened")
+		return dataError(path, err, "the snapshots cannot be opened")
 	}
+	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: func() *roster { return s.who.get().roster }}
 	return nil
 }
 

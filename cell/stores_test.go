@@ -91,7 +91,7 @@ func takeSnapshot(t *testing.T, s *stores, index uint64) {
 func takeSnapshotOf(t *testing.T, s *stores, index, term uint64) {
 	t.Helper()
 	_, wire := raft.NewInmemTransport("a")
-	sink, err := s.snapshots.Create(1, index, term, votersOf(map[string]string{"r1": "a"}), 1, wire)
+	sink, err := s.snapshots.Create(1, index, term, votersOfCell(s), 1, wire)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,17 +172,18 @@ func TestDataDirRefusesLoss(t *testing.T) {
 		damage func(*testing.T, string)
 		want   string
 	}{
-		"votes":           {BoltStore, remove(votesName), "is missing"},
-		"log":             {BoltStore, remove(boltLogName), "is missing"},
-		"snapshots":       {BoltStore, remove(snapshotsName), "is missing"},
-		"WAL":             {WALStore, remove(walLogName), "is missing"},
-		"WAL's metadata":  {WALStore, remove(filepath.Join(walLogName, walMetaName)), "is missing"},
-		"marker":          {BoltStore, remove(markerName), "but not " + markerName},
-		"marker's text":   {BoltStore, overwrite(markerName, "{"), "is damaged"},
-		"marker's format": {BoltStore, overwrite(markerName, `{"format":3}`), "format 3"},
-		"an old format":   {BoltStore, overwrite(markerName, `{"format":1}`), "early version"},
-		"roster":          {BoltStore, remove(rosterName), rosterName + ": it is missing"},
-		"roster's text":   {BoltStore, overwrite(rosterName, "{"), "is damaged"},
+		"votes":             {BoltStore, remove(votesName), "is missing"},
+		"log":               {BoltStore, remove(boltLogName), "is missing"},
+		"snapshots":         {BoltStore, remove(snapshotsName), "is missing"},
+		"WAL":               {WALStore, remove(walLogName), "is missing"},
+		"WAL's metadata":    {WALStore, remove(filepath.Join(walLogName, walMetaName)), "is missing"},
+		"marker":            {BoltStore, remove(markerName), "but not " + markerName},
+		"marker's text":     {BoltStore, overwrite(markerName, "{"), "is damaged"},
+		"marker's format":   {BoltStore, overwrite(markerName, `{"format":3}`), "format 3"},
+		"an old format":     {BoltStore, overwrite(markerName, `{"format":1}`), "early version"},
+		"roster":            {BoltStore, remove(rosterName), rosterName + ": it is missing"},
+		"roster's text":     {BoltStore, overwrite(rosterName, "{"), "is damaged"},
+		"roster's contents": {BoltStore, rosterRots, "its checksum is"},
 		"another's roster": {BoltStore, overwrite(rosterName, `{"cell_id":"c","members":[{"id":"r1","raft":"a","incarnation":"other"}],"begun":true}`),
 			"files are not of one replica"},
 		"votes' text":                   {BoltStore, overwrite(votesName, "not bbolt"), "votes cannot be opened"},
