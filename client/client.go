@@ -120,7 +120,7 @@ func (c *Client) create(ctx context.Context) error {
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.conn.Connect()      // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
-			reply, err := t.keep.CreateSession(ctx, request)
+			reply, err := t.kept().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
 				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
@@ -198,7 +198,7 @@ func (c *Client) endOwn(ctx context.Context) error {
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.caller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.finder.latest()))
-			_, err := t.keep.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
+			_, err := t.kept().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})
 	if api.CodeOf(err) == api.SessionExpired {

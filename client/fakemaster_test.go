@@ -115,7 +115,7 @@ func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*ch
 	ready := r.GetCaller().GetEpoch() != f.epoch
 	if !ready { // what was heard in another epoch says nothing
 		f.acknowledge(s, r.GetAcknowledged(), r.GetReceived())
-		ready = len(s.events) > 0 || s.ended
+		ready = len(s.events) > 0 || s.ended || r.GetGrant() < s.number // the newest was lost
 	}
 	wait := session.Due(s.lease) - time.Since(s.granted)
 	if s.told > s.acked {

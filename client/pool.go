@@ -30,6 +30,10 @@ type pool struct {
 	cfg  Config
 	base context.Context //nolint:containedctx // the values of the one New or Dial was given; it never ends
 
+	running sync.WaitGroup  // those who try another connection; Add only under mu, and not after closed
+	alive   context.Context //nolint:containedctx // it is theirs: ended by close
+	stop    context.CancelFunc
+
 	mu      sync.Mutex // guards what follows
 	targets map[string]*target
 	closed  bool
@@ -43,14 +47,12 @@ type pool struct {
 // the other, and waits neither for a place among 2,000 calls nor behind megabytes.
 type target struct {
 	address string
-	conn    *grpc.ClientConn // for the calls of the program
-	chubby  chubbypb.ChubbyClient
-	kept    *grpc.ClientConn      // for what keeps sessions:
-	keep    chubbypb.ChubbyClient // CreateSession, KeepAlive, EndSession, audits,
-	cell    chubbypb.CellClient   // and the search for the master
-	lent    int                   // to those who ask it whether or not it is the master; the pool's mu guards it
+	*line        // for the calls of the program
+	lent    int  // to those who ask it whether or not it is the master; the pool's mu guards it
+	trying  bool // another connection for the sessions; the pool's mu guards it
 
 	mu      sync.Mutex      // guards what follows
+	own     *line           // for what keeps sessions, and the search for the master: see kept
 	refused error           // why the last attempt to connect failed; nil if it did not
 	replica string          // its id, when it last said that it is the master; empty if it never has
 	epoch   uint64          // in which it was
@@ -59,7 +61,9 @@ type target struct {
 }
 
 func newPool(ctx context.Context, cfg Config) *pool {
-	return &pool{cfg: cfg, base: context.WithoutCancel(ctx), targets: map[string]*target{}}
+	p := &pool{cfg: cfg, base: context.WithoutCancel(ctx), targets: map[string]*target{}}
+	p.alive, p.stop = context.WithCancel(p.base)
+	return p
 }
 
 // get returns the replica at an address. It does not connect yet.
@@ -95,13 +99,12 @@ func (p *pool) enter(address string) (*target, error) {
 	}
 	t := &target{address: address}
 	var err error
-	if t.conn, err = grpc.NewClient("passthrough:///"+address, p.options(t)...); err == nil {
-		t.kept, err = grpc.NewClient("passthrough:///"+address, p.options(t)...)
+	if t.line, err = p.newLine(t); err == nil {
+		t.own, err = p.newLine(t)
 	}
 	if err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
 	}
-	t.chubby, t.keep, t.cell = chubbypb.NewChubbyClient(t.conn), chubbypb.NewChubbyClient(t.kept), chubbypb.NewCellClient(t.kept)
 	t.reign, t.end = context.WithCancel(p.base)
 	p.targets[address] = t
 	return t, nil
@@ -153,14 +156,16 @@ func (p *pool) close() {
 	}
 	p.targets, p.closed = nil, true
 	p.mu.Unlock()
+	p.stop()
 	closeAll(all)
+	p.running.Wait()
 }
 
 func closeAll(targets []*target) {
 	for _, t := range targets {
 		t.supersede()
-		// Close fails only for a connection that is closed already.
-		_, _ = t.conn.Close(), t.kept.Close()
+		t.line.close()
+		t.kept().close()
 	}
 }
 

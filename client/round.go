@@ -180,7 +180,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 		return answer{address: address, err: err}
 	}
 	defer giveBack()
-	reply, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
+	reply, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}
 	}

@@ -46,6 +46,7 @@ func guards() []guard {
 		waitGuards(),
 		rotGuards(),
 		roomGuards(),
+		lineGuards(),
 	)
 }
 

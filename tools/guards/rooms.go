@@ -21,7 +21,7 @@ func roomGuards() []guard {
 		},
 		{
 			name: "KeepAlives have a connection of their own", file: "client/keepalive.go",
-			old: "t.keep.KeepAlive(", new: "t.chubby.KeepAlive(",
+			old: "over, late := t.kept(), ", new: "over, late := t.line, ",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoCall",
 		},
 		{

@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// wires are connections of which those that are there can fall silent: nothing passes
+// them any more, either way, and nobody is told.
+type wires struct {
+	dial func(context.Context, string) (net.Conn, error) // which takes a while
+
+	mu  sync.Mutex // guards all
+	all []*wire
+}
+
+type wire struct {
+	net.Conn
+	mu     sync.Mutex // guards silent
+	silent bool
+}
+
+func (w *wires) Dial(ctx context.Context, address string) (net.Conn, error) {
+	time.Sleep(200 * time.Millisecond)
+	conn, err := w.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	one := &wire{Conn: conn}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, one)
+	return one, nil
+}
+
+func (w *wires) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, one := range w.all {
+		one.mu.Lock()
+		one.silent = true
+		one.mu.Unlock()
+	}
+}
+
+func (w *wire) isSilent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.silent
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	for {
+		if n, err := w.Conn.Read(p); err != nil || !w.isSilent() {
+			return n, err
+		}
+	}
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if w.isSilent() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// A connection that falls silent, as when a firewall forgets it, costs no session, and no
+// lock, at whichever moment between two KeepAlives: another one is made in time.
+func TestSilentConnection(t *testing.T) {
+	for _, phase := range []int{0, 100, 1000, 3000, 5000, 6900, 7100} {
+		t.Run(fmt.Sprint(phase), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				cfg, r := f.recorded()
+				w := &wires{dial: cfg.Dialer}
+				cfg.Dialer = w.Dial
+				c := f.client(cfg)
+				l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
+				w.silence()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(r.states()) > 0 || l.Err() != nil {
+					t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}
+
+// A connection over which answers are late is kept while no other can be had.
+func TestNoOtherConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg, r := f.recorded()
+		c := f.client(cfg)
+		f.mu.Lock()
+		for _, address := range addresses() {
+			f.down[address] = true
+		}
+		f.mu.Unlock()
+		f.script(func(s seen) verb {
+			if s.method != "KeepAlive" {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				reply, err := next()
+				time.Sleep(1500 * time.Millisecond)
+				return reply, err
+			}
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.states()) > 0 {
+			t.Errorf("states %v", r.states())
+		}
+		f.script(nil)
+		closeClient(t, c)
+		time.Sleep(2 * time.Second) // an answer may be on its way
+	})
+}
