@@ -128,3 +128,39 @@ func TestNoOtherConnection(t *testing.T) {
 		time.Sleep(2 * time.Second) // an answer may be on its way
 	})
 }
+
+// However many ask for the status of the cell, or for another master, its sessions are
+// kept alive.
+func TestKeepAlivesWaitForNoOperator(t *testing.T) {
+	for method, ask := range map[string]func(context.Context, *Client) error{
+		"Status": func(ctx context.Context, c *Client) error { _, err := c.Status(ctx); return err },
+		"Locate": func(ctx context.Context, c *Client) error { _, err := c.Transfer(ctx, "b:1"); return err },
+	} {
+		t.Run(method, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				f.limitStreams("a:1", manyStreams)
+				cfg, r := f.recorded()
+				cfg.DialTimeout, cfg.CallTimeout = time.Minute, time.Minute
+				c := f.client(cfg)
+				f.script(func(s seen) verb {
+					if s.method == method && s.address == "a:1" {
+						return hang
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				for range 2 * manyStreams {
+					go func() { _ = ask(ctx, c) }()
+				}
+				<-ctx.Done()
+				synctest.Wait()
+				if n := c.Stats().KeepAlivesFailed; n > 0 || len(r.states()) > 0 {
+					t.Errorf("%d KeepAlives failed, states %v", n, r.states())
+				}
+				f.script(nil)
+				closeClient(t, c)
+			})
+		})
+	}
+}

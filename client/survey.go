@@ -75,17 +75,17 @@ func (c *Cell) view(ctx context.Context, address string) view {
 }
 
 func (v *view) ask(ctx context.Context, t *target, cell string) error {
-	if _, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
+	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
 		return err
 	}
-	members, err := t.kept().cell.Members(ctx, &chubbypb.MembersRequest{})
+	members, err := t.cell.Members(ctx, &chubbypb.MembersRequest{})
 	if err != nil {
 		return err
 	}
 	for _, m := range members.GetMembers() {
 		v.members = append(v.members, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter()})
 	}
-	v.status, err = t.kept().cell.Status(ctx, &chubbypb.StatusRequest{})
+	v.status, err = t.cell.Status(ctx, &chubbypb.StatusRequest{})
 	return err
 }
 

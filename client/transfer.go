@@ -51,7 +51,7 @@ type handover struct {
 
 // attempt asks the master, if it is not that already which was wanted.
 func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-	now, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
+	now, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {
 		return err
 	}

@@ -13,5 +13,15 @@ func lineGuards() []guard {
 			old: "	if err == nil && p.targets", new: "	if (err == nil || p.targets != nil) && p.targets",
 			pkg: "./client", test: "TestNoOtherConnection",
 		},
+		{
+			name: "the status of a cell is asked over the connection of the program", file: "client/survey.go",
+			old: "t.cell.Status(", new: "t.kept().cell.Status(",
+			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
+		},
+		{
+			name: "a transfer is asked over the connection of the program", file: "client/transfer.go",
+			old: "t.cell.Locate(", new: "t.kept().cell.Locate(",
+			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
+		},
 	}
 }
