@@ -219,7 +219,7 @@ func (a *acquiring) giveBack() {
 
 func (a *acquiring) release(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), releaser(a.handle.key(), api.Generation(g.GetGeneration())))
+	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), giveRoom, releaser(a.handle.key(), api.Generation(g.GetGeneration())))
 }
 
 // undo settles a request that was left: it is withdrawn, or, if the lock was

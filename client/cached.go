@@ -71,7 +71,7 @@ func (c *Client) retire(closing []spare) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.leave(func(ctx context.Context) {
-			_ = c.insist(ctx, "close", c.root(), c.numbers.reserve(), known) // what cannot be closed is gone
+			_ = c.insist(ctx, "close", c.root(), c.numbers.reserve(), giveRoom, known) // what cannot be closed is gone
 		})
 	}
 }

@@ -67,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 // their requests for locks 1,000 are in queues at a time (see Handle.Acquire), and of
 // their reads, of their changes, and of what gives back (Release, Close of a handle), 200,
 // 256 and 128 are under way; others wait for those. KeepAlives wait for none of them: they
-// have a connection of their own.
+// have a connection of their own, which they share only with what gives back.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.with(s).withDefaults()
 	if err := cfg.validate(); err != nil {

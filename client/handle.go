@@ -374,12 +374,12 @@ func isGone(c api.Code) bool {
 func (c *Client) close(ctx context.Context, h *Handle) error {
 	send := closer(h.key())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, firm: true,
-		settle: func(ctx context.Context, number uint64) { _ = c.insist(ctx, "close", h.path, number, send) }})
+		settle: func(ctx context.Context, number uint64) { _ = c.insist(ctx, "close", h.path, number, giveRoom, send) }})
 }
 
 func closer(handle []byte) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.chubby.Close(ctx, &chubbypb.CloseRequest{Caller: caller, Mutation: m, Handle: handle})
+		_, err := t.kept().chubby.Close(ctx, &chubbypb.CloseRequest{Caller: caller, Mutation: m, Handle: handle})
 		return err
 	}
 }

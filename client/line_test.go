@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -163,4 +164,70 @@ func TestKeepAlivesWaitForNoOperator(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While no connection can be had for calls, because there are too many, what a session
+// holds can be given back.
+func TestGivingBackNeedsNoConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		l, err := h.Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		f.mu.Lock()
+		for _, address := range addresses() {
+			f.down[address] = true
+		}
+		f.mu.Unlock()
+		within, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if _, err := h.SetContents(within, nil); !errors.Is(err, api.Uncertain) {
+			t.Errorf("a write: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := l.Release(ctx); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v; held %d", err, f.state().held)
+		}
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// However many sessions have something to be settled, all of them are kept alive.
+func TestKeepAlivesWaitForNoSettling(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		const sessions = 8
+		f.limitStreams("a:1", sessions*3/2)
+		cell, clients, handles, records := f.crowd(sessions)
+		cell.finder.rooms = smallRooms(2)
+		cell.finder.cfg.CallTimeout = time.Minute
+		f.script(func(s seen) verb {
+			if s.method == "Close" {
+				return hang
+			}
+			return nil
+		})
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, h := range handles {
+			go func() { _ = h.Close(over) }()
+		}
+		time.Sleep(40 * time.Second)
+		f.script(nil)
+		for i, c := range clients {
+			if n := c.Stats().KeepAlivesFailed; n > 0 || len(records[i].states()) > 0 {
+				t.Errorf("session %d: %d KeepAlives failed, states %v", i, n, records[i].states())
+			}
+			closeClient(t, c)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

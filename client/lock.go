@@ -161,7 +161,9 @@ func (l *Lock) Release(ctx context.Context) error {
 	defer cancel()
 	send := releaser(h.key(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, firm: true,
-		settle: func(ctx context.Context, number uint64) { _ = h.client.insist(ctx, "release", h.path, number, send) }})
+		settle: func(ctx context.Context, number uint64) {
+			_ = h.client.insist(ctx, "release", h.path, number, giveRoom, send)
+		}})
 	switch {
 	case taken != nil:
 		return about(taken, "release", h.path) // whatever the cell answers: it may know of the lock no more
@@ -173,7 +175,7 @@ func (l *Lock) Release(ctx context.Context) error {
 
 func releaser(handle []byte, generation api.Generation) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.chubby.Release(ctx, &chubbypb.ReleaseRequest{Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation)})
+		_, err := t.kept().chubby.Release(ctx, &chubbypb.ReleaseRequest{Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation)})
 		return err
 	}
 }

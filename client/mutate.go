@@ -141,9 +141,9 @@ func (m mutation) uncertain(err error) error {
 // outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
-	_, err := c.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session,
+	_, err := c.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
-			reply, err = t.chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
+			reply, err = t.kept().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
 			return err
 		}})
 	if err != nil {
@@ -154,9 +154,9 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 
 // insist sends a mutation that was left until it has an answer, and finishes
 // its number.
-func (c *Client) insist(ctx context.Context, op, path string, number uint64, send sender) error {
+func (c *Client) insist(ctx context.Context, op, path string, number uint64, in room, send sender) error {
 	defer c.numbers.finish(number)
-	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session,
+	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: in,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			return send(ctx, t, caller, c.numbers.mutation(number))
 		}})

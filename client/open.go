@@ -215,7 +215,7 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 		return
 	}
 	var handle []byte
-	err = c.insist(ctx, "open", path, number, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+	err = c.insist(ctx, "open", path, number, anyRoom, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		reply, err := t.chubby.Open(ctx, with(request, caller, m))
 		handle = reply.GetHandle()
 		return err
@@ -223,7 +223,7 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 	if err != nil {
 		return // it was done, and failed
 	}
-	_ = c.insist(ctx, "close", path, c.numbers.reserve(), closer(handle))
+	_ = c.insist(ctx, "close", path, c.numbers.reserve(), giveRoom, closer(handle))
 }
 
 // parse checks a path, and that it is not in another cell, as far as is known:

@@ -43,8 +43,9 @@ type pool struct {
 // believed to be the master stop when another is found to be.
 //
 // It has two connections, each made when it is needed first. Whatever a program asks
-// for, however often and however large, goes over one. What keeps sessions goes over
-// the other, and waits neither for a place among 2,000 calls nor behind megabytes.
+// for, however often and however large, goes over one. What keeps sessions, and what gives
+// back what they hold, goes over the other, and waits neither for a place among 2,000 calls
+// nor behind megabytes.
 type target struct {
 	address string
 	*line        // for the calls of the program

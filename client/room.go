@@ -19,7 +19,8 @@ const (
 	anyRoom    room = 0
 	readRoom   room = 1
 	changeRoom room = 2
-	// giveRoom is for what gives back, which waits for nothing else.
+	// giveRoom is for what gives back, and so waits for nothing else. It goes over the
+	// connection of the sessions, which is always there.
 	giveRoom room = 3
 	// auditRoom is for the questions of audits, which go over the connection of the
 	// sessions: while an audit lasts the lease may not be extended.
@@ -30,8 +31,8 @@ const (
 const (
 	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
 	mostChanges = api.MaxOutstanding // as many as one session may have
-	mostGives   = 128
-	mostAsked   = 64 // in audits: few beside the KeepAlives
+	mostGives   = 128                // few beside the KeepAlives
+	mostAsked   = 64                 // in audits: few beside the KeepAlives
 )
 
 // Of changes above largeRequest bytes at most maxLarge are under way. A replica closes a

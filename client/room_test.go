@@ -12,16 +12,17 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 )
 
 // What calls of all sessions of a Cell share leaves places of a connection to the others.
 func TestRoomsFitAConnection(t *testing.T) {
 	const streams = 2000
-	if left := streams - mostWaits - mostReads - mostChanges - mostGives; left < 350 {
+	if left := streams - mostWaits - mostReads - mostChanges; left < 350 {
 		t.Errorf("there is room for %d other calls", left)
 	}
-	if left := streams - mostSessions - mostAsked; left < mostSessions*9/10 {
+	if left := streams - mostSessions - mostAsked - mostGives; left < mostSessions*8/10 {
 		t.Errorf("there is room for the ends of %d sessions", left)
 	}
 }
@@ -47,7 +48,9 @@ func TestKeepAlivesWaitForNoCall(t *testing.T) {
 	for method, ask := range work() {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
-				manyCalls(t, f, method, 3*time.Second, ask, newRooms(), func(c *Client) {
+				rooms := newRooms()
+				rooms.gives = make(chan struct{}, 1+mostGives*manyStreams/2000)
+				manyCalls(t, f, method, 3*time.Second, ask, rooms, func(c *Client) {
 					left := c.Lease()
 					for range 1000 {
 						time.Sleep(100 * time.Millisecond)
@@ -206,7 +209,8 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 func (f *fake) limitStreams(address string, most uint32) {
 	pipe := bufconn.Listen(1 << 16)
 	f.pipes[address] = pipe
-	s := grpc.NewServer(grpc.MaxConcurrentStreams(most), grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))
+	s := grpc.NewServer(grpc.MaxConcurrentStreams(most), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))
 	chubbypb.RegisterChubbyServer(s, f)
 	chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
 	f.servers = append(f.servers, s)

@@ -10,7 +10,7 @@ import (
 
 // mostSessions bounds the sessions of a Cell. A replica takes 2,000 calls at a time over
 // a connection. Each session has a KeepAlive there always, and one more call when it
-// ends; audits and the search for the master find room beside them.
+// ends; audits, what gives back, and the search for the master find room beside them.
 const mostSessions = 1_000
 
 // sessions are the open sessions of a Cell. They end with it.

@@ -23,5 +23,25 @@ func lineGuards() []guard {
 			old: "t.cell.Locate(", new: "t.kept().cell.Locate(",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
 		},
+		{
+			name: "a lock is released over the connection of the sessions", file: "client/lock.go",
+			old: "t.kept().chubby.Release(", new: "t.chubby.Release(",
+			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
+		},
+		{
+			name: "a handle is closed over the connection of the sessions", file: "client/handle.go",
+			old: "t.kept().chubby.Close(", new: "t.chubby.Close(",
+			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
+		},
+		{
+			name: "a request is withdrawn over the connection of the sessions", file: "client/mutate.go",
+			old: "t.kept().chubby.Cancel(", new: "t.chubby.Cancel(",
+			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
+		},
+		{
+			name: "what settles requests has room with what gives back", file: "client/mutate.go",
+			old: "session: c.session, room: in,\n", new: "session: c.session,\n",
+			pkg: "./client", test: "TestKeepAlivesWaitForNoSettling",
+		},
 	}
 }
