@@ -173,7 +173,8 @@ func TestPresenceSessionLost(t *testing.T) {
 			t.Errorf("the name was had after %v", waited)
 		}
 		w.settle()
-		if got := watcher.seen(); got != "b=1, , b=2" {
+		// The name is had as soon as it is free: who watches may look only after that.
+		if got := watcher.seen(); got != "b=1, , b=2" && got != "b=1, b=2" {
 			t.Errorf("one session after the other: %q", got)
 		}
 		w.ok(again.Withdraw(w.ctx))
