@@ -128,6 +128,7 @@ func (p *pool) options(t *target) []grpc.DialOption {
 		}),
 		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithUnaryInterceptor(refuseUnary), grpc.WithStreamInterceptor(refuseStream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
 	}
 }

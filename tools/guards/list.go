@@ -47,6 +47,7 @@ func guards() []guard {
 		rotGuards(),
 		roomGuards(),
 		lineGuards(),
+		encodingGuards(),
 	)
 }
 
