@@ -24,8 +24,13 @@ type wires struct {
 
 type wire struct {
 	net.Conn
-	mu     sync.Mutex // guards silent
+	address string
+	closed  chan struct{}
+	close   sync.Once
+
+	mu     sync.Mutex // guards what follows
 	silent bool
+	full   bool // and nothing more can be written
 }
 
 func (w *wires) Dial(ctx context.Context, address string) (net.Conn, error) {
@@ -34,21 +39,36 @@ func (w *wires) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &wire{Conn: conn}
+	one := &wire{Conn: conn, address: address, closed: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = append(w.all, one)
 	return one, nil
 }
 
-func (w *wires) silence() {
+// silence silences those to an address, or all.
+func (w *wires) silence(address string, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, one := range w.all {
+		if address != "" && one.address != address {
+			continue
+		}
 		one.mu.Lock()
-		one.silent = true
+		one.silent, one.full = true, full
 		one.mu.Unlock()
 	}
+}
+
+func (w *wire) isFull() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full
+}
+
+func (w *wire) Close() error {
+	w.close.Do(func() { close(w.closed) })
+	return w.Conn.Close()
 }
 
 func (w *wire) isSilent() bool {
@@ -66,6 +86,10 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 func (w *wire) Write(p []byte) (int, error) {
+	if w.isFull() {
+		<-w.closed
+		return 0, net.ErrClosed
+	}
 	if w.isSilent() {
 		return len(p), nil
 	}
@@ -87,7 +111,7 @@ func TestSilentConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
-				w.silence()
+				w.silence("", false)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if len(r.states()) > 0 || l.Err() != nil {
@@ -229,5 +253,33 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 		if err := cell.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A replica that has gone, together with its address, while much was being sent to it,
+// keeps nobody waiting until its connections are closed.
+func TestForgottenReplica(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg, r := f.recorded()
+		w := &wires{dial: cfg.Dialer}
+		cfg.Dialer = w.Dial
+		c := f.client(cfg)
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(22 * time.Second)
+		c.finder.resolve = func(context.Context) ([]string, error) { return []string{"b:1", "c:1"}, nil }
+		w.silence("a:1", true)
+		f.mu.Lock()
+		f.down["a:1"] = true
+		f.mu.Unlock()
+		f.elect("b:1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.states()) > 0 || l.Err() != nil {
+			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
+		}
+		closeClient(t, c)
 	})
 }

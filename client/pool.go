@@ -30,7 +30,7 @@ type pool struct {
 	cfg  Config
 	base context.Context //nolint:containedctx // the values of the one New or Dial was given; it never ends
 
-	running sync.WaitGroup  // those who try another connection; Add only under mu, and not after closed
+	running sync.WaitGroup  // those who try another connection, or close one; Add only under mu, and not after closed
 	alive   context.Context //nolint:containedctx // it is theirs: ended by close
 	stop    context.CancelFunc
 
@@ -138,37 +138,33 @@ func (p *pool) options(t *target) []grpc.DialOption {
 // left for the next time.
 func (p *pool) keep(addresses []string) {
 	p.mu.Lock()
-	var old []*target
+	defer p.mu.Unlock()
 	for address, t := range p.targets {
 		if t.lent == 0 && !slices.Contains(addresses, address) {
-			old = append(old, t)
 			delete(p.targets, address)
+			p.part(t)
 		}
 	}
-	p.mu.Unlock()
-	closeAll(old)
 }
 
 // close closes every connection; no new one is made.
 func (p *pool) close() {
 	p.mu.Lock()
-	var all []*target
 	for _, t := range p.targets {
-		all = append(all, t)
+		p.part(t)
 	}
 	p.targets, p.closed = nil, true
 	p.mu.Unlock()
 	p.stop()
-	closeAll(all)
 	p.running.Wait()
 }
 
-func closeAll(targets []*target) {
-	for _, t := range targets {
-		t.supersede()
-		t.line.close()
-		t.kept().close()
-	}
+// part closes the connections to t, of which nobody is to wait for another, or for what
+// cannot be written: gRPC takes up to 5 s for each. mu is held.
+func (p *pool) part(t *target) {
+	t.supersede()
+	p.running.Go(t.line.close)
+	p.running.Go(t.kept().close)
 }
 
 // supersede tells those who talk to t that another replica is the master.

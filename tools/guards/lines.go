@@ -43,5 +43,10 @@ func lineGuards() []guard {
 			old: "session: c.session, room: in,\n", new: "session: c.session,\n",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoSettling",
 		},
+		{
+			name: "nobody waits until a connection is closed", file: "client/pool.go",
+			old: "	p.running.Go(t.kept().close)\n", new: "	t.kept().close()\n",
+			pkg: "./client", test: "TestForgottenReplica",
+		},
 	}
 }
