@@ -49,8 +49,8 @@ not sudo in CMD.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
 CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if
-CMD could not be run or found (the lock is not taken then); %d if no master was found
-within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfter,
+CMD could not be run or found (it is looked up before the lock is taken); %d if no
+master was found within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, guard.ExitNotRunnable, guard.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
