@@ -161,10 +161,10 @@ that generation, and exits with %d if it is not, or SEQ is no sequencer. The cel
 decides that together with the write. It does not create a file.
 
 --ephemeral creates a file that goes with the session, and so keeps the session
-until SIGINT or SIGTERM.
+until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d.
 
 An access control list that takes from you the right to write it again is not written
-without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch),
+without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
@@ -326,7 +326,10 @@ func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
 		return v.explain(err)
 	}
 	defer o.leave(ctx, c)
-	h, err := c.Open(bound, p.String(), client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: value})
+	h, err := c.Open(bound, p.String(), client.OpenOptions{
+		Write: true, Create: client.NewFile, Ephemeral: true, Contents: value,
+		Events: []api.EventKind{api.EventLockAcquired}, // of any kind: that the file is gone comes with them
+	})
 	if err != nil {
 		return v.explain(withAdvice(err, p, client.NewFile))
 	}
@@ -341,11 +344,19 @@ func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
 	if !o.json() {
 		remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-c.Done():
-		return fmt.Errorf("%v is gone, with the session: %w", p, c.Err())
+	return lastAsLong(ctx, h)
+}
+
+// lastAsLong waits for an interrupt, or for the end of a node of this session.
+func lastAsLong(ctx context.Context, h *client.Handle) error {
+	for {
+		_, err := h.Next(ctx)
+		switch {
+		case ended(ctx):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s is gone: %w", h.Path(), err)
+		}
 	}
 }
 
