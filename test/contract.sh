@@ -330,7 +330,7 @@ ctl 0 cat /ls/local/primary; out '^web1:80$'
 holds 10 "  is observed" grep -q '"value":"web1:80"' observer.out
 tail -n 1 observer.out >out; fields out path vacant token value holder.session
 ctl 0 elect --candidates /ls/local/primary; out 'web1'
-ctl 0 -o json elect --candidates /ls/local/primary; fields out name rank priority primary session
+ctl 0 -o json elect --candidates /ls/local/primary; fields out name rank priority primary session value value_base64
 background yielding elect /ls/local/chosen --value a --name a --yield --lease 5s --lock-delay 3s --kill-after 1s --reason drill --sequencer-file elected --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- sh -c 'echo up; exec sleep 100'; yielding=$pid
 holds 15 "elect with a command" grep -q up yielding.out
 background second elect /ls/local/chosen --value b --name b --wait 30s -- sh -c 'echo up; exec sleep 100'; second=$pid

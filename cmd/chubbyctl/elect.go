@@ -169,6 +169,17 @@ type candidateFields struct {
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
 	Value    string `json:"value"`
+
+	ValueBase64 string `json:"value_base64"`
+}
+
+func newCandidateFields(c recipe.Candidate) candidateFields {
+	f := candidateFields{
+		Name: c.Name, Rank: c.Rank, Priority: c.Priority, Primary: c.Primary, Chosen: c.Chosen,
+		Session: c.Session.String(), Host: c.Host, PID: c.PID,
+	}
+	f.Value, f.ValueBase64 = forPrograms(c.Value)
+	return f
 }
 
 // list prints the candidates, the primary first.
@@ -181,9 +192,7 @@ func (o *electOptions) list(ctx context.Context) error {
 		t := newTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
 		for _, one := range all {
 			if o.json() {
-				if err := printJSON(o.out, candidateFields{
-					one.Name, one.Rank, one.Priority, one.Primary, one.Chosen, one.Session.String(), one.Host, one.PID, string(one.Value),
-				}); err != nil {
+				if err := printJSON(o.out, newCandidateFields(one)); err != nil {
 					return err
 				}
 				continue

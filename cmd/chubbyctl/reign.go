@@ -22,6 +22,14 @@ type reignFields struct {
 	Holder      *holderFields `json:"holder,omitempty"`
 }
 
+// forPrograms is a value as JSON has it: exactly, and as text, empty if it is none.
+func forPrograms(value []byte) (text, exactly string) {
+	if utf8.Valid(value) {
+		text = string(value)
+	}
+	return text, base64.StdEncoding.EncodeToString(value)
+}
+
 // follow prints every primary, and every vacancy, until an interrupt.
 func (o *electOptions) follow(ctx context.Context) error {
 	bound, cancel := o.bound(ctx)
@@ -51,10 +59,8 @@ func (o *electOptions) follow(ctx context.Context) error {
 // printReign writes a primary or a vacancy as one line.
 func (o *electOptions) printReign(r recipe.Reign) error {
 	if o.json() {
-		f := reignFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure, ValueBase64: base64.StdEncoding.EncodeToString(r.Value)}
-		if utf8.Valid(r.Value) {
-			f.Value = string(r.Value)
-		}
+		f := reignFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure}
+		f.Value, f.ValueBase64 = forPrograms(r.Value)
 		if !r.Vacant && r.Holder.Session != 0 {
 			h := newHolderFields(r.Holder)
 			f.Holder = &h

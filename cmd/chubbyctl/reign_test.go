@@ -18,3 +18,19 @@ func TestReignWithoutAValue(t *testing.T) {
 		}
 	}
 }
+
+// A value that is no text is shown to programs exactly, to those who observe and in the list of candidates.
+func TestValueThatIsNoText(t *testing.T) {
+	value := []byte{0xff, 'a'}
+	var out bytes.Buffer
+	o := &electOptions{workOptions: workOptions{globals: &globals{output: "json"}, out: &out}}
+	if err := o.printReign(recipe.Reign{Token: 7, Value: value}); err != nil {
+		t.Fatal(err)
+	}
+	if err := printJSON(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), `"value":"","value_base64":"/2E="`); n != 2 {
+		t.Errorf("%d of 2 show it:\n%s", n, out.String())
+	}
+}
