@@ -57,6 +57,10 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	if o.sequencerFile == "" {
 		return func() {}, nil
 	}
+	// The lock may have been waited for since the name was looked at.
+	if err := checkSequencerFile(o.sequencerFile); err != nil {
+		return nil, err
+	}
 	own := sequencer + "\n"
 	if err := replaceFile(o.sequencerFile, own); err != nil {
 		return nil, fmt.Errorf("--sequencer-file: %w", err)

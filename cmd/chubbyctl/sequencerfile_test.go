@@ -88,5 +88,13 @@ func TestSequencerFileIsNobodyElses(t *testing.T) {
 		if err := checkSequencerFile(name); (err == nil) != taken {
 			t.Errorf("a file of %.20q: %v, taken is to be %t", text, err, taken)
 		}
+		// As it may have become while the lock was waited for.
+		o := &workOptions{globals: &globals{output: "text"}, sequencerFile: name, err: io.Discard}
+		if _, err := o.keepSequencer(t.Context(), "ours"); (err == nil) != taken {
+			t.Errorf("a file of %.20q, when the lock is held: %v, taken is to be %t", text, err, taken)
+		}
+		if left, err := os.ReadFile(name); !taken && (err != nil || string(left) != text) {
+			t.Errorf("a file of %.20q holds %.20q (%v) when the lock was held", text, left, err)
+		}
 	}
 }
