@@ -1,6 +1,7 @@
 package main
 
-// encodingGuards are those of text that cannot be sent.
+// encodingGuards are those of text that cannot be sent, or not be shown, and of files that
+// are not what they were.
 func encodingGuards() []guard {
 	return []guard{
 		{
@@ -12,6 +13,21 @@ func encodingGuards() []guard {
 			name: "an Acquire whose text is no UTF-8 is refused", file: "client/utf8.go",
 			old: "	return textStream{stream}, nil\n", new: "	return stream, nil\n",
 			pkg: "./client", test: "TestTextThatIsNoUTF8",
+		},
+		{
+			name: "programs are shown values that are no text", file: "cmd/chubbyctl/elect.go",
+			old: "	f.Value, f.ValueBase64 = forPrograms(c.Value)\n", new: "	f.Value = string(c.Value)\n",
+			pkg: "./cmd/chubbyctl", test: "TestValueThatIsNoText",
+		},
+		{
+			name: "put --ephemeral does not outlive its file", file: "cmd/chubbyctl/files.go",
+			old: "	return lastAsLong(ctx, h)\n", new: "	<-ctx.Done()\n	return nil\n",
+			pkg: "./cmd/chubbyctl", test: "TestEphemeralFileIsGone",
+		},
+		{
+			name: "the sequencer file is looked at again when the lock is held", file: "cmd/chubbyctl/sequencerfile.go",
+			old: "	if err := checkSequencerFile(o.sequencerFile); err != nil {\n		return nil, err\n	}\n", new: "",
+			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNobodyElses",
 		},
 	}
 }
