@@ -161,6 +161,56 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 	}
 }
 
+// TestVotesRot: votes of which a byte has rotted, and if it is one of a key, are not
+// taken for votes that were never given.
+func TestVotesRot(t *testing.T) {
+	dir := t.TempDir()
+	filled(t, dir, BoltStore, 9, 0)
+	s := mustOpen(t, dir, BoltStore)
+	if err := errors.Join(s.stable.SetUint64([]byte(voteTermKey), 1), s.stable.Set([]byte(voteCandidateKey), []byte("candidate")), s.stable.SetUint64([]byte(currentTermKey), 1)); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	text, err := os.ReadFile(filepath.Join(dir, votesName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, was := range []string{voteTermKey, voteCandidateKey, currentTermKey, voterKey, "candidate", votesBucket} {
+		for at := range was {
+			rotten := []byte(was)
+			rotten[at] ^= 1
+			overwrite(votesName, strings.ReplaceAll(string(text), was, string(rotten)))(t, dir)
+			s, err := testStores(dir, BoltStore)
+			if err == nil {
+				mustClose(t, s)
+			}
+			if !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+				t.Errorf("%s for %s: %v, want a refusal", rotten, was, err)
+			}
+		}
+	}
+	overwrite(votesName, string(text))(t, dir)
+	mustClose(t, mustOpen(t, dir, BoltStore))
+}
+
+// TestWALMetadataRot: what raft-wal finds missing or contradicting itself is damage, and
+// starting the replica again does not help.
+func TestWALMetadataRot(t *testing.T) {
+	for _, was := range []string{"BaseIndex", "Codec", "Segments"} {
+		dir := t.TempDir()
+		filled(t, dir, WALStore, 9, 0)
+		name := filepath.Join(walLogName, walMetaName)
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(name, strings.ReplaceAll(string(text), was, "_"+was[1:]))(t, dir)
+		if _, err := testStores(dir, WALStore); !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+			t.Errorf("%s: %v, want a refusal", was, err)
+		}
+	}
+}
+
 // rosterRots flips a bit that leaves the file legible.
 func rosterRots(t *testing.T, dir string) {
 	text, err := os.ReadFile(filepath.Join(dir, rosterName))

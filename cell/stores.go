@@ -180,7 +180,11 @@ func (s *stores) openVotes() error {
 		return dataError(path, err, "the votes cannot be opened")
 	}
 	s.closers = append(s.closers, db)
-	s.rawVotes = &voteStore{db: db}
+	votes := &voteStore{db: db}
+	s.rawVotes = votes
+	if err := sheltered(votes.verify); err != nil {
+		return damaged(path, err, "the votes are damaged")
+	}
 	return nil
 }
 
@@ -212,13 +216,22 @@ func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
 		size = wal.DefaultSegmentSize
 	}
 	if err := reopenWALTail(path, size); err != nil {
-		return dataError(path, err, "the log cannot be recovered")
+		return walError(path, err, "the log cannot be recovered")
 	}
 	logs, err := wal.Open(path, wal.WithLogger(raftLog), wal.WithSegmentSize(size))
 	if err != nil {
-		return dataError(path, err, "the log cannot be opened")
+		return walError(path, err, "the log cannot be opened")
 	}
 	return s.noteEnd(logs)
+}
+
+// walError is an error of raft-wal's at the start: damage, unless the system has said
+// no. What it finds missing, or contradicting itself, it reports in words of its own.
+func walError(path string, err error, what string) error {
+	if denied(err) {
+		return dataError(path, err, "%s", what)
+	}
+	return damaged(path, err, "%s", what)
 }
 
 // noteEnd takes an open log, if it ends where its note says.

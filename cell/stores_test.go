@@ -188,7 +188,7 @@ func TestDataDirRefusesLoss(t *testing.T) {
 			"files are not of one replica"},
 		"votes' text":                   {BoltStore, overwrite(votesName, "not bbolt"), "votes cannot be opened"},
 		"log's text":                    {BoltStore, overwrite(boltLogName, strings.Repeat("not bbolt", 10000)), "log cannot be opened"},
-		"votes that are empty":          {WALStore, overwrite(votesName, ""), "a file in it is damaged"},
+		"votes that are empty":          {WALStore, overwrite(votesName, ""), "the votes are damaged"},
 		"WAL's metadata that are empty": {WALStore, overwrite(filepath.Join(walLogName, walMetaName), ""), "a file in it is damaged"},
 		"WAL's metadata's text":         {WALStore, overwrite(filepath.Join(walLogName, walMetaName), strings.Repeat("not bbolt", 10000)), "log cannot be recovered"},
 		"only snapshot":                 {BoltStore, damageSnapshots, "none of 1 snapshots"},

@@ -49,6 +49,34 @@ func initVotes(db *bbolt.DB) error {
 	})
 }
 
+// verify reads everything, and reports what cannot have been written. A vote whose key
+// has rotted would be none, and be given again to another candidate.
+func (s *voteStore) verify() error {
+	found := map[string]bool{}
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(votesBucket))
+		if b == nil {
+			return api.Errorf(api.Corrupt, "the bucket %s is missing", votesBucket)
+		}
+		return b.ForEach(func(key, stored []byte) error {
+			switch name := string(key); name {
+			case currentTermKey, voteTermKey, voteCandidateKey, voterKey:
+				found[name] = true
+			default:
+				return api.Errorf(api.Corrupt, "it has a value %.40q, which nobody writes", name)
+			}
+			if !voteSealed(key, stored) {
+				return api.Errorf(api.Corrupt, "%s fails its checksum", key)
+			}
+			return nil
+		})
+	})
+	if err == nil && found[voteTermKey] != found[voteCandidateKey] {
+		err = api.Errorf(api.Corrupt, "of the last vote only one half is there, and both are written together")
+	}
+	return err
+}
+
 // Set implements raft.StableStore.
 func (s *voteStore) Set(key, value []byte) error {
 	s.mu.Lock()
@@ -87,11 +115,10 @@ func (s *voteStore) Get(key []byte) (value []byte, err error) {
 		if stored == nil {
 			return nil
 		}
-		own := len(stored) - crc32.Size
-		if own < 0 || binary.BigEndian.Uint32(stored[own:]) != voteSum(key, stored[:own]) {
+		if !voteSealed(key, stored) {
 			return api.Errorf(api.Corrupt, "%s fails its checksum", key)
 		}
-		value = append([]byte{}, stored[:own]...) // the page is not ours after the transaction
+		value = append([]byte{}, stored[:len(stored)-crc32.Size]...) // the page is not ours after the transaction
 		return nil
 	})
 	return value, err
@@ -117,6 +144,12 @@ func (s *voteStore) GetUint64(key []byte) (uint64, error) {
 // sealVote appends a value's checksum.
 func sealVote(key, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(value), voteSum(key, value))
+}
+
+// voteSealed reports whether a value is as sealVote made it.
+func voteSealed(key, stored []byte) bool {
+	own := len(stored) - crc32.Size
+	return own >= 0 && binary.BigEndian.Uint32(stored[own:]) == voteSum(key, stored[:own])
 }
 
 func voteSum(key, value []byte) uint32 {

@@ -34,6 +34,16 @@ func rotGuards() []guard {
 			pkg: "./cell", test: "TestSnapshotsMetadataRot",
 		},
 		{
+			name: "votes under keys that have rotted are not forgotten", file: "cell/stores.go",
+			old: "sheltered(votes.verify); err != nil {", new: "sheltered(votes.verify); err != nil && false {",
+			pkg: "./cell", test: "TestVotesRot",
+		},
+		{
+			name: "metadata of the WAL that have rotted are damage", file: "cell/stores.go",
+			old: "	if denied(err) {\n		return dataError(path, err, \"%s\", what)", new: "	if denied(err) || err != nil {\n		return dataError(path, err, \"%s\", what)",
+			pkg: "./cell", test: "TestWALMetadataRot",
+		},
+		{
 			name: "a roster that has rotted is not believed", file: "cell/identity.go",
 			old: "c.Sum != sum {", new: "c.Sum == \"rotten\" {",
 			pkg: "./cell", test: "TestDataDirRefusesLoss",
