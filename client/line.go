@@ -23,7 +23,8 @@ type line struct {
 // newLine returns a connection to t.
 func (p *pool) newLine(t *target) (*line, error) {
 	l := &line{}
-	options := append(p.options(t), grpc.WithUnaryInterceptor(
+	// It does not take the place of the one in the options, as WithUnaryInterceptor would.
+	options := append(p.options(t), grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			err := call(ctx, method, request, reply, conn, options...)
 			if err == nil || isAnswer(err) {
