@@ -37,6 +37,11 @@ func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainRep
 	if _, err := m.fence.prove(ctx); err != nil {
 		return nil, err
 	}
+	done, err := m.page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	state := m.state()
 	reply := &pb.ExplainReply{Lock: m.lockInfo(state, name)}
 	node, there := state.Tree.Get(name)

@@ -215,7 +215,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 				t.Error(err)
 			}
 		}},
-		{"a page of the quotas", func(int) { s.listQuotas(nil) }},
+		{"a page of the quotas", func(int) { _, _ = s.listQuotas(t.Context(), nil) }},
 		{"explaining a node that many cache", func(int) {
 			if _, err := s.explainNode(t.Context(), cached(0)); err != nil {
 				t.Error(err)

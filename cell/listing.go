@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +24,28 @@ import (
 // maxVisited bounds the nodes that one page of a listing looks at: a page may be
 // empty, and still not be the last.
 const maxVisited = 4096
+
+// maxPages bounds the pages, and Explains, that are made at a time. Each takes most of a
+// megabyte before it can be counted as a reply, and the mutex again and again: tens of
+// thousands at a time, as one client may ask for, would take gigabytes, and make everybody
+// else wait for the mutex for seconds.
+const maxPages = 16
+
+// page waits until a page may be made; done is to be called when it has been. It is for
+// after the proof of leadership, which may take seconds.
+func (m *master) page(ctx context.Context) (done func(), err error) {
+	select {
+	case m.pages <- struct{}{}:
+		return func() { <-m.pages }, nil
+	case <-ctx.Done():
+		return nil, &api.Error{
+			Code: api.Unavailable, Err: context.Cause(ctx),
+			Message: fmt.Sprintf("the call ended while it waited for other listings, of which %d are made at a time; try again", maxPages),
+		}
+	case <-m.ctx.Done():
+		return nil, context.Cause(m.ctx)
+	}
+}
 
 // listing collects what one page lists.
 type listing[T proto.Message] struct {
@@ -51,6 +74,11 @@ func (m *master) listSessions(ctx context.Context, q *pb.ListSessionsRequest) (*
 	if _, err := m.fence.prove(ctx); err != nil {
 		return nil, err
 	}
+	done, err := m.page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	state := m.state()
 	first := api.SessionID(q.GetSession())
 	if first == 0 && len(q.GetAfter()) == 8 {
@@ -113,6 +141,11 @@ func (m *master) listLocks(ctx context.Context, prefix api.Name, q *pb.ListLocks
 	if _, err := m.fence.prove(ctx); err != nil {
 		return nil, err
 	}
+	done, err := m.page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	after := q.GetAfter()
 	if id := api.SessionID(q.GetSession()); id != 0 {
 		return m.listLocksOf(prefix, id, after), nil

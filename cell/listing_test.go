@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -226,7 +227,10 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply := m.listQuotas(after)
+			reply, err := m.listQuotas(t.Context(), after)
+			if err != nil {
+				t.Fatal(err)
+			}
 			fits(t, len(reply.GetQuotas()), reply)
 			for _, one := range reply.GetQuotas() {
 				names = append(names, one.GetPrincipal())
@@ -275,4 +279,61 @@ func TestDirectoriesComeInPages(t *testing.T) {
 			t.Errorf("%d nodes were listed, of %d", seen, nodes)
 		}
 	})
+}
+
+// However many ask for listings, few are made at a time: each takes memory that is not
+// counted before it is sent, and the mutex again and again.
+func TestFewPagesAreMadeAtATime(t *testing.T) {
+	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
+		"sessions": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.listSessions(ctx, &pb.ListSessionsRequest{})
+			return err
+		},
+		"locks": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.listLocks(ctx, "", &pb.ListLocksRequest{})
+			return err
+		},
+		"locks of a session": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.listLocks(ctx, "", &pb.ListLocksRequest{Session: 1})
+			return err
+		},
+		"quotas": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.listQuotas(ctx, nil)
+			return err
+		},
+		"explain": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.explainNode(ctx, "/f")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				var made []func()
+				for range maxPages {
+					done, err := m.page(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					made = append(made, done)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				gaveUp, waits := make(chan error, 1), make(chan error, 1)
+				go func() { gaveUp <- ask(ctx, m) }()
+				go func() { waits <- ask(t.Context(), m) }()
+				if !stillWaits(waits) {
+					t.Fatalf("a page is made beside %d others", maxPages)
+				}
+				cancel()
+				if err := <-gaveUp; !errors.Is(err, api.Unavailable) {
+					t.Errorf("one that was given up while it waited: %v", err)
+				}
+				for _, done := range made {
+					done()
+				}
+				if err := <-waits; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -57,6 +57,8 @@ type master struct {
 	raising map[api.SessionID]bool        // sessions whose longest lease is being raised
 	unended map[api.SessionID]raftfsm.End // sessions whose end could not be proposed yet
 	remover *remover
+
+	pages chan struct{} // full when maxPages are being made; see page
 }
 
 // prover proves that this replica is still the master: a proof began at t0 and
@@ -73,7 +75,7 @@ func (m *master) start() {
 	m.leases = session.NewLeases()
 	m.mail, m.boxes = newMail(m.metrics.eventsDropped), map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
-	m.remover = newRemover()
+	m.remover, m.pages = newRemover(), make(chan struct{}, maxPages)
 	m.raising, m.unended = map[api.SessionID]bool{}, map[api.SessionID]raftfsm.End{}
 	m.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.mu.Unlock()

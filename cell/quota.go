@@ -17,13 +17,11 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 	if err == nil {
 		err = s.wrongCell(q.GetCell())
 	}
-	if err == nil {
-		_, err = m.fence.prove(ctx)
-	}
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	return m.listQuotas(q.GetAfter()), nil
+	reply, err := m.listQuotas(ctx, q.GetAfter())
+	return reply, s.fail(op, "", err)
 }
 
 // The parts of a listing of quotas, which a page's mark begins with.
@@ -34,7 +32,15 @@ const (
 
 // listQuotas lists a page of the principals that use something or have a quota, by
 // name, and then of the directories that have one.
-func (m *master) listQuotas(after []byte) *pb.ListQuotasReply {
+func (m *master) listQuotas(ctx context.Context, after []byte) (*pb.ListQuotasReply, error) {
+	if _, err := m.fence.prove(ctx); err != nil {
+		return nil, err
+	}
+	done, err := m.page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	p, reply, state := listing[*pb.QuotaInfo]{}, &pb.ListQuotasReply{}, m.state()
 	if len(after) == 0 || after[0] == ofPrincipals {
 		reply.Next = m.listPrincipals(&p, state, string(after[min(len(after), 1):]))
@@ -44,7 +50,7 @@ func (m *master) listQuotas(after []byte) *pb.ListQuotasReply {
 		reply.Next = m.listDirectories(&p, state, after[min(len(after), 1):])
 	}
 	reply.Quotas = p.list
-	return reply
+	return reply, nil
 }
 
 // listPrincipals lists principals after the one of that name, and returns where the

@@ -48,6 +48,7 @@ func guards() []guard {
 		roomGuards(),
 		lineGuards(),
 		encodingGuards(),
+		crowdingGuards(),
 	)
 }
 
