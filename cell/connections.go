@@ -45,6 +45,7 @@ type connections struct {
 	said, saidShed refusalLog
 
 	bytes   atomic.Int64 // that are held
+	ending  atomic.Int64 // of those, what closed connections hold yet
 	origins atomic.Int64 // len(from)
 
 	mu        sync.Mutex // guards what follows

@@ -92,7 +92,16 @@ func (a *account) add(n int64) {
 		a.bytes += n
 		a.origin.bytes.Add(n)
 		a.all.bytes.Add(n)
+		if a.closed {
+			a.endingIs(n)
+		}
 	}
+}
+
+// endingIs counts n more bytes as those of a closed connection. a.mu is held.
+func (a *account) endingIs(n int64) {
+	a.origin.ending.Add(n)
+	a.all.ending.Add(n)
 }
 
 // received follows what was read from the connection.
@@ -208,16 +217,20 @@ func (c *call) settle() {
 }
 
 // close ends every call of a connection that is closed. What is being served is held
-// until it has been.
+// until it has been, which is soon: its context has ended.
 func (a *account) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.closed, a.newest = true, nil
+	if a.closed {
+		return
+	}
 	for stream := range a.calls {
 		a.end(stream)
 	}
 	a.add(-a.stalled)
 	a.stalled = 0
+	a.closed, a.newest = true, nil
+	a.endingIs(a.bytes)
 }
 
 // held returns how much is held.
@@ -357,6 +370,7 @@ func (c *call) admit(n int64, vital bool) (int64, error) {
 type source struct {
 	name     string
 	bytes    atomic.Int64
+	ending   atomic.Int64          // of those, what closed connections hold yet
 	open     int                   // connections; the mutex of connections guards it
 	accounts map[*account]struct{} // theirs, and of those that are refused and kept; also
 }
@@ -374,14 +388,19 @@ func (c *connections) full(o *source) error {
 	return nil
 }
 
+// lasting returns what is held that closing connections could give back.
+func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
+
 // relieve closes connections if too much is held: the one whose account has grown, if
 // that holds too much itself, or the one that holds most of the address that holds most.
+// What connections hold that were closed before does not count: others would be closed
+// one after the other, until calls that are being served have ended.
 func (c *connections) relieve(grown *account, bytes int64) {
 	over := func() (*source, bool) {
-		if grown.origin.bytes.Load() > overflow*c.limits.address {
+		if grown.origin.lasting() > overflow*c.limits.address {
 			return grown.origin, true
 		}
-		return nil, c.bytes.Load() > overflow*c.limits.all
+		return nil, c.bytes.Load()-c.ending.Load() > overflow*c.limits.all
 	}
 	_, yes := over()
 	if bytes <= overflow*c.limits.conn && !yes {
@@ -400,14 +419,14 @@ func (c *connections) relieve(grown *account, bytes int64) {
 		}
 		if from == nil {
 			for _, o := range c.from {
-				if from == nil || o.bytes.Load() > from.bytes.Load() {
+				if from == nil || o.lasting() > from.lasting() {
 					from = o
 				}
 			}
 		}
 		heaviest := from.heaviest()
 		if heaviest == nil {
-			break // what is being served ends
+			break // connections that are refused hold it
 		}
 		victims = append(victims, heaviest)
 		c.drop(heaviest)

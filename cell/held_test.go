@@ -312,6 +312,50 @@ func TestWhoHoldsMostIsClosed(t *testing.T) {
 	}
 }
 
+// No more connections are closed than have to be, also when calls are being served,
+// which are held until they have been.
+func TestOneIsClosedForAllThatAreServed(t *testing.T) {
+	const piece = 16 << 10
+	for name, limits := range map[string]heldLimits{
+		"of an address": {conn: 1 << 30, address: 20 * piece, all: 1 << 30},
+		"in all":        {conn: 1 << 30, address: 1 << 30, all: 20 * piece},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newHeld(limits)
+			var conns []*heardConn
+			var wires []*fromConn
+			var calls []*call
+			for _, from := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"} {
+				conn, wire := hoarding(t, c, from, 12)
+				conns, wires, calls = append(conns, conn), append(wires, wire), append(calls, conn.account.newest)
+				if err := conn.account.newest.serve(&pb.KeepAliveRequest{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var frame bytes.Buffer
+			if err := http2.NewFramer(&frame, nil).WriteData(1, false, make([]byte, piece)); err != nil {
+				t.Fatal(err)
+			}
+			conns[1].account.received(bytes.Repeat(frame.Bytes(), 6))
+			for i, wire := range wires {
+				if closed := i == 1; (wire.closed > 0) != closed {
+					t.Errorf("%s was closed %d times", wire.from, wire.closed)
+				}
+			}
+			if held := c.bytes.Load(); held < 42*piece {
+				t.Errorf("%d bytes are counted while all is being served", held)
+			}
+			for i, conn := range conns {
+				_ = conn.Close()
+				calls[i].served()
+			}
+			if held, ending := c.bytes.Load(), c.ending.Load(); held != 0 || ending != 0 || len(c.from) != 0 {
+				t.Errorf("%d bytes, %d of closed connections, of %d addresses are counted", held, ending, len(c.from))
+			}
+		})
+	}
+}
+
 // While all hold too much, calls from an address that holds less than its share are
 // served.
 func TestThoseWhoHoldLittleAreServed(t *testing.T) {
@@ -494,7 +538,7 @@ func TestHeldIsWhatIsOpen(t *testing.T) {
 		for _, one := range all {
 			one.call.served()
 		}
-		if c.bytes.Load() != 0 || len(c.from) != 0 {
+		if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from) != 0 {
 			t.Fatalf("all has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from))
 		}
 	})
