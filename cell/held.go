@@ -198,22 +198,18 @@ func (a *account) end(stream uint32) {
 	c.settle()
 }
 
-// settle gives back what the call holds no more. of.mu is held.
+// settle gives back what the call holds no more. Until its stream has ended gRPC keeps
+// what has arrived and its handler has not read. of.mu is held.
 func (c *call) settle() {
-	kept := c.request
-	switch {
-	case c.serving:
-	case c.open:
-		kept = min(kept, callWeight)
-	default:
-		kept = 0
+	if c.open {
+		return
 	}
-	c.of.add(kept - c.request)
-	c.request = kept
-	if !c.open {
-		c.of.add(-c.reply)
-		c.reply = 0
+	if !c.serving {
+		c.of.add(-c.request)
+		c.request = 0
 	}
+	c.of.add(-c.reply)
+	c.reply = 0
 }
 
 // close ends every call of a connection that is closed. What is being served is held

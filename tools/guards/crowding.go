@@ -13,5 +13,10 @@ func crowdingGuards() []guard {
 			old: "{ return o.bytes.Load() - o.ending.Load() }", new: "{ return o.bytes.Load() }",
 			pkg: "./cell", test: "TestOneIsClosedForAllThatAreServed",
 		},
+		{
+			name: "a request is held until its stream has ended", file: "cell/held.go",
+			old: "	if c.open {\n		return\n	}\n	if !c.serving {\n", new: "	if !c.serving {\n",
+			pkg: "./cell", test: "TestRequestsAreHeldUntilTheirStreamsEnd",
+		},
 	}
 }

@@ -30,7 +30,7 @@ func heldGuards() []guard {
 		},
 		{
 			name: "a request is held while it is served", file: "cell/held.go",
-			old: "	case c.serving:\n", new: "	case false:\n",
+			old: "	if !c.serving {\n		c.of.add(", new: "	if true {\n		c.of.add(",
 			pkg: "./cell", test: "TestCallsThatAreGivenUpAreHeldWhileTheyAreServed",
 		},
 		{
