@@ -2,7 +2,6 @@ package cell
 
 import (
 	"container/list"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -30,7 +29,10 @@ type caches struct {
 	bytes    map[api.SessionID]int                  // that its copies take here
 	used     map[string]int                         // the same, by principal
 	changing map[api.Name]int                       // how many changes of a name are under way
-	flush    *change                                // what every change waits for after a takeover; nil when it is over
+	flush    *clearing                              // what every change waits for after a takeover; nil if there is nothing
+
+	clearings map[api.Name]*clearing // those that changes wait for
+	cleared   func([]*removal)       // is told which removals waited for one that is over
 }
 
 // copied is what a session may have of a name.
@@ -38,19 +40,9 @@ type copied struct {
 	name      api.Name
 	session   api.SessionID
 	principal string
-	place     *list.Element    // in order
-	sequence  uint64           // of the event that invalidates it; 0 if none was posted
-	posted    session.Instant  // that event
-	waiting   map[*change]bool // that wait for its acknowledgement
-}
-
-// change is one change of what clients may have cached.
-type change struct {
-	names []api.Name
-	since session.Instant       // the longest that any of those that it waits for was told
-	left  map[api.SessionID]int // what is yet to be acknowledged, by session
-	clear chan struct{}         // closed when nothing is
-	next  func()                // called when clear is closed; may be nil
+	place     *list.Element   // in order
+	sequence  uint64          // of the event that invalidates it; 0 if none was posted
+	posted    session.Instant // that event
 }
 
 func newCaches() *caches {
@@ -58,6 +50,7 @@ func newCaches() *caches {
 		copies: map[api.Name]map[api.SessionID]*copied{}, names: map[api.SessionID]map[api.Name]*copied{},
 		told: map[api.SessionID][]*copied{}, changing: map[api.Name]int{},
 		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
+		clearings: map[api.Name]*clearing{},
 	}
 }
 
@@ -131,12 +124,9 @@ func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
 	}
 }
 
-// forget drops what a session has of a name, and lets go the changes that wait
-// for it.
+// forget drops what a session has of a name, and lets go the changes that waited for
+// nobody else.
 func (c *caches) forget(one *copied) {
-	for waits := range one.waiting {
-		waits.heard(one.session)
-	}
 	if c.names[one.session][one.name] != one {
 		return
 	}
@@ -154,6 +144,10 @@ func (c *caches) forget(one *copied) {
 	delete(c.copies[one.name], one.session)
 	if len(c.copies[one.name]) == 0 {
 		delete(c.copies, one.name)
+	}
+	if cl := c.clearings[one.name]; cl != nil && !c.cachedBeside(cl.by, one.name) {
+		delete(c.clearings, one.name)
+		c.finish(cl)
 	}
 }
 
@@ -175,8 +169,8 @@ func (c *caches) acknowledge(id api.SessionID, sequence uint64, most int) (done 
 	} else {
 		c.told[id] = told
 	}
-	if c.flush != nil && sequence > 0 { // the first event of an epoch is that of the fail-over
-		c.flush.heard(id)
+	if sequence > 0 { // the first event of an epoch is that of the fail-over
+		c.flushed(id)
 	}
 	return true
 }
@@ -191,103 +185,8 @@ func (c *caches) drop(id api.SessionID, most int) (done bool) {
 		c.forget(one)
 	}
 	delete(c.told, id)
-	if c.flush != nil {
-		c.flush.heard(id)
-	}
+	c.flushed(id)
 	return true
-}
-
-// heard takes note that a session has acknowledged one of the things that a
-// change waits for.
-func (ch *change) heard(id api.SessionID) {
-	n, ok := ch.left[id]
-	if !ok {
-		return
-	}
-	if n > 1 {
-		ch.left[id] = n - 1
-		return
-	}
-	delete(ch.left, id)
-	ch.settle()
-}
-
-// asked returns for how long a change has waited for a session: since that was first
-// told to drop one of the names that it has not dropped yet. (What every change waits
-// for after a takeover has no names; everybody was told when it began.)
-func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
-	if len(ch.names) == 0 {
-		return now.Sub(ch.since)
-	}
-	since := now
-	for _, name := range ch.names {
-		if one := c.names[id][name]; one != nil && one.sequence > 0 {
-			since = min(since, one.posted)
-		}
-	}
-	return now.Sub(since)
-}
-
-// newChange returns a change that waits for nothing yet.
-func newChange(now session.Instant, names ...api.Name) *change {
-	return &change{names: names, since: now, left: map[api.SessionID]int{}, clear: make(chan struct{})}
-}
-
-// settle ends the wait if nothing is left to wait for.
-func (ch *change) settle() {
-	if len(ch.left) > 0 {
-		return
-	}
-	close(ch.clear)
-	if ch.next != nil {
-		ch.next()
-	}
-}
-
-// then calls next when nothing is left to wait for: at once, if nothing is.
-func (ch *change) then(next func()) {
-	if len(ch.left) == 0 {
-		next()
-		return
-	}
-	ch.next = next
-}
-
-// begin makes names uncacheable and has every session drop what it has of them,
-// but the one whose change it is: that dropped it itself before it asked. m.mu is
-// held, and released in between: the names are uncacheable from the first hold on, so
-// nobody is added to those that have to be told.
-func (m *master) begin(by api.SessionID, names []api.Name) *change {
-	ch := newChange(m.clock(), names...)
-	since := ch.since
-	for _, name := range names {
-		m.caches.changing[name]++
-	}
-	ch.left[0]++ // nobody: it is not clear before all have been told
-	for _, name := range names {
-		for id, one := range m.caches.copies[name] {
-			if id == by {
-				continue
-			}
-			box := m.boxes[id]
-			if box == nil {
-				m.caches.forget(one)
-				continue
-			}
-			m.invalidate(box, one, ch.since)
-			since = min(since, one.posted)
-			if one.waiting == nil {
-				one.waiting = map[*change]bool{}
-			}
-			one.waiting[ch] = true
-			ch.left[id]++
-			m.mu.pause(1)
-		}
-	}
-	ch.since = since
-	delete(ch.left, 0)
-	ch.settle()
-	return ch
 }
 
 // invalidate tells a session to drop what it has of a name, unless it was told.
@@ -301,58 +200,6 @@ func (m *master) invalidate(box *mailbox, one *copied, now session.Instant) {
 	m.caches.order[one.session].Remove(one.place)
 	m.caches.told[one.session] = append(m.caches.told[one.session], one)
 	m.metrics.invalidations.Inc()
-}
-
-// expects reports whether a change of names will have to wait for anybody but the
-// one whose change it is. m.mu is held.
-func (m *master) expects(by api.SessionID, names []api.Name) bool {
-	if m.caches.flush != nil && len(m.caches.flush.left) > 0 {
-		return true
-	}
-	for _, name := range names {
-		copies := m.caches.copies[name]
-		if n := len(copies); n > 1 || n == 1 && copies[by] == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// end lets names be cached again, once a change has taken effect or never will. One that
-// was given up is forgotten by those that it waited for: they may be silent for two
-// leases, and an author may begin very many.
-func (m *master) end(ch *change) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range ch.left {
-		for _, name := range ch.names {
-			if one := m.caches.copies[name][id]; one != nil {
-				delete(one.waiting, ch)
-			}
-		}
-		m.mu.pause(1)
-	}
-	for _, name := range ch.names {
-		if m.caches.changing[name]--; m.caches.changing[name] == 0 {
-			delete(m.caches.changing, name)
-		}
-	}
-}
-
-// flushCaches begins with what an earlier master knew and this one does not: every
-// session that may cache may have anything in its cache, until it has
-// acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
-// wait for that (decision 12). m.mu is held.
-func (m *master) flushCaches() {
-	flush := newChange(m.clock())
-	for s := range m.state().Sessions.All() {
-		if s.MayCache {
-			flush.left[s.ID] = 1
-		}
-	}
-	if len(flush.left) > 0 {
-		m.caches.flush = flush
-	}
 }
 
 // remember enters a session as one that is about to read something of a name, if
@@ -379,7 +226,3 @@ func (m *master) remember(id api.SessionID, names ...api.Name) bool {
 	}
 	return all
 }
-
-// slowChange is how long a change may wait for somebody's cache before that is
-// worth a line in the log.
-const slowChange = time.Second

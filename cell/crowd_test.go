@@ -543,8 +543,8 @@ func (m *master) remembered() map[string]int {
 		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.losses.again), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
 		"delays": len(m.delays.ids), "timed delays": m.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
-		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "flush": flush,
-		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to be done": len(r.ready),
+		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
+		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),
 		"proposals": pending, "bytes of proposals": bytes, "shares of proposals": shares,
 	}
 }

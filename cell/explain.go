@@ -117,7 +117,7 @@ func (m *master) waitedFor(name api.Name) (list []*pb.Cacher, total int) {
 			break
 		}
 		switch {
-		case flush != nil && flush.left[id] > 0:
+		case flush != nil && flush.left[id]:
 			total-- // it was counted
 		case one.sequence != 0:
 			add(id, now.Sub(one.posted))

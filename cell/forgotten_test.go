@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -80,7 +83,7 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 			}
 		}
 		m.mu.Lock()
-		n := len(m.caches.copies["/f"][reader.who.session].waiting)
+		n := len(m.caches.clearings)
 		m.mu.Unlock()
 		if n != 0 {
 			t.Errorf("%d changes are remembered that were given up", n)
@@ -91,4 +94,101 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 			t.Error("one that was not given up waits still")
 		}
 	})
+}
+
+// What changes of a name cost does not grow with how many have the name: each of those is
+// told once, and all changes wait for them together. Who is the author of one of them is
+// waited for by the changes of others.
+func TestChangesOfANameWaitTogether(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		const path, others = "/ls/local/f", 100
+		one, other, reader := m.client(t, 1), m.client(t, 2), m.client(t, 3)
+		mine, its := one.open(t, path, api.MayCreate).handle, other.open(t, path, api.MustExist).handle
+		reader.open(t, path, api.MustExist)
+		for i := range others {
+			if !m.remember(m.client(t, byte(10+i)).who.session, "/f") {
+				t.Fatal("it may not cache")
+			}
+		}
+		m.mu.Lock()
+		name := []api.Name{"/f"}
+		first := m.begin(one.who.session, name)
+		steps := m.mu.steps
+		second := m.begin(one.who.session, name)
+		if m.mu.steps != steps || len(m.caches.clearings) != 1 {
+			t.Errorf("the second change took %d steps; %d clearings", m.mu.steps-steps, len(m.caches.clearings))
+		}
+		for id := range m.boxes {
+			if id != one.who.session && id != other.who.session && id != reader.who.session {
+				m.caches.drop(id, others)
+			}
+		}
+		m.mu.Unlock()
+		m.master.end(first)
+		m.master.end(second)
+
+		writes := []<-chan error{one.write(t.Context(), mine), other.write(t.Context(), its)}
+		for _, c := range []*soloClient{reader, one, other} {
+			for i, wrote := range writes {
+				if !stillWaits(wrote) {
+					t.Fatalf("write %d waits no longer for session %v", i, c.who.session)
+				}
+			}
+			told := 0
+			events := c.hear(t)
+			for _, e := range events {
+				if e.GetKind() == pb.EventKind_EVENT_KIND_CACHE_INVALIDATION && e.GetPath() == path {
+					told++
+				}
+			}
+			if told != 1 {
+				t.Errorf("session %v was told %d times", c.who.session, told)
+			}
+			c.acknowledge(t, events)
+		}
+		for _, wrote := range writes {
+			if err := <-wrote; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// An ephemeral node goes when nobody has it, or the list that it stands in, in a cache,
+// in whatever order they drop it.
+func TestRemovalWaitsForEveryName(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
+			mutation := owner.mutation()
+			o, err := m.open(t.Context(), openRequest{
+				mutation: mutation, path: api.MustParsePath("/ls/local/e"),
+				handle: handle{owner: namespace.Owner{Session: owner.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
+				create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, name := range []api.Name{"/e", ""} {
+				if !m.remember(readers[i].who.session, name) {
+					t.Fatal("it may not cache")
+				}
+			}
+			if err := m.close(t.Context(), owner.mutation(), o.handle); err != nil {
+				t.Fatal(err)
+			}
+			owner.acknowledge(t, owner.hear(t))
+			for n, i := range []int{first, 1 - first} {
+				synctest.Wait()
+				if _, there := m.state().Tree.Get("/e"); !there {
+					t.Fatalf("it went when %d of 2 had dropped it", n)
+				}
+				readers[i].acknowledge(t, readers[i].hear(t))
+			}
+			synctest.Wait()
+			if _, there := m.state().Tree.Get("/e"); there {
+				t.Error("it is still there")
+			}
+		})
+	}
 }

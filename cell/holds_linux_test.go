@@ -138,10 +138,12 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		s.mu.pause(1)
 	}
 	for i := range manyRemovals {
-		one := &removal{late: true, ch: newChange(s.clock().Add(-time.Minute))}
+		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+20] {
-			one.ch.left[id] = 1
+			s.caches.register(id, "p", name)
 		}
+		one := &removal{late: true, ch: s.begin(0, []api.Name{name})}
+		one.ch.since = one.ch.since.Add(-time.Minute)
 		s.remover.waiting[one] = true
 		s.mu.pause(1)
 	}

@@ -76,6 +76,7 @@ func (m *master) start() {
 	m.mail, m.boxes = newMail(m.metrics.eventsDropped), map[api.SessionID]*mailbox{}
 	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
 	m.remover, m.pages = newRemover(), make(chan struct{}, maxPages)
+	m.caches.cleared = m.remover.cleared
 	m.raising, m.unended = map[api.SessionID]bool{}, map[api.SessionID]raftfsm.End{}
 	m.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.mu.Unlock()

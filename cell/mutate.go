@@ -36,7 +36,7 @@ func (m *master) change(ctx context.Context, by session.Mutation, c raftfsm.Comm
 		return result, err
 	}
 	m.mu.Lock()
-	ch, flush := m.begin(by.Session, names), m.caches.flush
+	ch, flush := m.begin(by.Session, names), m.takeover()
 	m.mu.Unlock()
 	for _, waits := range []*change{flush, ch} {
 		if err := m.await(ctx, waits, names); err != nil {
@@ -76,13 +76,8 @@ func (m *master) refusedAnyway(ctx context.Context, by session.Mutation, c raftf
 // it to drop. One that takes long is named in the log, and cut off if that is
 // the policy.
 func (m *master) await(ctx context.Context, ch *change, names []api.Name) error {
-	if ch == nil {
+	if ch == nil || ch.pending() == nil { // most often
 		return nil
-	}
-	select {
-	case <-ch.clear: // most often
-		return nil
-	default:
 	}
 	began := m.clock()
 	defer func() { m.metrics.changeWaits.Observe(m.clock().Sub(began).Seconds()) }()
@@ -94,10 +89,9 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 	if m.slowClient == 0 {
 		limit = nil
 	}
-	for {
+	for cl := ch.pending(); cl != nil; cl = ch.pending() {
 		select {
-		case <-ch.clear:
-			return nil
+		case <-cl.done:
 		case <-slow.C:
 			m.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", m.laggards(ch))
 		case <-limit:
@@ -111,26 +105,34 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 			return context.Cause(m.ctx)
 		}
 	}
+	return nil
 }
 
-// laggards names the clients that a change waits for.
+// laggards names the clients that a change waits for. Of very many it does not say
+// exactly how many there are: many changes may ask.
 func (m *master) laggards(ch *change) string {
 	const most = 5
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var ids []api.SessionID // the lowest ones
-	for id := range ch.left {
+	count := 0
+	for id := range m.caches.slow(ch) {
+		if count++; count == maxSteps {
+			for _, cl := range ch.clearings {
+				count = max(count, len(cl.left), len(m.caches.copies[cl.name]))
+			}
+			break
+		}
 		at, _ := slices.BinarySearch(ids, id)
 		ids = slices.Insert(ids, at, id)
 		ids = ids[:min(len(ids), most)]
-		m.mu.pause(1)
 	}
 	var list []string
 	for _, id := range ids {
 		who := m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
 		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
 	}
-	if more := len(ch.left) - len(ids); more > 0 {
+	if more := count - len(ids); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(list, ", ")
@@ -144,7 +146,7 @@ func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, next := m.clock(), m.slowClient
-	for id := range ch.left {
+	for id := range m.caches.slow(ch) {
 		if left := m.slowClient - m.caches.asked(ch, id, now); left > 0 {
 			next = min(next, left)
 		} else {

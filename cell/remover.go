@@ -18,6 +18,7 @@ import (
 type remover struct {
 	dying   []namespace.Ref   // to be removed, and nothing done about it yet
 	waiting map[*removal]bool // told to whoever may have them in a cache
+	again   []*removal        // of those, to be looked at again: a clearing that they waited for is over
 	ready   []*removal        // in nobody's cache any more
 	wake    chan struct{}     // holds a token while there may be something to do
 }
@@ -54,11 +55,20 @@ func (r *remover) add(nodes ...namespace.Ref) {
 	}
 }
 
-// cleared takes note that nobody has the node in a cache any more.
-func (r *remover) cleared(one *removal) {
+// cleared takes note that a clearing is over that removals waited for.
+func (r *remover) cleared(removals []*removal) {
+	r.again = append(r.again, removals...)
+	r.rouse()
+}
+
+// look has a removal wait for the next of its clearings, or be done if all are over.
+func (r *remover) look(one *removal) {
+	if cl := one.ch.pending(); cl != nil {
+		cl.removals = append(cl.removals, one)
+		return
+	}
 	delete(r.waiting, one)
 	r.ready = append(r.ready, one)
-	r.rouse()
 }
 
 func (r *remover) rouse() {
@@ -95,7 +105,7 @@ func (m *master) removals() {
 // cache, if there is anything to remove.
 func (m *master) flushed() error {
 	m.mu.Lock()
-	flush := m.caches.flush
+	flush := m.takeover()
 	var names []api.Name
 	if dying := m.remover.dying; len(dying) > 0 {
 		names = append(names, dying[0].Name)
@@ -113,15 +123,23 @@ func (m *master) nextRemovals() []*removal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.remover
-	if flush := m.caches.flush; flush != nil && len(flush.left) > 0 {
+	if m.takeover() != nil {
 		return nil // these nodes came since; flushed waits for it
+	}
+	for _, one := range r.again[:min(len(r.again), maxSteps)] {
+		r.look(one)
+	}
+	if r.again = r.again[min(len(r.again), maxSteps):]; len(r.again) > 0 {
+		r.rouse()
+	} else {
+		r.again = nil
 	}
 	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
 		one := &removal{node: r.dying[0], began: m.clock()}
 		r.dying = r.dying[1:]
 		one.ch = m.begin(0, touched(one.node.Name))
 		r.waiting[one] = true
-		one.ch.then(func() { r.cleared(one) })
+		r.look(one)
 	}
 	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
 		r.rouse() // those are begun next, though all of these may have to wait
@@ -164,27 +182,47 @@ func (m *master) remove(batch []*removal) {
 // and cuts them off if that is the policy.
 func (m *master) reportSlowRemovals() {
 	var names []api.Name
-	late := newChange(m.clock())
+	late, now := map[*clearing]bool{}, m.clock()
 	m.mu.Lock()
 	for one := range m.remover.waiting {
 		m.mu.pause(1)
-		if late.since.Sub(one.ch.since) < slowChange {
+		if now.Sub(one.ch.since) < slowChange {
 			continue
 		}
 		if !one.late {
 			one.late = true
 			names = append(names, one.node.Name)
 		}
-		for id := range one.ch.left {
-			late.left[id]++
-			if m.slowClient > 0 && m.caches.asked(one.ch, id, late.since) >= m.slowClient {
-				m.stopLease(id, m.heldUp(one.node.Name))
-			}
-			m.mu.pause(1)
+		if cl := one.ch.pending(); cl != nil {
+			late[cl] = true
+		}
+	}
+	some := &change{}
+	for cl := range late {
+		if len(some.clearings) < maxLate {
+			some.clearings = append(some.clearings, cl)
+		}
+		if m.slowClient > 0 {
+			m.cutOffLate(cl, now)
 		}
 	}
 	m.mu.Unlock()
 	if len(names) > 0 {
-		m.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", m.laggards(late))
+		m.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", m.laggards(some))
+	}
+}
+
+// maxLate is of how many clearings a log line names the clients.
+const maxLate = 8
+
+// cutOffLate cuts off the clients that have held up a removal for too long. m.mu is
+// held, and released in between.
+func (m *master) cutOffLate(cl *clearing, now session.Instant) {
+	one := &change{clearings: []*clearing{cl}}
+	for id := range m.caches.slow(one) {
+		if m.caches.asked(one, id, now) >= m.slowClient {
+			m.stopLease(id, m.heldUp(cl.name))
+		}
+		m.mu.pause(1)
 	}
 }

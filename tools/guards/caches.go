@@ -37,8 +37,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "the second change waits too", file: "cell/caches.go",
-			old: "			one.waiting[ch] = true\n			ch.left[id]++\n",
-			new: "			if one.posted == ch.since {\n				one.waiting[ch] = true\n				ch.left[id]++\n			}\n",
+			old: "	if one.sequence > 0 {\n		return\n	}\n	one.posted = now\n", new: "	if one.sequence > 0 {\n		m.caches.forget(one)\n		return\n	}\n	one.posted = now\n",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{

@@ -18,5 +18,20 @@ func crowdingGuards() []guard {
 			old: "	if c.open {\n		return\n	}\n	if !c.serving {\n", new: "	if !c.serving {\n",
 			pkg: "./cell", test: "TestRequestsAreHeldUntilTheirStreamsEnd",
 		},
+		{
+			name: "changes of a name wait together", file: "cell/clearing.go",
+			old: "	if cl := c.clearings[name]; cl != nil { //", new: "	if cl := c.clearings[name]; cl != nil {\n		for range c.copies[name] {\n			m.mu.pause(1)\n		} //",
+			pkg: "./cell", test: "TestChangesOfANameWaitTogether",
+		},
+		{
+			name: "a change waits for the author of another", file: "cell/clearing.go",
+			old: "			cl.by = 0\n", new: "			return cl\n",
+			pkg: "./cell", test: "TestChangesOfANameWaitTogether",
+		},
+		{
+			name: "a removal waits for every name", file: "cell/remover.go",
+			old: "		r.look(one)\n	}\n	if r.again", new: "		delete(r.waiting, one)\n		r.ready = append(r.ready, one)\n	}\n	if r.again",
+			pkg: "./cell", test: "TestRemovalWaitsForEveryName",
+		},
 	}
 }

@@ -30,8 +30,8 @@ func doubtGuards() []guard {
 			pkg: "./cell", test: "TestEndsLeaveRoom",
 		},
 		{
-			name: "a change that was given up is forgotten", file: "cell/caches.go",
-			old: "				delete(one.waiting, ch)\n", new: "				_ = one\n",
+			name: "a change that was given up is forgotten", file: "cell/clearing.go",
+			old: "			delete(m.caches.clearings, cl.name)\n", new: "",
 			pkg: "./cell", test: "TestChangeThatIsGivenUpIsForgotten",
 		},
 		{

@@ -1,0 +1,245 @@
+package cell
+
+import (
+	"iter"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// clearing is that everybody drops what they have of a name in their caches. All changes
+// of the name wait for it together, so that what a change costs does not grow with how
+// many have the name: nobody is added while it goes on, for the name is uncacheable, and
+// each is told once. It is over when nobody has the name but by.
+//
+// That of no name is what every change waits for after a takeover.
+type clearing struct {
+	name     api.Name
+	by       api.SessionID          // whose changes alone wait for it, and who dropped the name before; 0 if there are others
+	since    session.Instant        // the longest ago that any of those it waits for was told
+	changes  int                    // that wait for it
+	removals []*removal             // that are to be looked at when it is over
+	left     map[api.SessionID]bool // after a takeover: who has not acknowledged it
+	done     chan struct{}          // closed when it is over
+}
+
+// over reports whether nobody has to drop anything.
+func (cl *clearing) over() bool {
+	select {
+	case <-cl.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// change is one change of what clients may have cached.
+type change struct {
+	names     []api.Name
+	since     session.Instant // the longest ago that any of those it waits for was told
+	clearings []*clearing     // that it waits for
+}
+
+// pending returns a clearing that the change waits for; nil if there is none.
+func (ch *change) pending() *clearing {
+	for _, cl := range ch.clearings {
+		if !cl.over() {
+			return cl
+		}
+	}
+	return nil
+}
+
+// cachedBeside reports whether anybody else has a name in a cache.
+func (c *caches) cachedBeside(by api.SessionID, name api.Name) bool {
+	copies := c.copies[name]
+	return len(copies) > 1 || len(copies) == 1 && copies[by] == nil
+}
+
+// finish ends a clearing.
+func (c *caches) finish(cl *clearing) {
+	close(cl.done)
+	if len(cl.removals) > 0 {
+		c.cleared(cl.removals)
+		cl.removals = nil
+	}
+}
+
+// flushed takes note that a session has acknowledged the takeover, or has ended.
+func (c *caches) flushed(id api.SessionID) {
+	if c.flush == nil || !c.flush.left[id] {
+		return
+	}
+	if delete(c.flush.left, id); len(c.flush.left) == 0 {
+		c.finish(c.flush)
+	}
+}
+
+// waitsFor reports whether somebody has to drop something for a clearing.
+func (c *caches) waitsFor(cl *clearing, id api.SessionID) bool {
+	if cl.left != nil {
+		return cl.left[id]
+	}
+	return !cl.over() && id != cl.by && c.copies[cl.name][id] != nil
+}
+
+// slow yields the sessions that a change waits for, each once. They may acknowledge that
+// meanwhile.
+func (c *caches) slow(ch *change) iter.Seq[api.SessionID] {
+	return func(yield func(api.SessionID) bool) {
+		for i, cl := range ch.clearings {
+			before := func(id api.SessionID) bool {
+				for _, other := range ch.clearings[:i] {
+					if c.waitsFor(other, id) {
+						return true
+					}
+				}
+				return false
+			}
+			for id := range cl.left {
+				if !before(id) && !yield(id) {
+					return
+				}
+			}
+			for id := range c.copies[cl.name] {
+				if cl.left == nil && c.waitsFor(cl, id) && !before(id) && !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// asked returns for how long a change has waited for a session: since that was first
+// told to drop one of the names that it has not dropped yet. (Of a takeover everybody was
+// told when it began.)
+func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
+	since := now
+	for _, cl := range ch.clearings {
+		if one := c.copies[cl.name][id]; cl.left[id] {
+			since = min(since, cl.since)
+		} else if cl.left == nil && one != nil && one.sequence > 0 {
+			since = min(since, one.posted)
+		}
+	}
+	return now.Sub(since)
+}
+
+// begin makes names uncacheable and has every session drop what it has of them,
+// but the one whose change it is: that dropped it itself before it asked. m.mu is
+// held, and released in between: the names are uncacheable from the first hold on, so
+// nobody is added to those that have to be told.
+func (m *master) begin(by api.SessionID, names []api.Name) *change {
+	ch := &change{names: names, since: m.clock()}
+	for _, name := range names {
+		m.caches.changing[name]++
+	}
+	for _, name := range names {
+		if cl := m.clear(by, name); cl != nil {
+			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
+		}
+	}
+	return ch
+}
+
+// clear has everybody drop a name but the one whose change it is, and returns what there
+// is to wait for; nil if there is nothing. m.mu is held, and released in between.
+func (m *master) clear(by api.SessionID, name api.Name) *clearing {
+	c := m.caches
+	if !c.cachedBeside(by, name) {
+		return nil
+	}
+	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
+		cl.changes++
+		if spared := cl.by; spared != by && spared != 0 {
+			cl.by = 0
+			if one := c.copies[name][spared]; one != nil {
+				m.drop(cl, one)
+			}
+		}
+		return cl
+	}
+	cl := &clearing{name: name, by: by, since: m.clock(), changes: 1, done: make(chan struct{})}
+	c.clearings[name] = cl
+	for id, one := range c.copies[name] {
+		if id != cl.by {
+			m.drop(cl, one)
+		}
+		m.mu.pause(1)
+	}
+	return cl
+}
+
+// drop tells a session to drop a copy, if it was not told. m.mu is held.
+func (m *master) drop(cl *clearing, one *copied) {
+	box := m.boxes[one.session]
+	if box == nil {
+		m.caches.forget(one)
+		return
+	}
+	m.invalidate(box, one, m.clock())
+	cl.since = min(cl.since, one.posted)
+}
+
+// expects reports whether a change of names will have to wait for anybody but the
+// one whose change it is. m.mu is held.
+func (m *master) expects(by api.SessionID, names []api.Name) bool {
+	if m.caches.flush != nil && !m.caches.flush.over() {
+		return true
+	}
+	for _, name := range names {
+		if m.caches.cachedBeside(by, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// end lets names be cached again, once a change has taken effect or never will. What
+// no change waits for any more is not waited for: of those who were told some may be
+// silent for two leases, and others may have the name anew.
+func (m *master) end(ch *change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, cl := range ch.clearings {
+		if cl.changes--; cl.changes == 0 && m.caches.clearings[cl.name] == cl {
+			delete(m.caches.clearings, cl.name)
+		}
+	}
+	for _, name := range ch.names {
+		if m.caches.changing[name]--; m.caches.changing[name] == 0 {
+			delete(m.caches.changing, name)
+		}
+	}
+}
+
+// flushCaches begins with what an earlier master knew and this one does not: every
+// session that may cache may have anything in its cache, until it has
+// acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
+// wait for that (decision 12). m.mu is held.
+func (m *master) flushCaches() {
+	flush := &clearing{since: m.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
+	for s := range m.state().Sessions.All() {
+		if s.MayCache {
+			flush.left[s.ID] = true
+		}
+	}
+	if len(flush.left) > 0 {
+		m.caches.flush = flush
+	}
+}
+
+// takeover returns what every change waits for after a takeover; nil if there is nothing.
+// m.mu is held.
+func (m *master) takeover() *change {
+	flush := m.caches.flush
+	if flush == nil || flush.over() {
+		return nil
+	}
+	return &change{since: flush.since, clearings: []*clearing{flush}}
+}
+
+// slowChange is how long a change may wait for somebody's cache before that is
+// worth a line in the log.
+const slowChange = time.Second
