@@ -40,12 +40,12 @@ func heldGuards() []guard {
 		},
 		{
 			name: "an address that holds too much gives it back", file: "cell/held.go",
-			old: "		if grown.origin.bytes.Load() > overflow*c.limits.address {\n", new: "		if false {\n",
+			old: "		if grown.origin.lasting() > overflow*c.limits.address {\n", new: "		if false {\n",
 			pkg: "./cell", test: "TestWhoHoldsMostIsClosed",
 		},
 		{
 			name: "who holds most gives it back", file: "cell/held.go",
-			old: "			for _, o := range c.from {\n				if from == nil || o.bytes.Load() > from.bytes.Load() {\n					from = o\n				}\n			}\n", new: "			from = grown.origin\n",
+			old: "			for _, o := range c.from {\n				if from == nil || o.lasting() > from.lasting() {\n					from = o\n				}\n			}\n", new: "			from = grown.origin\n",
 			pkg: "./cell", test: "TestWhoHoldsMostIsClosed",
 		},
 		{
