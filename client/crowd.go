@@ -39,7 +39,8 @@ func (a *acquiring) wait(ctx context.Context) error {
 		select {
 		case <-vacated:
 		case <-timer.C:
-			if err = a.tryInCrowd(ctx); !isTaken(err) {
+			// Where the lock is this handle's own there is nothing to wait for.
+			if err = a.tryInCrowd(ctx); !isTaken(err) || a.handle.holds() {
 				return err
 			}
 			errors.As(err, &a.crowded)

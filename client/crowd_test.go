@@ -158,3 +158,26 @@ func TestLostSessionLeavesItsPlaces(t *testing.T) {
 		_ = holder.Close(t.Context())
 	})
 }
+
+// A second Acquire through a handle that holds the lock is refused also where there is no
+// place for another wait.
+func TestOwnLockInACrowd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		c.numbers.places.most = 0
+		h := lockable(t, c, 0)
+		l, err := h.TryAcquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := h.Acquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closeClient(t, c)
+	})
+}

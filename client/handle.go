@@ -121,6 +121,13 @@ func (t *handles) ended() []*Lock {
 	return slices.DeleteFunc(t.locks(), func(l *Lock) bool { return l.ctx.Err() == nil })
 }
 
+// holds reports whether a lock is held through the handle, as far as is known.
+func (h *Handle) holds() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lock != nil && h.lock.ctx.Err() == nil
+}
+
 // Path returns the path the handle was opened with.
 func (h *Handle) Path() string { return h.path }
 
