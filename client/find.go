@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 // How the master is looked for.
@@ -62,6 +63,10 @@ type finder struct {
 	servers []string  // what the last round asked
 	name    string    // the cell's own name, once a replica told it
 	epoch   api.Epoch // the highest that any master was heard of in
+
+	found session.Instant // when a master was found last
+	vain  pause           // grows while it is the one before
+	rest  session.Instant // no search begins before
 }
 
 // learn takes note that there is, or was, a master in that epoch.
@@ -206,6 +211,7 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
 	var refused refusals
 	var said searchLog
+	f.breathe(ctx)
 	for {
 		believed := f.believed()
 		found, err := f.round(ctx)
@@ -223,6 +229,17 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 			return nil, closedError() // nobody waits any more, or close was called
 		}
 	}
+}
+
+// known returns the addresses of the replicas that calls may be sent to.
+func (f *finder) known() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := slices.Clone(f.servers)
+	if f.former != nil {
+		list = append(list, f.former.address)
+	}
+	return list
 }
 
 // believed returns the believed master; nil if none is.
@@ -243,6 +260,7 @@ func (f *finder) adopt(t, instead *target) *target {
 	}
 	former := f.former
 	f.master, f.former = t, t
+	f.pace(former == t)
 	keep := append(slices.Clone(f.servers), t.address)
 	f.mu.Unlock()
 	if former != nil && former != t {
@@ -250,6 +268,37 @@ func (f *finder) adopt(t, instead *target) *target {
 	}
 	f.pool.keep(keep)
 	return t
+}
+
+// pace has the next search begin after a pause if this one has found again whom calls to
+// had failed: they may fail for a reason that no search finds, such as that there is no
+// connection for them, and each would begin another. The pauses grow until a search finds
+// somebody else, or none was needed for a while; f.mu is held.
+func (f *finder) pace(again bool) {
+	now := f.cfg.Clock()
+	if !again || now.Sub(f.found) > 2*longestPause {
+		f.vain = pause{}
+	}
+	f.found, f.rest = now, now
+	if again {
+		f.rest = now.Add(f.vain.next())
+	}
+}
+
+// breathe waits until a search may begin, or ctx ends.
+func (f *finder) breathe(ctx context.Context) {
+	f.mu.Lock()
+	wait := f.rest.Sub(f.cfg.Clock())
+	f.mu.Unlock()
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(min(wait, longestPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // drop forgets that t is the master.

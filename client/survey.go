@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -102,11 +103,13 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	arrived := make(chan view)
+	asked := map[string]bool{}
+	// A cell whose members come and go leaves no connections behind.
+	defer func() { c.pool.keep(append(slices.Collect(maps.Keys(asked)), c.finder.known()...)) }()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	arrived := make(chan view)
-	asked := map[string]bool{}
 	ask := func(address string) {
 		if asked[address] {
 			return

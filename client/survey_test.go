@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -86,5 +88,33 @@ func TestStatusOfAnotherCell(t *testing.T) {
 		if err := cell.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Who asks for the status of a cell whose members come and go leaves no connections behind.
+func TestStatusLeavesNoReplicasBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Dialer = func(ctx context.Context, _ string) (net.Conn, error) { return f.dial(ctx, "a:1") }
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moves := 0
+		cell.finder.resolve = func(context.Context) ([]string, error) {
+			moves++
+			return []string{fmt.Sprintf("d%d:1", moves)}, nil
+		}
+		for range 20 {
+			if _, err := cell.Status(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cell.pool.mu.Lock()
+		if n := len(cell.pool.targets); n > 1+len(addresses()) {
+			t.Errorf("%d replicas are remembered", n)
+		}
+		cell.pool.mu.Unlock()
+		_ = cell.Close() // it never fails
 	})
 }

@@ -48,5 +48,25 @@ func lineGuards() []guard {
 			old: "	p.running.Go(t.kept().close)\n", new: "	t.kept().close()\n",
 			pkg: "./client", test: "TestForgottenReplica",
 		},
+		{
+			name: "searches that find the same master again are paced", file: "client/find.go",
+			old: "	f.breathe(ctx)\n", new: "",
+			pkg: "./client", test: "TestSearchesArePaced",
+		},
+		{
+			name: "the pauses between searches end with the reason for them", file: "client/find.go",
+			old: "	if !again || now.Sub(f.found) > 2*longestPause {\n", new: "	if false {\n",
+			pkg: "./client", test: "TestPausesOfSearchesEnd",
+		},
+		{
+			name: "who holds a lock is not kept waiting for it", file: "client/crowd.go",
+			old: "!isTaken(err) || a.handle.holds()", new: "!isTaken(err)",
+			pkg: "./client", test: "TestOwnLockInACrowd",
+		},
+		{
+			name: "a survey forgets those that it did not ask", file: "client/survey.go",
+			old: "c.pool.keep(append(", new: "_ = (append(",
+			pkg: "./client", test: "TestStatusLeavesNoReplicasBehind",
+		},
 	}
 }
