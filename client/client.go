@@ -96,7 +96,12 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 func (c *Client) start(ctx context.Context) {
 	c.running.Go(c.session.run)
 	c.keeper = newKeeper(ctx, c)
-	c.running.Go(c.keeper.run)
+	c.running.Go(func() {
+		c.keeper.run()
+		if !errors.Is(c.Err(), Closed) {
+			c.sessions.remove(c.session) // it was lost, and its owner may close it much later
+		}
+	})
 	c.running.Go(func() {
 		c.janitor.run(c.session.over)
 		c.numbers.abandon()

@@ -13,7 +13,8 @@ import (
 // ends; audits, what gives back, and the search for the master find room beside them.
 const mostSessions = 1_000
 
-// sessions are the open sessions of a Cell. They end with it.
+// sessions are the open sessions of a Cell, each until its end was sent, or, if it was lost,
+// it sends no KeepAlives any more. They end with it.
 type sessions struct {
 	mu      sync.Mutex // guards what follows
 	open    map[*belief]struct{}

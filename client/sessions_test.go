@@ -307,3 +307,31 @@ func TestSessionsOfACellAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A session that was lost takes no place of its Cell, although its owner has not closed it
+// yet: he may open the next one first.
+func TestLostSessionsTakeNoPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, _, _ := f.crowd(3)
+		cell.sessions.most = len(clients)
+		f.cut(addresses()...)
+		for _, c := range clients {
+			<-c.Done()
+		}
+		time.Sleep(time.Second) // what they were sending ends
+		f.heal()
+		for range len(clients) {
+			c, err := cell.NewSession(t.Context(), f.config().Session())
+			if err != nil {
+				t.Fatalf("after all were lost: %v", err)
+			}
+			clients = append(clients, c)
+		}
+		for _, c := range clients {
+			closeClient(t, c)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
