@@ -14,9 +14,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// wires are connections of which those that are there can fall silent: nothing passes
+// Wires are connections of which those that are there can fall silent: nothing passes
 // them any more, either way, and nobody is told.
-type wires struct {
+type Wires struct {
 	dial func(context.Context, string) (net.Conn, error) // which takes a while
 
 	mu  sync.Mutex // guards all
@@ -34,7 +34,11 @@ type wire struct {
 	full   bool // and nothing more can be written
 }
 
-func (w *wires) Dial(ctx context.Context, address string) (net.Conn, error) {
+// NewWires returns Wires that dial connects.
+func NewWires(dial func(context.Context, string) (net.Conn, error)) *Wires { return &Wires{dial: dial} }
+
+// Dial is for Config.Dialer.
+func (w *Wires) Dial(ctx context.Context, address string) (net.Conn, error) {
 	time.Sleep(200 * time.Millisecond)
 	conn, err := w.dial(ctx, address)
 	if err != nil {
@@ -47,8 +51,8 @@ func (w *wires) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return one, nil
 }
 
-// silence silences those to an address, or all.
-func (w *wires) silence(address string, full bool) {
+// Silence silences those to an address, or all.
+func (w *Wires) Silence(address string, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, one := range w.all {
@@ -104,7 +108,7 @@ func TestSilentConnection(t *testing.T) {
 		t.Run(fmt.Sprint(phase), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				cfg, r := f.recorded()
-				w := &wires{dial: cfg.Dialer}
+				w := NewWires(cfg.Dialer)
 				cfg.Dialer = w.Dial
 				c := f.client(cfg)
 				l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
@@ -112,7 +116,7 @@ func TestSilentConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
-				w.silence("", false)
+				w.Silence("", false)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if len(r.states()) > 0 || l.Err() != nil {
@@ -262,7 +266,7 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 func TestForgottenReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
-		w := &wires{dial: cfg.Dialer}
+		w := NewWires(cfg.Dialer)
 		cfg.Dialer = w.Dial
 		c := f.client(cfg)
 		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
@@ -271,7 +275,7 @@ func TestForgottenReplica(t *testing.T) {
 		}
 		time.Sleep(22 * time.Second)
 		c.finder.resolve = func(context.Context) ([]string, error) { return []string{"b:1", "c:1"}, nil }
-		w.silence("a:1", true)
+		w.Silence("a:1", true)
 		f.mu.Lock()
 		f.down["a:1"] = true
 		f.mu.Unlock()
