@@ -176,6 +176,25 @@ func TestParseMembers(t *testing.T) {
 	}
 }
 
+// What follows the end of the first document would silently count for nothing.
+func TestSecondDocument(t *testing.T) {
+	for text, want := range map[string]string{
+		exampleConfig + "---\nlog-level: loud\n": "a second document",
+		exampleConfig + "---\n: [":               "yaml",
+		"---\n" + exampleConfig + "...\n":        "",
+		"":                                       "is missing",
+	} {
+		name := filepath.Join(t.TempDir(), "chubbyd.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, complaints, err := output(t, "config", "check", name)
+		if (err == nil) != (want == "") || !strings.Contains(complaints, want) {
+			t.Errorf("%.30q… is to be blamed for %q: %v, %s", text[max(0, len(text)-30):], want, err, complaints)
+		}
+	}
+}
+
 // FuzzReadYAML checks that whatever passes is a configuration a replica can be
 // started with.
 func FuzzReadYAML(f *testing.F) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -24,9 +26,19 @@ func (d *draft) readFile(name string) error {
 
 func (d *draft) readYAML(name string, raw []byte) {
 	at := func(n *yaml.Node) place { return place{name, n.Line} }
-	var document yaml.Node
-	if err := yaml.Unmarshal(raw, &document); err != nil {
+	var document, next yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		d.blame(place{source: name}, "%v", err)
+		return
+	}
+	switch err := documents.Decode(&next); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		d.blame(place{source: name}, "%v", err)
+		return
+	default:
+		d.blame(at(&next), "a second document begins here, which would not be read; a configuration is one, so remove the line with ---")
 		return
 	}
 	if len(document.Content) == 0 {
