@@ -74,6 +74,7 @@ func TestCommandLineFaults(t *testing.T) {
 		{"acquire /ls/local/a -- /dev/null", 126, "not executable"},
 		{"elect /ls/local/a --value x --name a/b", 2, "--name"},
 		{"elect /ls/local/a --value x --name ..", 2, "--name"},
+		{"elect /ls/local/acl/ops --value x", 2, "access control list"},
 		{"elect /ls/local/a --observe=false", 2, "--value is missing"},
 		{"elect /ls/local/a --candidates=false --value x -- no-such-command-anywhere", 127, "not found"},
 		{"sequencer check", 2, "accepts 1 arg"},

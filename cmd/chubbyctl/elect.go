@@ -108,6 +108,8 @@ func (o *electOptions) check(given func(flag string) bool) error {
 		return usagef("elect: %v is the root directory of its cell; name the file of an election", o.path)
 	case len(instead) == 1:
 		return nil
+	case isList(o.path): // what it would write could not be taken back
+		return usagef("elect: %v is an access control list, which --value would replace; an election has a file of its own", o.path)
 	case !given("value"):
 		return usagef("elect: --value is missing: what the file is to say of the primary, as its address (or --observe, to look on)")
 	case len(o.value) > api.MaxContents:
