@@ -137,9 +137,33 @@ func (s *storm) trouble() {
 		}
 		pass(rand.N(30 * time.Second))
 		s.Heal(host)
+	case n < 16:
+		s.meddle(c)
 	case n == 18:
 		s.failOver()
 	case n == 19:
 		s.Transfer()
 	}
+}
+
+// meddle does what an operator may: it takes a lock away from its holders, or ends a session. Nobody else has what
+// they had before they have let go.
+func (s *storm) meddle(c *client.Client) {
+	operator, err := s.try("operator")
+	if err != nil {
+		s.t.Errorf("operator: %v", err)
+		return
+	}
+	defer end(operator)
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
+	defer cancel()
+	if c != nil && rand.IntN(2) == 0 {
+		_ = operator.EndSession(ctx, c.Session(), "a drill") // it may have ended
+		return
+	}
+	locks, err := operator.Locks(ctx, "/ls/local")
+	if err != nil || len(locks) == 0 {
+		return
+	}
+	_ = operator.BreakLock(ctx, locks[rand.IntN(len(locks))].Path, "a drill", false) // it may be free
 }
