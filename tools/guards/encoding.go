@@ -29,5 +29,15 @@ func encodingGuards() []guard {
 			old: "	if err := checkSequencerFile(o.sequencerFile); err != nil {\n		return nil, err\n	}\n", new: "",
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNobodyElses",
 		},
+		{
+			name: "a configuration is one document", file: "cmd/chubbyd/file.go",
+			old: "	case errors.Is(err, io.EOF):\n", new: "	case err == nil || errors.Is(err, io.EOF):\n",
+			pkg: "./cmd/chubbyd", test: "TestSecondDocument",
+		},
+		{
+			name: "no election replaces an access control list", file: "cmd/chubbyctl/elect.go",
+			old: "	case isList(o.path): ", new: "	case o.path.IsZero(): ",
+			pkg: "./cmd/chubbyctl", test: "TestCommandLineFaults",
+		},
 	}
 }
