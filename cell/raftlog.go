@@ -3,6 +3,7 @@ package cell
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -76,7 +78,8 @@ func raftWords(msg string) raftSays {
 		"rejecting vote request since we have a leader", "rejecting pre-vote request since we have a leader",
 		"rejecting vote request since our last index is greater", "rejecting pre-vote request since our last index is greater",
 		"rejecting vote request since our last term is greater", "rejecting pre-vote request since our last term is greater",
-		"duplicate requestVote from", "skipping application of old log":
+		"duplicate requestVote from", "skipping application of old log",
+		"failed to send snapshot to": // for a reason that was logged before
 		return raftSays{level: slog.LevelDebug}
 	}
 	return raftSays{level: slog.LevelError}
@@ -99,6 +102,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 		attrs = append(attrs, "library", name)
 	}
 	var about, why string
+	var cause error
 	for i, arg := range args {
 		arg = s.translate(arg)
 		attrs = append(attrs, arg)
@@ -110,6 +114,10 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 			about = fmt.Sprint(arg)
 		case "error":
 			why = fmt.Sprint(arg)
+			cause, _ = arg.(error)
+			if errors.Is(cause, raft.ErrLogNotFound) {
+				level = hclog.Debug // a replica is so far behind that it gets a snapshot
+			}
 		case "last-leader-id":
 			if arg == raft.ServerID("") {
 				level = hclog.Debug // at a start nobody has been heard of
@@ -118,7 +126,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 	}
 	if s.clock != nil && level >= hclog.Warn {
 		switch {
-		case raftPeerAway(msg):
+		case raftPeerAway(msg), msg == "failed to install snapshot" && errors.Is(cause, api.Unavailable):
 			s.peerAway(about, why)
 			return
 		case msg == "Election timeout reached, restarting election":

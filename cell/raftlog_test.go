@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
@@ -77,6 +79,21 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
 		t.Errorf("another one: %q", lines)
 	}
+	for range 100 { // one that needs a snapshot
+		log.Error("failed to get log", "index", 6, "error", raft.ErrLogNotFound)
+		log.Error("failed to install snapshot", "peer", raft.ServerID("r3"), "id", "2-9508-1", "error", fmt.Errorf("connect: %w", api.Unavailable))
+		log.Error("failed to send snapshot to", "peer", peer("r3"), "error", "refused")
+	}
+	log.Error("failed to install snapshot", "peer", raft.ServerID("r3"), "id", "2-9508-1", "error", errors.New("failed to restore"))
+	lines := count.take()
+	if last := len(lines) - 1; !strings.Contains(lines[last], "level=ERROR") {
+		t.Errorf("a snapshot that a replica cannot take: %s", lines[last])
+	}
+	for _, line := range lines[:len(lines)-1] {
+		if !strings.Contains(line, "level=DEBUG") {
+			t.Errorf("a replica that is away and needs a snapshot: %s", line)
+		}
+	}
 	now = now.Add(time.Minute)
 	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", time.Second)
 	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], `replicas="[r2 r3 r4]"`) {
@@ -94,7 +111,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	}
 	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("r2:7431"), "last-leader-id", raft.ServerID("r2"))
 	log.Error("failed to persist vote", "error", "it failed")
-	lines := count.take()
+	lines = count.take()
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=INFO") || strings.Contains(lines[0], "7431") || !strings.Contains(lines[1], `level=ERROR msg="failed to persist vote"`) {
 		t.Errorf("logged %q", lines)
 	}
