@@ -18,7 +18,8 @@ import (
 // the last entries that this replica had confirmed, in silence, and an old copy that
 // was put back all that came after it. A replica that has forgotten what it confirmed
 // may help to elect a leader that never had it. The note tells: it is written after
-// the append was made durable, so a log that ends before it has lost something.
+// the append was made durable, so a log that ends before it has lost something; if a
+// snapshot has all of that, nothing is lost.
 //
 // An append is noted without a sync: after a power failure the note may be old,
 // which hides damage but never invents any. Before the log is cut back the note
@@ -34,25 +35,26 @@ type logFiles interface {
 	io.Closer
 }
 
-// openNotedLog checks a log against its note. It closes the log if it fails.
-func openNotedLog(logs logFiles, path string) (*notedLog, error) {
+// openNotedLog checks a log against its note. It closes the log if it fails. covered
+// returns the index up to which a snapshot has what the log lacks, if it lacks any.
+func openNotedLog(logs logFiles, path string, covered func() uint64) (*notedLog, error) {
 	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, errors.Join(dataError(path, err, "the note of the log's end cannot be opened"), logs.Close())
 	}
 	n := &notedLog{logFiles: logs, note: note}
-	if err := n.check(path); err != nil {
+	if err := n.check(path, covered); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
-func (n *notedLog) check(path string) error {
+func (n *notedLog) check(path string, covered func() uint64) error {
 	last, err := n.LastIndex()
 	if err != nil {
 		return dataError(path, err, "the log's end cannot be read")
 	}
-	if noted, ok := n.read(); ok && last < noted {
+	if noted, ok := n.read(); ok && last < noted && covered() < noted {
 		return damaged(path, nil, "the log ends at entry %d, and entry %d had been confirmed", last, noted)
 	}
 	if err := n.write(last); err != nil {

@@ -30,10 +30,11 @@ func (s *stores) emptyOvertaken(base, term uint64) error {
 	var at raft.Log
 	err = readLog(s.rawLogs, base, &at)
 	absent := errors.Is(err, raft.ErrLogNotFound)
-	unreadable := err != nil && !absent // and not needed to start
+	unreadable := err != nil && !absent // and not needed to start, if others follow
 	switch {
 	case absent:
 		last = min(last, base) // an earlier version left bbolt's log with a gap
+	case unreadable && last == base: // Raft reads the last one
 	case unreadable || at.Term == term:
 		return nil
 	}

@@ -231,3 +231,59 @@ func votersOfCell(s *stores) raft.Configuration {
 	}
 	return votersOf(addresses)
 }
+
+// TestEntryUnderSnapshotRots: an entry that a snapshot covers is not needed to start,
+// also if it is the last of the log.
+func TestEntryUnderSnapshotRots(t *testing.T) {
+	for name, c := range map[string]struct{ rotten, last uint64 }{"the last": {14, 14}, "that of the snapshot": {14, 17}, "one before": {13, 17}} {
+		for _, kind := range []LogStore{BoltStore, WALStore} {
+			t.Run(name+", "+string(kind), func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "data")
+				r, err := openCrashReplica(dir, kind, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				steps := []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 13, 13), appendStep(3, 14, 14, 14), nil}
+				if c.last > 14 {
+					steps = append(steps, appendStep(4, 15, c.last, 14))
+				}
+				for i, step := range steps {
+					if _, err := r.do(step); err != nil {
+						t.Fatalf("step %d: %v", i, err)
+					}
+					await(t, "entries that are applied", func() bool { return i < 2 || r.raft.AppliedIndex() == 14 })
+				}
+				if err := r.stop(); err != nil {
+					t.Fatal(err)
+				}
+				rotEntry(t, dir, kind, c.rotten)
+				if r, err = openCrashReplica(dir, kind, nil); err != nil {
+					t.Fatalf("it does not start: %v", err)
+				}
+				_, err = r.do(appendStep(4, c.last+1, 20, 20))
+				await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
+				if err := errors.Join(err, r.machine.check(), r.stop()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// rotEntry flips a bit in the data of an entry.
+func rotEntry(t *testing.T, dir string, kind LogStore, index uint64) {
+	t.Helper()
+	data := string(crashEntry(index, crashTruth(index)).Data)
+	for path, text := range filesOf(t, dir) {
+		rel := strings.TrimPrefix(path, dir)[1:]
+		if rel != boltLogName && filepath.Dir(rel) != walLogName || !strings.Contains(string(text), data) {
+			continue
+		}
+		rotten := []byte(data)
+		rotten[len(rotten)-1] ^= 1
+		overwrite(rel, strings.ReplaceAll(string(text), data, string(rotten)))(t, dir)
+		return
+	}
+	t.Fatalf("entry %d, %q, is in no file", index, data)
+}

@@ -140,22 +140,24 @@ func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
 	if err := s.openVotes(); err != nil {
 		return err
 	}
-	var err error
-	if kind == WALStore {
-		err = s.openWAL(opts, raftLog)
-	} else {
-		err = s.openBoltLog()
-	}
-	if err != nil {
-		return err
-	}
 	path := filepath.Join(s.dir, snapshotsName)
 	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, raftLog)
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
-	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: func() *roster { return s.who.get().roster }}
-	return nil
+	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: s.roster}
+	if kind == WALStore {
+		return s.openWAL(opts, raftLog)
+	}
+	return s.openBoltLog()
+}
+
+// roster returns the cell that the directory is known to be of, nil if none is yet.
+func (s *stores) roster() *roster {
+	if s.who == nil {
+		return nil
+	}
+	return s.who.get().roster
 }
 
 // boltOptions are those of both bbolt files. Without a synced freelist a commit
@@ -236,13 +238,26 @@ func walError(path string, err error, what string) error {
 
 // noteEnd takes an open log, if it ends where its note says.
 func (s *stores) noteEnd(logs logFiles) error {
-	noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName))
+	noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName), s.covered)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, noted)
 	s.rawLogs = noted
 	return nil
+}
+
+// covered returns the index up to which a snapshot that can be read has everything, 0 if
+// there is none.
+func (s *stores) covered() uint64 {
+	if s.rawSnaps == nil {
+		return 0
+	}
+	index, _, err := s.readableSnapshot()
+	if err != nil {
+		return 0 // what is wrong is told when it is needed
+	}
+	return index
 }
 
 // makeFile makes a bbolt file, if it is absent, under another name first: bbolt
