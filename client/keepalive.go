@@ -120,7 +120,7 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 		})
 	}
 	k.session.counters.keepAlives.Add(1)
-	over, late := t.kept(), min(k.Lease()/12, patience/2)
+	over, late := t.kept(), k.Lease()/12
 	doubt := time.AfterFunc(patience-late, func() { k.pool.doubt(t, over, late) })
 	defer doubt.Stop()
 	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
