@@ -78,8 +78,9 @@ func (m *master) forsake(w *waiter) (raftfsm.Answer, error) {
 // enqueue gives a request its place, and offers the lock if it can be had.
 func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, error) {
 	size := raftfsm.Size(claim)
-	m.mu.Lock()
+	m.mu.LockPatient()
 	defer m.mu.Unlock()
+	m.mu.pause(m.queues.weight(lock.Name))
 	if err := m.finished(claim.Mutation); err != nil {
 		return nil, err // a late copy is not to stand in anybody's way
 	}
@@ -320,6 +321,7 @@ func same(a, b *pb.Queued) bool {
 func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
 	claim.Try = true
 	result, err := m.proposeMade(ctx, func() raftfsm.Command {
+		m.mu.pause(m.queues.weight(lock.Name))
 		err := m.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
 		if first := m.overtaken(claim, lock); err == nil && first != nil {
 			err = &api.Error{
@@ -338,7 +340,7 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock names
 	}
 	a := result.Claims[0].Answer
 	if a.Code == api.LockHeld {
-		m.mu.Lock()
+		m.mu.LockPatient()
 		m.conflicting(lock, result.Claims[0].Owner, claim.Mode)
 		m.mu.Unlock()
 	}
@@ -386,6 +388,7 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 // release gives a lock back; those who wait next have it in the same entry.
 func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		m.mu.pause(m.queues.weight(h.node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
 			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: offer(m.queues.leading(h.node, 0)),
 		}}

@@ -93,6 +93,7 @@ func (l *losses) due(now session.Instant) []raftfsm.End {
 // breakLock takes a lock away from its holders, at somebody's wish.
 func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
+		m.mu.pause(m.queues.weight(c.Lock.Name))
 		if c.Now {
 			c.Successors = offer(m.queues.leading(c.Lock, 0))
 		}

@@ -327,9 +327,9 @@ func (m *master) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result
 
 // proposeMade is propose of a command that build makes with m.mu held, under which
 // it is handed over as well: what it names, as successors, is on its way before
-// anybody else looks.
+// anybody else looks. It may pause before that.
 func (m *master) proposeMade(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
-	m.mu.Lock()
+	m.mu.LockPatient()
 	c := build()
 	one := newProposal(c, false, nil)
 	err := m.enter(one)

@@ -35,7 +35,7 @@ func (m *master) change(ctx context.Context, by session.Mutation, c raftfsm.Comm
 		after()
 		return result, err
 	}
-	m.mu.Lock()
+	m.mu.LockPatient()
 	ch, flush := m.begin(by.Session, names), m.takeover()
 	m.mu.Unlock()
 	for _, waits := range []*change{flush, ch} {
@@ -112,7 +112,7 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 // exactly how many there are: many changes may ask.
 func (m *master) laggards(ch *change) string {
 	const most = 5
-	m.mu.Lock()
+	m.mu.LockPatient()
 	defer m.mu.Unlock()
 	var ids []api.SessionID // the lowest ones
 	count := 0
@@ -143,7 +143,7 @@ func (m *master) laggards(ch *change) string {
 // have been granted (decision 10). It returns when to look again, for sessions that
 // were told later than others.
 func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
-	m.mu.Lock()
+	m.mu.LockPatient()
 	defer m.mu.Unlock()
 	now, next := m.clock(), m.slowClient
 	for id := range m.caches.slow(ch) {

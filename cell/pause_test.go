@@ -1,6 +1,9 @@
 package cell
 
 import (
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +48,60 @@ func TestPauseLetsOthersIn(t *testing.T) {
 	}
 	if first := <-holds; first != maxSteps*time.Microsecond {
 		t.Errorf("the first hold took %v by its watch, want %v", first, maxSteps*time.Microsecond)
+	}
+}
+
+// However many patient holders there are, others wait for few holds of theirs.
+func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
+	const crowd = 400
+	var holds atomic.Int64
+	p := &pausingMutex{held: func(time.Duration) { holds.Add(1) }}
+	var stop atomic.Bool
+	var started, work sync.WaitGroup
+	for range crowd {
+		started.Add(1)
+		work.Go(func() {
+			spun := 0
+			p.LockPatient()
+			p.pause(maxSteps)
+			started.Done()
+			for !stop.Load() {
+				for range 100_000 { // far longer than a goroutine may overtake those that wait
+					spun++
+				}
+				p.pause(maxSteps)
+			}
+			p.Unlock()
+		})
+	}
+	started.Wait()
+	fewest := int64(crowd)
+	for range 3 {
+		before := holds.Load()
+		p.Lock()
+		fewest = min(fewest, holds.Load()-before)
+		p.Unlock()
+	}
+	stop.Store(true)
+	work.Wait()
+	if fewest > crowd/4 {
+		t.Errorf("%d holds of others while one waited for the mutex", fewest)
+	}
+}
+
+// The first hold of one who is patient is short: each of very many has one.
+func TestPatientHoldersBeginShortly(t *testing.T) {
+	now := time.Duration(0)
+	var holds []time.Duration
+	p := &pausingMutex{watch: func() time.Duration { return now }, held: func(d time.Duration) { holds = append(holds, d) }}
+	p.LockPatient()
+	for range fewSteps + maxSteps {
+		now += time.Microsecond
+		p.pause(1)
+	}
+	p.Unlock()
+	if want := []time.Duration{fewSteps * time.Microsecond, maxSteps * time.Microsecond, 0}; !slices.Equal(holds, want) {
+		t.Errorf("the holds took %v, want %v", holds, want)
 	}
 }
 

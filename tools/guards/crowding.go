@@ -33,5 +33,15 @@ func crowdingGuards() []guard {
 			old: "		r.look(one)\n	}\n	if r.again", new: "		delete(r.waiting, one)\n		r.ready = append(r.ready, one)\n	}\n	if r.again",
 			pkg: "./cell", test: "TestRemovalWaitsForEveryName",
 		},
+		{
+			name: "calls with much work let others go first", file: "cell/pause.go",
+			old: "	p.line.Lock()\n	defer p.line.Unlock()\n", new: "",
+			pkg: "./cell", test: "TestPatientHoldersLetOthersGoFirst",
+		},
+		{
+			name: "calls with much work begin with little", file: "cell/pause.go",
+			old: "	p.limit, p.patient = min(p.limit, fewSteps), true\n", new: "	p.patient = true\n",
+			pkg: "./cell", test: "TestPatientHoldersBeginShortly",
+		},
 	}
 }
