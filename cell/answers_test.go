@@ -382,3 +382,23 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		}
 	})
 }
+
+// A call in the name of a session whose end is in the log, and has not been observed yet,
+// is told of that end, and not that its number is finished.
+func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		f := c.open(t, "/ls/local/f", api.MayCreate).handle
+		ended := *m.fsm.Load()
+		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.session, Reason: api.ByOperator}}}})
+		m.fsm.Store(&ended)
+		mutation := c.mutation()
+		if _, err := m.open(t.Context(), openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
+			t.Errorf("open: %v", err)
+		}
+		claim := raftfsm.Claim{Mutation: mutation, Handle: f.owner.Handle, Mode: api.Exclusive}
+		if _, err := m.acquire(t.Context(), claim, f.node, ticket{}, func(*pb.Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}

@@ -212,11 +212,13 @@ func (m *master) finished(by session.Mutation) error {
 	if m.boxes[by.Session] == nil {
 		return m.ended(by.Session)
 	}
-	if s, ok := m.state().Sessions.Get(by.Session); ok {
-		_, open := requestAt(s, by.Number)
-		if (open || by.Number > s.Upto) && !m.handles.own(by.Session).heard.Finished(by.Number) {
-			return nil
-		}
+	s, ok := m.state().Sessions.Get(by.Session)
+	if !ok {
+		return m.ended(by.Session) // which was not observed yet
+	}
+	_, open := requestAt(s, by.Number)
+	if (open || by.Number > s.Upto) && !m.handles.own(by.Session).heard.Finished(by.Number) {
+		return nil
 	}
 	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
 }

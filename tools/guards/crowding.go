@@ -43,5 +43,10 @@ func crowdingGuards() []guard {
 			old: "	p.limit, p.patient = min(p.limit, fewSteps), true\n", new: "	p.patient = true\n",
 			pkg: "./cell", test: "TestPatientHoldersBeginShortly",
 		},
+		{
+			name: "the end of a session is told before it is observed", file: "cell/files.go",
+			old: "		return m.ended(by.Session) // which was not observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
+			pkg: "./cell", test: "TestCallsOfASessionThatHasJustEnded",
+		},
 	}
 }
