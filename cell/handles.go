@@ -125,10 +125,12 @@ func (t *handles) bind(one *openHandle, node namespace.Ref) {
 func (t *handles) get(h handle, epoch api.Epoch, principal string) (*openHandle, error) {
 	own := t.own(h.owner.Session)
 	one := own.byID[h.owner.Handle]
-	if one != nil && one.open {
+	if one != nil && one.open && one.node == h.node {
 		return one, nil
 	}
-	if _, closed := own.earlier[h.owner.Handle]; closed || h.epoch >= epoch {
+	// A client that opens different nodes with one request, at several masters, has handles
+	// of one name on each: one of them is good.
+	if _, closed := own.earlier[h.owner.Handle]; closed || h.epoch >= epoch || one != nil && one.open {
 		return nil, api.Errorf(api.HandleClosed, "the handle was closed; open the node anew")
 	}
 	if len(own.earlier) >= api.MaxHandles {

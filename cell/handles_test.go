@@ -249,3 +249,22 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 		}
 	})
 }
+
+// A handle is on one node, whatever its client asked earlier masters for under its number:
+// what it holds is known by its name alone.
+func TestHandleIsOnOneNode(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		owner := namespace.Owner{Session: c.who.session, Handle: 1000}
+		for i, path := range []string{"/ls/local/a", "/ls/local/b", "/ls/local/a"} {
+			h := c.open(t, path, api.MayCreate).handle
+			h.owner, h.epoch = owner, 0 // of an earlier master
+			mutation := c.mutation()
+			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
+			_, err := m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h.node) })
+			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
+				t.Errorf("the lock of %s: %v, want %v", path, err, want)
+			}
+		}
+	})
+}

@@ -48,5 +48,10 @@ func crowdingGuards() []guard {
 			old: "		return m.ended(by.Session) // which was not observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
 			pkg: "./cell", test: "TestCallsOfASessionThatHasJustEnded",
 		},
+		{
+			name: "a handle is on one node", file: "cell/handles.go",
+			old: " && one.open && one.node == h.node {", new: " && one.open {",
+			pkg: "./cell", test: "TestHandleIsOnOneNode",
+		},
 	}
 }
