@@ -209,12 +209,9 @@ func (m *master) answered(mutation session.Mutation) bool {
 // answer, be it by a request that went through the log or by one that did not;
 // nil if it has not. m.mu is held.
 func (m *master) finished(by session.Mutation) error {
-	if m.boxes[by.Session] == nil {
-		return m.ended(by.Session)
-	}
 	s, ok := m.state().Sessions.Get(by.Session)
 	if !ok {
-		return m.ended(by.Session) // which was not observed yet
+		return m.ended(by.Session) // though that may not have been observed yet
 	}
 	_, open := requestAt(s, by.Number)
 	if (open || by.Number > s.Upto) && !m.handles.own(by.Session).heard.Finished(by.Number) {

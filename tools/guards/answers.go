@@ -11,7 +11,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/files.go",
-			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.queues.closing[h.owner]++\n",
+			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.mu.pause(m.queues.weight(h.node.Name))\n		m.queues.closing[h.owner]++\n",
 			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		m.queues.closing[h.owner]++\n",
 			pkg: "./cell", test: "TestRefusedClose",
 		},
@@ -63,7 +63,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "no handle is entered for a session that has ended", file: "cell/files.go",
-			old: "	if m.boxes[by.Session] == nil {\n		return m.ended(by.Session)\n	}\n	if s, ok", new: "	if s, ok",
+			old: "		return m.ended(by.Session) // though that", new: "		m.handles.own(by.Session)\n		return m.ended(by.Session) // though that",
 			pkg: "./cell", test: "TestOpenOfAnEndedSession",
 		},
 		{

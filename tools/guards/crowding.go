@@ -45,7 +45,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "the end of a session is told before it is observed", file: "cell/files.go",
-			old: "		return m.ended(by.Session) // which was not observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
+			old: "		return m.ended(by.Session) // though that may not have been observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
 			pkg: "./cell", test: "TestCallsOfASessionThatHasJustEnded",
 		},
 		{
