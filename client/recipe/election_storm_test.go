@@ -22,6 +22,7 @@ type ballot struct {
 	reigns  []*Primary
 	written map[uint64][]string // by token
 	calm    bool                // no more trouble
+	paused  string              // whose clock stands still, and to whom its lock does not end
 }
 
 // elected takes note of a primary, and checks that it is the only one, and newer than all before.
@@ -29,7 +30,7 @@ func (b *ballot) elected(p *Primary) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.reigns {
-		if o.Lock().Err() == nil && p.Lock().Err() == nil {
+		if o.Name() != b.paused && o.Lock().Err() == nil && p.Lock().Err() == nil {
 			b.t.Errorf("%s with token %d is the primary, and so is %s with token %d", o.Name(), o.Lock().Token(), p.Name(), p.Lock().Token())
 		}
 		if o.Lock().Token() >= p.Lock().Token() {
@@ -37,6 +38,22 @@ func (b *ballot) elected(p *Primary) {
 		}
 	}
 	b.reigns = append(b.reigns, p)
+}
+
+// pause takes note of who is paused; "" is nobody, when there is one primary at most again.
+func (b *ballot) pause(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = name
+	believe := 0
+	for _, p := range b.reigns {
+		if p.Lock().Err() == nil {
+			believe++
+		}
+	}
+	if believe > 1 {
+		b.t.Errorf("%d believe to be the primary", believe)
+	}
 }
 
 // write has a value written, which may come to be seen from now on.
@@ -129,7 +146,7 @@ func (w *world) storm(length time.Duration) {
 	near, far := w.observe("near"), w.observe("far")
 	for began := time.Now(); time.Since(began) < length; {
 		w.sleep(time.Duration(rand.N(20_000)) * time.Millisecond)
-		w.trouble(names[rand.N(len(names))])
+		w.trouble(b, names[rand.N(len(names))])
 	}
 	b.mu.Lock()
 	b.calm = true
@@ -149,8 +166,8 @@ func (w *world) storm(length time.Duration) {
 }
 
 // trouble makes some of it.
-func (w *world) trouble(name string) {
-	switch rand.N(6) {
+func (w *world) trouble(b *ballot, name string) {
+	switch rand.N(8) {
 	case 0:
 		w.failOver()
 	case 1:
@@ -165,10 +182,12 @@ func (w *world) trouble(name string) {
 		w.Heal("far")
 		time.Sleep(time.Duration(rand.N(40)) * time.Second)
 		w.Heal(name)
-	case 3: // for less than a lease: to a clock that stands still, a lock does not end
+	case 3:
+		b.pause(name)
 		w.Pause(name)
-		time.Sleep(time.Duration(rand.N(8)) * time.Second)
+		time.Sleep(time.Duration(rand.N(30)) * time.Second)
 		w.Resume(name)
+		b.pause("")
 	case 4:
 		c := w.dial("operator")
 		_ = Nominate(w.ctx, c, office, name)
@@ -181,6 +200,15 @@ func (w *world) trouble(name string) {
 				w.Expire(k.Session)
 				return
 			}
+		}
+	case 6:
+		_ = w.dial("operator").BreakLock(w.ctx, office, "a drill", false) // it may be free
+	case 7:
+		c := w.dial("operator")
+		x, err := c.Explain(w.ctx, office)
+		w.ok(err)
+		for _, h := range x.Lock.Holders {
+			_ = c.EndSession(w.ctx, h.Session, "a drill") // it may have ended
 		}
 	}
 }
