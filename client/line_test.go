@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,13 +269,27 @@ func TestForgottenReplica(t *testing.T) {
 		cfg, r := f.recorded()
 		w := NewWires(cfg.Dialer)
 		cfg.Dialer = w.Dial
-		c := f.client(cfg)
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var gone atomic.Bool
+		cell.finder.resolve = func(context.Context) ([]string, error) {
+			if gone.Load() {
+				return addresses()[1:], nil
+			}
+			return addresses(), nil
+		}
+		c, err := cell.NewSession(t.Context(), cfg.Session())
+		if err != nil {
+			t.Fatal(err)
+		}
 		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(22 * time.Second)
-		c.finder.resolve = func(context.Context) ([]string, error) { return []string{"b:1", "c:1"}, nil }
+		gone.Store(true)
 		w.Silence("a:1", true)
 		f.mu.Lock()
 		f.down["a:1"] = true
@@ -286,6 +301,7 @@ func TestForgottenReplica(t *testing.T) {
 			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
 		}
 		closeClient(t, c)
+		_ = cell.Close() // it never fails
 	})
 }
 
