@@ -161,6 +161,56 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 	}
 }
 
+// TestOldSnapshotsNameRots: a snapshot whose metadata do not name it any more is removed
+// when it is too old, as others are, and nothing else is.
+func TestOldSnapshotsNameRots(t *testing.T) {
+	for _, rotten := range []string{`"IE":"2-4-`, `"ID":"2-8-`} {
+		dir := filepath.Join(t.TempDir(), "data")
+		r, err := openCrashReplica(dir, WALStore, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshots := func(pattern string) []string {
+			paths, err := filepath.Glob(filepath.Join(dir, snapshotsName, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return paths
+		}
+		for last := uint64(4); last <= 10; last += 2 {
+			if _, err := r.do(appendStep(2, last-1, last, last)); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
+			if _, err := r.do(nil); err != nil {
+				t.Fatal(err)
+			}
+			if last == 4 {
+				meta := filepath.Join(snapshots("2-4-*")[0], metaName)
+				text, err := os.ReadFile(meta)
+				if err == nil {
+					err = os.WriteFile(meta, []byte(strings.Replace(string(text), `"ID":"2-4-`, rotten, 1)), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if all := snapshots("*"); len(all) != snapshotsKept || len(snapshots("2-4-*")) > 0 {
+			t.Errorf("%s: snapshots %q", rotten, all)
+		}
+		if r, err = openCrashReplica(dir, WALStore, nil); err != nil {
+			t.Fatalf("%s: it does not start: %v", rotten, err)
+		}
+		if err := errors.Join(r.machine.check(), r.stop()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestVotesRot: votes of which a byte has rotted, and if it is one of a key, are not
 // taken for votes that were never given.
 func TestVotesRot(t *testing.T) {

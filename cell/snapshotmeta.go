@@ -1,11 +1,13 @@
 package cell
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -35,6 +37,59 @@ func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 		return nil, nil, errors.Join(err, contents.Close())
 	}
 	return meta, contents, nil
+}
+
+// Create implements raft.SnapshotStore.
+func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	return &reapingSink{SnapshotSink: sink, store: s}, nil
+}
+
+// reapingSink has old snapshots removed when it has completed one.
+type reapingSink struct {
+	raft.SnapshotSink
+	store checkedSnapshots
+}
+
+// Close implements raft.SnapshotSink.
+func (s *reapingSink) Close() error {
+	if err := s.SnapshotSink.Close(); err != nil {
+		return err
+	}
+	return s.store.reap(s.ID())
+}
+
+// reap removes all snapshots but the newest, and the one that was just completed. It goes
+// by the names of the directories. The store itself would remove whatever directory the
+// metadata of an old snapshot name: if that name has rotted away, all snapshots.
+func (s checkedSnapshots) reap(completed string) error {
+	entries, err := os.ReadDir(s.path)
+	if err != nil {
+		return err
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
+		_, _, ok := snapshotNamed(e.Name())
+		return !ok || !e.IsDir()
+	})
+	slices.SortFunc(entries, func(a, b os.DirEntry) int {
+		termA, indexA, _ := snapshotNamed(a.Name())
+		termB, indexB, _ := snapshotNamed(b.Name())
+		return cmp.Or(cmp.Compare(termB, termA), cmp.Compare(indexB, indexA), cmp.Compare(b.Name(), a.Name()))
+	})
+	for _, e := range entries[min(len(entries), snapshotsKept):] {
+		if e.Name() == completed {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.path, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // contradiction returns what is wrong with the metadata of the snapshot in the directory

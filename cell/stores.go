@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -141,7 +142,7 @@ func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
 		return err
 	}
 	path := filepath.Join(s.dir, snapshotsName)
-	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, raftLog)
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, raftLog) // see reap
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}

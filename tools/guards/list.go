@@ -49,6 +49,7 @@ func guards() []guard {
 		lineGuards(),
 		encodingGuards(),
 		crowdingGuards(),
+		reapingGuards(),
 	)
 }
 
