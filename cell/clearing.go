@@ -2,6 +2,7 @@ package cell
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -85,27 +86,35 @@ func (c *caches) waitsFor(cl *clearing, id api.SessionID) bool {
 }
 
 // slow yields the sessions that a change waits for, each once. They may acknowledge that
-// meanwhile.
+// meanwhile. Those of a second clearing that were yielded for the first are passed over,
+// and there may be very many: whoever looks at all of them uses slowOf, and can pause.
 func (c *caches) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {
 			before := func(id api.SessionID) bool {
-				for _, other := range ch.clearings[:i] {
-					if c.waitsFor(other, id) {
-						return true
-					}
-				}
-				return false
+				return slices.ContainsFunc(ch.clearings[:i], func(other *clearing) bool { return c.waitsFor(other, id) })
 			}
-			for id := range cl.left {
+			for id := range c.slowOf(cl) {
 				if !before(id) && !yield(id) {
 					return
 				}
 			}
-			for id := range c.copies[cl.name] {
-				if cl.left == nil && c.waitsFor(cl, id) && !before(id) && !yield(id) {
-					return
-				}
+		}
+	}
+}
+
+// slowOf yields the sessions that have to drop something for a clearing. They may
+// acknowledge that meanwhile.
+func (c *caches) slowOf(cl *clearing) iter.Seq[api.SessionID] {
+	return func(yield func(api.SessionID) bool) {
+		for id := range cl.left {
+			if !yield(id) {
+				return
+			}
+		}
+		for id := range c.copies[cl.name] {
+			if cl.left == nil && c.waitsFor(cl, id) && !yield(id) {
+				return
 			}
 		}
 	}

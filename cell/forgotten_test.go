@@ -7,8 +7,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/namespace"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -160,21 +158,13 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
-			mutation := owner.mutation()
-			o, err := m.open(t.Context(), openRequest{
-				mutation: mutation, path: api.MustParsePath("/ls/local/e"),
-				handle: handle{owner: namespace.Owner{Session: owner.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
-				create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := owner.openEphemeral(t, "/ls/local/e")
 			for i, name := range []api.Name{"/e", ""} {
 				if !m.remember(readers[i].who.session, name) {
 					t.Fatal("it may not cache")
 				}
 			}
-			if err := m.close(t.Context(), owner.mutation(), o.handle); err != nil {
+			if err := m.close(t.Context(), owner.mutation(), e); err != nil {
 				t.Fatal(err)
 			}
 			owner.acknowledge(t, owner.hear(t))

@@ -146,13 +146,15 @@ func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
 	m.mu.LockPatient()
 	defer m.mu.Unlock()
 	now, next := m.clock(), m.slowClient
-	for id := range m.caches.slow(ch) {
-		if left := m.slowClient - m.caches.asked(ch, id, now); left > 0 {
-			next = min(next, left)
-		} else {
-			m.stopLease(id, m.heldUp(names[0]))
+	for _, cl := range ch.clearings {
+		for id := range m.caches.slowOf(cl) {
+			if left := m.slowClient - m.caches.asked(ch, id, now); left > 0 {
+				next = min(next, left)
+			} else {
+				m.stopLease(id, m.heldUp(names[0]))
+			}
+			m.mu.pause(1)
 		}
-		m.mu.pause(1)
 	}
 	return next
 }

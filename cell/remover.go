@@ -193,8 +193,10 @@ func (m *master) reportSlowRemovals() {
 			one.late = true
 			names = append(names, one.node.Name)
 		}
-		if cl := one.ch.pending(); cl != nil {
-			late[cl] = true
+		for _, cl := range one.ch.clearings {
+			if !cl.over() {
+				late[cl] = true
+			}
 		}
 	}
 	some := &change{}
@@ -219,7 +221,7 @@ const maxLate = 8
 // held, and released in between.
 func (m *master) cutOffLate(cl *clearing, now session.Instant) {
 	one := &change{clearings: []*clearing{cl}}
-	for id := range m.caches.slow(one) {
+	for id := range m.caches.slowOf(cl) {
 		if m.caches.asked(one, id, now) >= m.slowClient {
 			m.stopLease(id, m.heldUp(cl.name))
 		}

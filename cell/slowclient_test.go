@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,5 +48,59 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		if err := <-wrote; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Those who hold up the removal of a node are cut off at the same time, whichever of the
+// names that it touches they have: not one after the other.
+func TestLateForARemovalAreCutOffTogether(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.slowClient = 2 * time.Second
+		owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
+		e := owner.openEphemeral(t, "/ls/local/e")
+		for i, name := range []api.Name{"/e", ""} {
+			if !m.remember(readers[i].who.session, name) {
+				t.Fatal("it may not cache")
+			}
+		}
+		if err := m.close(t.Context(), owner.mutation(), e); err != nil {
+			t.Fatal(err)
+		}
+		owner.acknowledge(t, owner.hear(t))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for i, r := range readers {
+			if m.leases.Alive(r.who.session) {
+				t.Errorf("reader %d has held up the removal for too long, and is not cut off", i)
+			}
+		}
+	})
+}
+
+// To look who has held up a change for too long is a step for each client and name.
+func TestLookForLateClientsLetsOthersIn(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		const clients = 20
+		m.slowClient = 2 * time.Second
+		names := []api.Name{"/a", "/b"}
+		for i := range clients {
+			if !m.remember(m.client(t, byte(i+1)).who.session, names...) {
+				t.Fatal("it may not cache")
+			}
+		}
+		var holds atomic.Int32
+		m.mu.Lock()
+		ch := m.begin(0, names)
+		m.mu.most = 1
+		m.mu.held = func(time.Duration) { holds.Add(1) }
+		m.mu.Unlock()
+		holds.Store(0)
+		m.cutOff(ch, names)
+		if n := int(holds.Load()); n < clients*len(names) {
+			t.Errorf("%d holds of the mutex, want one for each of %d clients and of %d names", n, clients, len(names))
+		}
+		m.master.end(ch)
 	})
 }

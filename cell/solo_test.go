@@ -139,11 +139,22 @@ func (c *soloClient) mutation() session.Mutation {
 
 func (c *soloClient) open(t *testing.T, path string, create api.Create) opened {
 	t.Helper()
+	return c.opens(t, path, raftfsm.Open{Create: create, Kind: api.File})
+}
+
+func (c *soloClient) openEphemeral(t *testing.T, path string) handle {
+	t.Helper()
+	return c.opens(t, path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true}).handle
+}
+
+func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) opened {
+	t.Helper()
 	mutation := c.mutation()
+	create.Rights = namespace.ToRead | namespace.ToWrite
 	o, err := c.m.open(t.Context(), openRequest{
 		mutation: mutation, path: api.MustParsePath(path),
-		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead | namespace.ToWrite},
-		create: raftfsm.Open{Create: create, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite},
+		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: create.Rights},
+		create: create,
 	})
 	if err != nil {
 		t.Fatal(err)

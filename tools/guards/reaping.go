@@ -9,5 +9,15 @@ func reapingGuards() []guard {
 			old: "math.MaxInt, raftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), raftLog) // see reap",
 			pkg: "./cell", test: "TestOldSnapshotsNameRots",
 		},
+		{
+			name: "those late for a removal are cut off together", file: "cell/remover.go",
+			old: "		for _, cl := range one.ch.clearings {\n			if !cl.over() {\n", new: "		for _, cl := range one.ch.clearings {\n			if cl == one.ch.pending() {\n",
+			pkg: "./cell", test: "TestLateForARemovalAreCutOffTogether",
+		},
+		{
+			name: "a look for late clients lets others in", file: "cell/mutate.go",
+			old: "	for _, cl := range ch.clearings {\n		for id := range m.caches.slowOf(cl) {\n", new: "	for range 1 {\n		for id := range m.caches.slow(ch) {\n",
+			pkg: "./cell", test: "TestLookForLateClientsLetsOthersIn",
+		},
 	}
 }
