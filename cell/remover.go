@@ -201,6 +201,7 @@ func (m *master) reportSlowRemovals() {
 	}
 	some := &change{}
 	for cl := range late {
+		m.mu.pause(1)
 		if len(some.clearings) < maxLate {
 			some.clearings = append(some.clearings, cl)
 		}
