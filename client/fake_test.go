@@ -135,14 +135,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 			master: "a:1", epoch: 5, turn: make(chan struct{}), sessions: map[string]*fakeSession{}, gen: 100, gone: map[string]bool{},
 		}
 		for _, address := range addresses() {
-			pipe := bufconn.Listen(1 << 16)
-			f.pipes[address] = pipe
-			s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-				grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))
-			chubbypb.RegisterChubbyServer(s, f)
-			chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
-			f.servers = append(f.servers, s)
-			go func() { _ = s.Serve(pipe) }()
+			f.serve(address)
 		}
 		defer func() {
 			for _, s := range f.servers {
@@ -151,6 +144,20 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 		}()
 		test(t, f)
 	})
+}
+
+// serve has an address answered. A call that takes a while has come to its end before the
+// bubble has: virtual time stands still then, and whoever sleeps would never wake up.
+func (f *fake) serve(address string, options ...grpc.ServerOption) {
+	pipe := bufconn.Listen(1 << 16)
+	f.pipes[address] = pipe
+	s := grpc.NewServer(append(options, grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))...)
+	chubbypb.RegisterChubbyServer(s, f)
+	chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
+	f.servers = append(f.servers, s)
+	go func() { _ = s.Serve(pipe) }()
 }
 
 func addresses() []string { return []string{"a:1", "b:1", "c:1"} }

@@ -12,8 +12,6 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/test/bufconn"
 )
 
 // What calls of all sessions of a Cell share leaves places of a connection to the others.
@@ -207,12 +205,5 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 
 // limitStreams has an address take so many calls over a connection.
 func (f *fake) limitStreams(address string, most uint32) {
-	pipe := bufconn.Listen(1 << 16)
-	f.pipes[address] = pipe
-	s := grpc.NewServer(grpc.MaxConcurrentStreams(most), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))
-	chubbypb.RegisterChubbyServer(s, f)
-	chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
-	f.servers = append(f.servers, s)
-	go func() { _ = s.Serve(pipe) }()
+	f.serve(address, grpc.MaxConcurrentStreams(most))
 }
