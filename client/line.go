@@ -54,8 +54,9 @@ func (t *target) kept() *line {
 // doubt is called when the answer to a KeepAlive is late. If no call was answered over the
 // connection for so long, that may have fallen silent, and the replica be there: a firewall
 // that forgets a connection tells nobody, and gRPC takes longer than a lease to find out.
-// So another is tried, and if the replica answers over that, it takes the place of the old
-// one. If not, the old one is kept: the replica may have no room for more.
+// So another is tried, and if the replica answers over that, and not over the old one, it
+// takes the place of that. If not, the old one is kept: the replica may have no room for
+// more, or only be slow to prove that it is the master, as it does for a KeepAlive.
 func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,16 +72,32 @@ func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 	p.running.Go(func() { p.try(t, old, next, now) })
 }
 
-// try gives the sessions another connection, if the replica answers over that, and over the
-// old one still does not.
+// try gives the sessions another connection, if the replica answers a question over that,
+// and over the old one still does not answer the same.
 func (p *pool) try(t *target, old, next *line, since session.Instant) {
 	ctx, cancel := context.WithTimeout(p.alive, p.cfg.DialTimeout)
 	defer cancel()
+	asked, answered := make(chan struct{}), false
+	go func() {
+		defer close(asked)
+		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
+		answered = err == nil || isAnswer(err)
+	}()
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
+	if err == nil { // the old one was asked before, but this machine may be busy
+		timer := time.NewTimer(hedge)
+		defer timer.Stop()
+		select {
+		case <-asked:
+		case <-timer.C:
+		}
+	}
+	cancel()
+	<-asked
 	p.mu.Lock()
 	t.trying = false
 	superfluous := next
-	if err == nil && p.targets[t.address] == t && session.Instant(old.heard.Load()) <= since {
+	if err == nil && !answered && p.targets[t.address] == t && session.Instant(old.heard.Load()) <= since {
 		t.mu.Lock()
 		t.own, superfluous = next, old
 		t.mu.Unlock()

@@ -140,14 +140,10 @@ func TestNoOtherConnection(t *testing.T) {
 		}
 		f.mu.Unlock()
 		f.script(func(s seen) verb {
-			if s.method != "KeepAlive" {
+			if s.method != "KeepAlive" && s.method != "Locate" {
 				return nil
 			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				time.Sleep(1500 * time.Millisecond)
-				return reply, err
-			}
+			return late
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -156,7 +152,40 @@ func TestNoOtherConnection(t *testing.T) {
 		}
 		f.script(nil)
 		closeClient(t, c)
-		time.Sleep(2 * time.Second) // an answer may be on its way
+	})
+}
+
+// late answers, but late: by less than a client's patience with a KeepAlive.
+func late(_ context.Context, next func() (any, error)) (any, error) {
+	reply, err := next()
+	time.Sleep(1500 * time.Millisecond)
+	return reply, err
+}
+
+// A connection is not given up for another because the master takes long to prove, for each
+// KeepAlive, that it is the master still: over another it would take as long, and be asked
+// again each time.
+func TestSlowProofIsNoSilence(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg, r := f.recorded()
+		c := f.client(cfg)
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method != "KeepAlive" {
+				return nil
+			}
+			return late
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := c.Stats().KeepAlivesFailed; n > 0 || len(r.states()) > 0 || l.Err() != nil {
+			t.Errorf("%d KeepAlives failed, states %v, and the lock: %v", n, r.states(), l.Err())
+		}
+		f.script(nil)
+		closeClient(t, c)
 	})
 }
 

@@ -10,8 +10,13 @@ func lineGuards() []guard {
 		},
 		{
 			name: "a connection is given up for one that works", file: "client/line.go",
-			old: "	if err == nil && p.targets", new: "	if (err == nil || p.targets != nil) && p.targets",
+			old: "	if err == nil && !answered", new: "	if (err == nil || p.targets != nil) && !answered",
 			pkg: "./client", test: "TestNoOtherConnection",
+		},
+		{
+			name: "a connection over which the master is only slow to prove itself is kept", file: "client/line.go",
+			old: "		answered = err == nil || isAnswer(err)\n", new: "		_ = err\n",
+			pkg: "./client", test: "TestSlowProofIsNoSilence",
 		},
 		{
 			name: "the status of a cell is asked over the connection of the program", file: "client/survey.go",
