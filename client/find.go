@@ -211,7 +211,9 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
 	var refused refusals
 	var said searchLog
-	f.breathe(ctx)
+	if f.breathe(ctx); ctx.Err() != nil {
+		return nil, closedError() // as below
+	}
 	for {
 		believed := f.believed()
 		found, err := f.round(ctx)

@@ -375,6 +375,28 @@ func TestSearchesArePaced(t *testing.T) {
 	})
 }
 
+// A search that is given up before it has begun asks nobody, and says nothing of anybody.
+func TestSearchGivenUpBeforeItBegan(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		synctest.Wait() // the first KeepAlive has been sent
+		said := c.finder.diagnosis()
+		c.finder.mu.Lock()
+		c.finder.master, c.finder.rest = nil, c.cfg.Clock().Add(longestPause)
+		c.finder.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), firstPause)
+		defer cancel()
+		if _, err := c.finder.find(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("find: %v", err)
+		}
+		synctest.Wait()
+		if now := c.finder.diagnosis(); now != said {
+			t.Errorf("it says %q, and was told %q", now, said)
+		}
+		closeClient(t, c)
+	})
+}
+
 // The pauses between searches grow only while searches find the same master again, one
 // after the other.
 func TestPausesOfSearchesEnd(t *testing.T) {

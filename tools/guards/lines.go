@@ -55,8 +55,13 @@ func lineGuards() []guard {
 		},
 		{
 			name: "searches that find the same master again are paced", file: "client/find.go",
-			old: "	f.breathe(ctx)\n", new: "",
+			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if ctx.Err() != nil {\n",
 			pkg: "./client", test: "TestSearchesArePaced",
+		},
+		{
+			name: "a search that is given up before it has begun asks nobody", file: "client/find.go",
+			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if f.breathe(ctx); false {\n",
+			pkg: "./client", test: "TestSearchGivenUpBeforeItBegan",
 		},
 		{
 			name: "the pauses between searches end with the reason for them", file: "client/find.go",
