@@ -123,9 +123,11 @@ func (m *master) laggards(ch *change) string {
 			}
 			break
 		}
-		at, _ := slices.BinarySearch(ids, id)
-		ids = slices.Insert(ids, at, id)
+		if at, again := slices.BinarySearch(ids, id); !again { // it may have dropped one name meanwhile
+			ids = slices.Insert(ids, at, id)
+		}
 		ids = ids[:min(len(ids), most)]
+		m.mu.pause(1)
 	}
 	var list []string
 	for _, id := range ids {

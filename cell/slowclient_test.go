@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,7 +80,8 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 	})
 }
 
-// To look who has held up a change for too long is a step for each client and name.
+// To look who has held up a change for too long is a step for each client and name, and to
+// name those who do it is one for each client.
 func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const clients = 20
@@ -100,6 +102,13 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		m.cutOff(ch, names)
 		if n := int(holds.Load()); n < clients*len(names) {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients and of %d names", n, clients, len(names))
+		}
+		holds.Store(0)
+		if who := m.laggards(ch); !strings.HasSuffix(who, "and 15 more") {
+			t.Errorf("%s: want 5 of %d clients", who, clients)
+		}
+		if n := int(holds.Load()); n < clients {
+			t.Errorf("%d holds of the mutex, want one for each of %d clients", n, clients)
 		}
 		m.master.end(ch)
 	})
