@@ -82,8 +82,12 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 		defer close(asked)
 		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
 		answered = err == nil || isAnswer(err)
+		if answered {
+			cancel() // nothing is wrong with it
+		}
 	}()
-	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
+	// Where it is refused it is tried again: what silenced the old one may be over in a moment.
+	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
 	if err == nil { // the old one was asked before, but this machine may be busy
 		timer := time.NewTimer(hedge)
 		defer timer.Stop()

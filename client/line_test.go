@@ -129,6 +129,38 @@ func TestSilentConnection(t *testing.T) {
 	}
 }
 
+// Where the way to the replica is interrupted, so that a connection falls silent and others
+// are refused for a moment, one that is refused is tried again.
+func TestSilentConnectionAndRefusals(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg, r := f.recorded()
+		w := NewWires(cfg.Dialer)
+		cfg.Dialer = w.Dial
+		c := f.client(cfg)
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(22 * time.Second)
+		w.Silence("", false)
+		f.mu.Lock()
+		for _, address := range addresses() {
+			f.down[address] = true
+		}
+		f.mu.Unlock()
+		sent := f.heard("KeepAlive")
+		due := sent[len(sent)-1].at + session.Due(c.Lease())
+		time.Sleep(due + c.Lease()/12 + time.Second/2 - time.Since(f.began))
+		f.heal()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.states()) > 0 || l.Err() != nil {
+			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
+		}
+		closeClient(t, c)
+	})
+}
+
 // A connection over which answers are late is kept while no other can be had.
 func TestNoOtherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
@@ -139,11 +171,20 @@ func TestNoOtherConnection(t *testing.T) {
 			f.down[address] = true
 		}
 		f.mu.Unlock()
+		synctest.Wait()
+		due := f.heard("KeepAlive")[0].at + 2*session.Due(c.Lease()) // of the next KeepAlive
+		back := due + c.Lease()/12 + cfg.withDefaults().DialTimeout + 300*time.Millisecond
 		f.script(func(s seen) verb {
 			if s.method != "KeepAlive" && s.method != "Locate" {
 				return nil
 			}
-			return late
+			return func(ctx context.Context, next func() (any, error)) (any, error) {
+				reply, err := next()
+				if now := time.Since(f.began); now >= due-time.Second && now < back {
+					_, _ = after(back-now)(ctx, func() (any, error) { return nil, nil })
+				}
+				return reply, err
+			}
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
