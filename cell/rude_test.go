@@ -150,9 +150,11 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *connectio
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if held := conns.bytes.Load(); held != 0 || len(conns.from) != 0 {
-			t.Errorf("everything has ended, and %d bytes of %d addresses are counted", held, len(conns.from))
-		}
+		await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
+			conns.mu.Lock()
+			defer conns.mu.Unlock()
+			return conns.bytes.Load() == 0 && len(conns.from) == 0
+		})
 	})
 	return conns
 }
