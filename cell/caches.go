@@ -32,7 +32,7 @@ type caches struct {
 	flush    *clearing                              // what every change waits for after a takeover; nil if there is nothing
 
 	clearings map[api.Name]*clearing // those that changes wait for
-	cleared   func([]*removal)       // is told which removals waited for one that is over
+	cleared   func([]*removal)       // is called with the removals that waited for a clearing that has ended
 }
 
 // copied is what a session may have of a name.

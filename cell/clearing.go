@@ -12,7 +12,7 @@ import (
 // clearing is that everybody drops what they have of a name in their caches. All changes
 // of the name wait for it together, so that what a change costs does not grow with how
 // many have the name: nobody is added while it goes on, for the name is uncacheable, and
-// each is told once. It is over when nobody has the name but by.
+// each is told once. It has ended when no session but by has the name.
 //
 // That of no name is what every change waits for after a takeover.
 type clearing struct {
@@ -20,9 +20,9 @@ type clearing struct {
 	by       api.SessionID          // whose changes alone wait for it, and who dropped the name before; 0 if there are others
 	since    session.Instant        // the longest ago that any of those it waits for was told
 	changes  int                    // that wait for it
-	removals []*removal             // that are to be looked at when it is over
+	removals []*removal             // that are looked at again when it has ended
 	left     map[api.SessionID]bool // after a takeover: who has not acknowledged it
-	done     chan struct{}          // closed when it is over
+	done     chan struct{}          // closed when it has ended
 }
 
 // over reports whether nobody has to drop anything.
@@ -42,7 +42,7 @@ type change struct {
 	clearings []*clearing     // that it waits for
 }
 
-// pending returns a clearing that the change waits for; nil if there is none.
+// pending returns a clearing that the change still waits for, or nil.
 func (ch *change) pending() *clearing {
 	for _, cl := range ch.clearings {
 		if !cl.over() {
@@ -87,7 +87,7 @@ func (c *caches) waitsFor(cl *clearing, id api.SessionID) bool {
 
 // slow yields the sessions that a change waits for, each once. They may acknowledge that
 // meanwhile. Those of a second clearing that were yielded for the first are passed over,
-// and there may be very many: whoever looks at all of them uses slowOf, and can pause.
+// and there may be very many: code that looks at all of them uses slowOf, which can pause.
 func (c *caches) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {

@@ -18,7 +18,7 @@ import (
 type remover struct {
 	dying   []namespace.Ref   // to be removed, and nothing done about it yet
 	waiting map[*removal]bool // told to whoever may have them in a cache
-	again   []*removal        // of those, to be looked at again: a clearing that they waited for is over
+	again   []*removal        // of those, whose clearing has ended: they are looked at again
 	ready   []*removal        // in nobody's cache any more
 	wake    chan struct{}     // holds a token while there may be something to do
 }
@@ -55,7 +55,7 @@ func (r *remover) add(nodes ...namespace.Ref) {
 	}
 }
 
-// cleared takes note that a clearing is over that removals waited for.
+// cleared takes the removals that waited for a clearing which has ended.
 func (r *remover) cleared(removals []*removal) {
 	r.again = append(r.again, removals...)
 	r.rouse()

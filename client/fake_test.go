@@ -147,7 +147,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 }
 
 // serve has an address answered. A call that takes a while has come to its end before the
-// bubble has: virtual time stands still then, and whoever sleeps would never wake up.
+// bubble has: virtual time stands still then, and a goroutine that sleeps never wakes up.
 func (f *fake) serve(address string, options ...grpc.ServerOption) {
 	pipe := bufconn.Listen(1 << 16)
 	f.pipes[address] = pipe

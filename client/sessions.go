@@ -19,7 +19,7 @@ type sessions struct {
 	mu      sync.Mutex // guards what follows
 	open    map[*belief]struct{}
 	opening int
-	most    int // mostSessions, but for tests
+	most    int // mostSessions; tests set less
 	closed  bool
 }
 

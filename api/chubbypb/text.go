@@ -8,7 +8,7 @@ import (
 )
 
 // NotUTF8 returns the name of a field of a message that holds text which is not
-// UTF-8, "" if there is none: such a message cannot be written.
+// UTF-8, or "". gRPC cannot write a message with such a field.
 func NotUTF8(message any) (field string) {
 	if m, ok := message.(proto.Message); ok {
 		return notUTF8(m.ProtoReflect())
