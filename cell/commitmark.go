@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -21,6 +22,7 @@ type commitMark struct {
 
 	mu     sync.Mutex // guards what follows
 	newest covered    // by the newest complete snapshot
+	before covered    // by the one before that
 	latest covered    // by the one completed last, which may be older
 }
 
@@ -50,6 +52,9 @@ func (c *commitMark) snapshotted(index, term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest = covered{index: index, term: term}
+	if index > c.newest.index {
+		c.before = c.newest
+	}
 	if index >= c.newest.index {
 		c.newest = c.latest
 	}
@@ -64,8 +69,22 @@ func (c *commitMark) snapshots() (newest, latest covered) {
 
 // snapshot returns the index of the newest complete snapshot.
 func (c *commitMark) snapshot() uint64 {
+	if c == nil {
+		return 0
+	}
 	newest, _ := c.snapshots()
 	return newest.index
+}
+
+// surplus returns up to where the oldest entries of a log may be deleted behind a
+// snapshot of this replica's: the log reaches back to the one before the newest.
+func (c *commitMark) surplus() uint64 {
+	if c == nil {
+		return math.MaxUint64
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.before.index
 }
 
 // follow makes the mark follow Raft's.

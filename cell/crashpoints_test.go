@@ -318,6 +318,7 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*stores) error) (*
 	_, own := raft.NewInmemTransportWithTimeout("a1", 10*time.Second)
 	_, wire := raft.NewInmemTransportWithTimeout("a2", 10*time.Second)
 	wire.Connect("a1", own)
+	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
 	if !s.who.get().begun {
 		me := s.who.get()

@@ -167,7 +167,7 @@ func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config
 	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
-	conf.TrailingLogs = 2 * conf.SnapshotThreshold // so that logs reach back to the snapshot before last
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // that others need who are not far behind; see guardedLogs.DeleteRange
 	conf.NotifyCh = elected
 	conf.NoLegacyTelemetry = true
 	conf.Logger = log

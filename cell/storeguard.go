@@ -233,10 +233,19 @@ func (l *guardedLogs) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// GetLog implements raft.LogStore. It fails with raft.ErrLogNotFound.
+// GetLog implements raft.LogStore. It fails with raft.ErrLogNotFound, also for an entry
+// that has rotted and that the newest snapshot covers: nobody needs it, and a master sends
+// the snapshot instead. Raft reads the oldest entry of a master every ten seconds, too, to
+// measure its age.
 func (l *guardedLogs) GetLog(index uint64, log *raft.Log) error {
 	op := storeOp{verb: "read", from: index, to: index, path: l.path}
-	return l.guard.must(op, raft.ErrLogNotFound, func() error { return readLog(l.inner, index, log) })
+	return l.guard.must(op, raft.ErrLogNotFound, func() error {
+		err := readLog(l.inner, index, log)
+		if err != nil && !denied(err) && index <= l.mark.snapshot() {
+			return raft.ErrLogNotFound
+		}
+		return err
+	})
 }
 
 // StoreLog implements raft.LogStore.
@@ -291,7 +300,8 @@ func (l *guardedLogs) tooLarge(logs []*raft.Log) error {
 // newest ones when the leader has others. Entries that are known to be committed
 // are deleted in the first way only; the wish to do so in another one ends the
 // replica. The first is done on a goroutine of its own, and the second may come before
-// it: then there is nothing left to delete.
+// it: then there is nothing left to delete. Of the oldest, those stay that follow the
+// snapshot before the newest: should this one rot, they take its place.
 func (l *guardedLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
 	return l.guard.must(op, nil, func() error {
@@ -301,6 +311,16 @@ func (l *guardedLogs) DeleteRange(first, last uint64) error {
 		}
 		if err := l.mark.deletable(begin, first, last); err != nil {
 			return err
+		}
+		newest, err := l.inner.LastIndex()
+		if err != nil {
+			return err
+		}
+		if first <= begin && last < newest {
+			last = min(last, l.mark.surplus())
+		}
+		if last < begin {
+			return nil
 		}
 		var end raft.Log
 		if err := readLog(l.inner, last, &end); err != nil {

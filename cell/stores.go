@@ -22,7 +22,7 @@ import (
 
 const (
 	logCacheEntries = 512 // the newest entries, kept in memory; without them every follower's read is the disk's
-	snapshotsKept   = 3   // so that one that rots does not leave a gap in the log
+	snapshotsKept   = 3   // the log reaches back to the last but one; see guardedLogs.DeleteRange
 	boltLockTimeout = time.Second
 )
 

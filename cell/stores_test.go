@@ -313,12 +313,12 @@ func TestStartVerifiesLog(t *testing.T) {
 		"nothing": {damage: func(*testing.T, *stores) {}},
 		"compacted up to the snapshot": {damage: func(t *testing.T, s *stores) {
 			takeSnapshot(t, s, 5)
-			if err := s.logs.DeleteRange(1, 5); err != nil {
+			if err := s.rawLogs.DeleteRange(1, 5); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"compacted without a snapshot": {damage: func(t *testing.T, s *stores) {
-			if err := s.logs.DeleteRange(1, 2); err != nil {
+			if err := s.rawLogs.DeleteRange(1, 2); err != nil {
 				t.Fatal(err)
 			}
 		}, want: "log entry 1 of 9"},
@@ -357,7 +357,7 @@ func TestStartVerifiesLog(t *testing.T) {
 			takeSnapshot(t, s, 6)
 			damageSnapshots(t, s.dir)
 			takeSnapshot(t, s, 3)
-			if err := s.logs.DeleteRange(1, 5); err != nil {
+			if err := s.rawLogs.DeleteRange(1, 5); err != nil {
 				t.Fatal(err)
 			}
 		}, want: "log entry 4 of 9"},

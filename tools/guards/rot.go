@@ -59,6 +59,21 @@ func rotGuards() []guard {
 			pkg: "./cell", test: "TestLogThatEndsTooEarly|TestWALNotesItsEnd",
 		},
 		{
+			name: "a rotten entry that the snapshot covers ends no master", file: "cell/storeguard.go",
+			old: " && index <= l.mark.snapshot() {", new: " && index == 0 {",
+			pkg: "./cell", test: "TestRottenEntryEndsNoMaster",
+		},
+		{
+			name: "a rotten entry that no snapshot covers is not missing", file: "cell/storeguard.go",
+			old: " && index <= l.mark.snapshot() {", new: " {",
+			pkg: "./cell", test: "TestLogChecksum",
+		},
+		{
+			name: "the log reaches back to the snapshot before the newest", file: "cell/storeguard.go",
+			old: "			last = min(last, l.mark.surplus())\n", new: "			last = min(last, l.mark.snapshot())\n",
+			pkg: "./cell", test: "TestLogReachesBackBehindTheNewestSnapshot",
+		},
+		{
 			name: "a roster that has rotted is not believed", file: "cell/identity.go",
 			old: "c.Sum != sum {", new: "c.Sum == \"rotten\" {",
 			pkg: "./cell", test: "TestDataDirRefusesLoss",
