@@ -295,8 +295,9 @@ func (p *Permit) Release(ctx context.Context) error { return p.held.release(ctx)
 // are to be fewer slots, until those with the highest numbers are free, so that there are never more
 // holders than the directory says. It is its turn meanwhile: who calls Acquire waits until the size is
 // changed, or ctx has ended, also if other slots are free. A Semaphore that was made with another size is
-// refused from then on, and what it holds it keeps. If a slot that it has vacated is lost to it before the
-// others are (an operator took it away), the error says so, and the size is as it was.
+// refused from then on, and what it holds it keeps. If a slot that it has vacated is lost to it (an operator
+// took it away), the error says so, and the size is as it was. Once all are vacated the size is written slot by
+// slot: what fails then may leave one between the two.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
 	if err := sizeFault(n, dir); err != nil {
 		return err
@@ -311,7 +312,11 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	if err != nil {
 		return err
 	}
-	surplus, err := s.vacate(ctx, was)
+	// It ends when a slot is lost, which ends what is waited for: the others, and, in a write, caches that are to
+	// be dropped. The cell extends no lease until the slot is let go.
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	surplus, err := s.vacate(within, cancel, was)
 	defer func() {
 		var handles []*client.Handle
 		for _, one := range surplus {
@@ -319,11 +324,11 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		}
 		leave(ctx, handles...)
 	}()
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.write(within, h, stat, surplus)
 	}
-	if _, err := h.SetContents(ctx, []byte(strconv.Itoa(n)), client.IfGeneration(stat.Content)); err != nil {
-		return ended(ctx, err, "resize", dir)
+	if err != nil {
+		return s.unresized(ctx, within, err)
 	}
 	for _, one := range surplus {
 		_ = one.handle.Delete(ctx) // the size is changed, and a file that nobody opens any more does no harm
@@ -331,30 +336,48 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	return nil
 }
 
-// vacate takes the slots that are not below the size, of those that were. What it has it returns also with
-// an error, for the caller to close. One that it loses meanwhile ends the wait for the others, for the cell
-// extends no lease until it is let go.
-func (s *Semaphore) vacate(ctx context.Context, was int) (surplus []*held, err error) {
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// vacate takes the slots that are not below the size, of those that were, in their order. What it has it returns
+// also with an error, for the caller to close. lost is told of one that is lost.
+func (s *Semaphore) vacate(ctx context.Context, lost context.CancelCauseFunc, was int) (surplus []*held, err error) {
 	for slot := s.n; slot < was; slot++ {
 		path := s.dir + "/" + slotName(slot)
 		reason := fmt.Sprintf("resize from %d to %d", was, s.n)
-		one, err := take(waiting, s.c, path, client.OpenOptions{Write: true, Create: client.File}, api.Exclusive, false, client.Reason(reason))
+		one, err := take(ctx, s.c, path, client.OpenOptions{Write: true, Create: client.File}, api.Exclusive, false, client.Reason(reason))
 		if err != nil {
-			if why := context.Cause(waiting); ctx.Err() == nil && why != nil {
-				err = fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, why)
-			}
-			return surplus, ended(ctx, err, "resize", s.dir)
+			return surplus, err
 		}
 		surplus = append(surplus, one)
-		stop := context.AfterFunc(one.lock.Context(), func() { cancel(context.Cause(one.lock.Context())) })
-		defer stop()
-	}
-	for _, one := range surplus {
-		if err := one.lock.Err(); err != nil {
-			return surplus, fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, err)
-		}
+		context.AfterFunc(one.lock.Context(), func() { lost(context.Cause(one.lock.Context())) })
 	}
 	return surplus, nil
+}
+
+// write writes the size, if it is still that of stat. Without a slot it does so only while that is held, and a
+// write has one such condition: so the slots go one by one, the highest first.
+func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, surplus []*held) error {
+	if len(surplus) == 0 {
+		_, err := h.SetContents(ctx, []byte(strconv.Itoa(s.n)), client.IfGeneration(stat.Content))
+		return err
+	}
+	for i, one := range slices.Backward(surplus) {
+		var err error
+		stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content), client.IfSequencer(one.lock.Sequencer()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unresized is the error of a resize: that a slot was lost, if that is what has happened. within knows why, unless
+// nothing has been heard of it yet.
+func (s *Semaphore) unresized(ctx, within context.Context, err error) error {
+	why := context.Cause(within)
+	if why == nil && errors.Is(err, api.BadSequencer) {
+		why = &api.Error{Code: api.LockLost, Op: "hold", Path: s.dir, Err: err}
+	}
+	if ctx.Err() == nil && why != nil {
+		return fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, why)
+	}
+	return ended(ctx, err, "resize", s.dir)
 }

@@ -50,6 +50,7 @@ func guards() []guard {
 		encodingGuards(),
 		crowdingGuards(),
 		reapingGuards(),
+		resizingGuards(),
 	)
 }
 

@@ -1,0 +1,17 @@
+package main
+
+// resizingGuards are those of who relies on a lock, or on being registered, while it waits for something else.
+func resizingGuards() []guard {
+	return []guard{
+		{
+			name: "a slot goes only while it is held", file: "client/recipe/semaphore.go",
+			old: ", client.IfSequencer(one.lock.Sequencer()))\n", new: ")\n		_ = one\n",
+			pkg: "./client/recipe", test: "TestVacatedSlotIsBrokenUnheard",
+		},
+		{
+			name: "a slot that is lost ends the writing of the size", file: "client/recipe/semaphore.go",
+			old: "err = s.write(within,", new: "err = s.write(ctx,",
+			pkg: "./client/recipe", test: "TestVacatedSlotIsBrokenBeforeTheSizeIsWritten",
+		},
+	}
+}
