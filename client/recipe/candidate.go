@@ -269,7 +269,7 @@ type standing struct {
 	newest  uint64     // look that was taken into account
 	free    context.Context
 	busy    context.CancelCauseFunc // ends free; nil while another ranks before
-	err     error                   // of looking: it is over
+	err     error                   // of looking, or of being registered: it is over
 	changed chan struct{}           // closed and replaced when any of these changes
 }
 
@@ -306,10 +306,14 @@ func (s *standing) found(look uint64, behind bool) {
 	s.broadcast()
 }
 
-// fail takes note that there will be no more looks.
+// fail takes note that there will be no more looks, or that the candidate is not registered any more. The first
+// error counts.
 func (s *standing) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
 	s.err = err
 	if s.busy != nil {
 		s.busy(err)

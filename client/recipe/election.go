@@ -136,6 +136,9 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	defer watch.Wait()
 	defer stop()
 	watch.Go(func() { k.watch(watching) })
+	registered := k.presence.Context()
+	unhook := context.AfterFunc(registered, func() { k.standing.fail(context.Cause(registered)) })
+	defer unhook()
 	for {
 		turn, err := k.standing.turn(ctx)
 		if err != nil {
@@ -155,8 +158,6 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 		switch {
 		case err == nil || ctx.Err() == nil && turn.Err() != nil && errors.Is(err, api.Cancelled):
 		case errors.Is(err, api.LockLost): // it was taken away before the answer was here
-		case ctx.Err() == nil && k.presence.Context().Err() != nil:
-			return nil, context.Cause(k.presence.Context())
 		case gone(err):
 			leave(ctx, k.file) // the file was deleted: there is no primary, and another file
 			k.file = nil
@@ -229,10 +230,8 @@ func (k *campaign) before(list []*entry) (best *entry) {
 func (k *campaign) acquire(ctx, turn context.Context) (*client.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, over := range []context.Context{turn, k.presence.Context()} {
-		stop := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
-		defer stop()
-	}
+	stop := context.AfterFunc(turn, func() { cancel(context.Cause(turn)) })
+	defer stop()
 	options := []client.LockOption{client.Reason(k.options.Reason)}
 	if k.options.OnQueued != nil {
 		options = append(options, client.OnQueued(k.options.OnQueued))
