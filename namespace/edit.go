@@ -49,6 +49,20 @@ func (e *edit) replace(old, n *Node, session api.SessionID) {
 	e.charge(n, 0, int64(len(n.Contents)-len(old.Contents)))
 }
 
+// disown takes a node out of what those sessions own who were among its holders and own
+// nothing of it any more. It is for a replace that names none of them.
+func (e *edit) disown(n *Node, were []Holder) {
+	own := make(map[api.SessionID]bool, len(were))
+	for _, session := range n.owners() {
+		own[session] = true
+	}
+	for _, h := range were {
+		if !own[h.Session] {
+			e.owned.Delete(ownedKey(h.Session, n.Name))
+		}
+	}
+}
+
 // remove takes a node out of the tree. Its parent's count is the caller's.
 func (e *edit) remove(n *Node) {
 	e.nodes.Delete(key(n.Name))

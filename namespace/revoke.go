@@ -1,10 +1,6 @@
 package namespace
 
-import (
-	"slices"
-
-	"github.com/chubbylock/chubby/api"
-)
+import "github.com/chubbylock/chubby/api"
 
 // Revoke begins to take a lock away from its holders: from here on its
 // sequencer is not valid, and nobody joins them. They hold it, in the way of
@@ -35,20 +31,26 @@ const MaxWhy = api.MaxReason + api.MaxPrincipal + 64
 
 // Evict takes a revoked lock from those of its holders that are listed, without
 // delay: they have heard of it, or somebody vouches for them. A lock that is not
-// revoked in that generation it leaves alone.
+// revoked in that generation it leaves alone. It looks at each holder once, for there
+// may be very many.
 func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Dropped {
 	var d Dropped
 	n, err := t.Resolve(ref)
 	if err != nil || n.Revoked == "" || n.Lock != generation {
 		return d
 	}
+	listed := make(map[Owner]bool, len(holders))
 	for _, by := range holders {
-		was := n
-		n, _ = n.withoutHolders(func(o Owner) bool { return o == by })
-		t.replace(was, n, by.Session)
-		t.tell(&d, was, n)
+		listed[by] = true
 	}
-	d.Free = slices.Compact(d.Free)
-	d.Dying = slices.Compact(d.Dying)
+	next, left := n.withoutHolders(func(o Owner) bool { return listed[o] })
+	if len(left) == 0 {
+		return d
+	}
+	e := t.edit()
+	e.replace(n, next, 0)
+	e.disown(next, left)
+	e.commit()
+	t.tell(&d, n, next)
 	return d
 }

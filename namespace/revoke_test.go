@@ -143,3 +143,31 @@ func TestRevokeRefuses(t *testing.T) {
 	c.want(c.tree.Delete(ref, alice), api.OK) // its holder may
 	c.want(c.tree.Check(), api.OK)
 }
+
+// However many share a lock, it is taken from all of them in time for their number: no
+// replica applies anything else meanwhile, and any of its users may have it broken.
+func TestEvictionOfVeryMany(t *testing.T) {
+	const sessions, handles = 10, 1000
+	c := newCell(t)
+	ref := c.create("/f", namespace.Spec{}).Ref()
+	root, node := *c.node(""), *c.node("/f")
+	tree := namespace.New(root.ACL)
+	c.want(tree.Restore(&root), api.OK)
+	node.Mode, node.Lock, node.Revoked = api.Shared, node.Instance, "stuck"
+	var owners []namespace.Owner
+	for i := range sessions * handles {
+		owner := namespace.Owner{Session: api.SessionID(i%sessions + 1), Handle: api.HandleID(i + 1)}
+		owners = append(owners, owner)
+		node.Holders = append(node.Holders, namespace.Holder{Owner: owner})
+	}
+	c.want(tree.Restore(&node), api.OK)
+	began := time.Now()
+	d := tree.Evict(ref, node.Lock, owners[sessions:])
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	c.wantDropped(d, namespace.Dropped{Free: []api.Name{"/f"}})
+	c.want(tree.Check(), api.OK)
+	c.wantDropped(tree.Evict(ref, node.Lock, owners), namespace.Dropped{Free: []api.Name{"/f"}, Vacant: []namespace.Vacancy{{Lock: ref, Generation: node.Lock}}})
+	c.want(tree.Check(), api.OK)
+}
