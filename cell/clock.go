@@ -2,8 +2,6 @@ package cell
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -60,6 +58,19 @@ const maxRetries = 1024
 // is one session only.
 const maxOwned = 1024
 
+// takeUnended returns sessions whose ends could not be proposed, at most most of them, and
+// reports whether there are more. m.mu is held.
+func (m *master) takeUnended(most int) (ends []raftfsm.End, more bool) {
+	for id, end := range m.unended {
+		if len(ends) == most {
+			return ends, true
+		}
+		ends = append(ends, end)
+		delete(m.unended, id)
+	}
+	return ends, false
+}
+
 // affordable says how many of the sessions are to end in one entry: as many as own no
 // more than maxOwned nodes together, but one at least. m.mu is held, and released in
 // between.
@@ -85,8 +96,7 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	if forgiven > 0 {
 		m.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
-	ending := slices.Collect(maps.Values(m.unended))
-	clear(m.unended)
+	ending, more := m.takeUnended(maxExpiries)
 	ending = append(ending, m.losses.due(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
@@ -107,7 +117,7 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 		m.endDelay(over)
 		m.mu.pause(m.queues.weight(over.name))
 	}
-	more := m.queues.forget(now, maxForgotten)
+	more = m.queues.forget(now, maxForgotten) || more
 	more = m.settleAgain() || more
 	more = m.evictAgain() || more
 	retries, left := m.queues.takeRetries(maxRetries)

@@ -266,6 +266,16 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			s.mu.Unlock()
 			s.tick(s.clock(), session.MaxTick/2)
 		}},
+		{"a tick when the ends of very many sessions were refused", func(int) {
+			s.mu.Lock()
+			for i := range manyClients {
+				id := api.SessionID(1<<40 + i) // of whom the log knows nothing
+				s.unended[id] = raftfsm.End{Session: id, Reason: api.ByClose}
+				s.mu.pause(1)
+			}
+			s.mu.Unlock()
+			s.tick(s.clock(), session.MaxTick/2)
+		}},
 		{"a tick of the clock", func(int) { s.tick(s.clock(), session.MaxTick/2) }},
 		{"a tick after a stop", func(int) { s.tick(s.clock(), time.Second) }},
 		{"looking for those that 10,000 removals wait for", func(int) { s.reportSlowRemovals() }},

@@ -155,7 +155,8 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
 
 		m.mu.Lock()
-		for i := range maxSteps { // of whom the log knows nothing
+		m.mu.most = 64
+		for i := range 2 * m.mu.most { // of whom the log knows nothing
 			id := api.SessionID(1<<40 + i)
 			m.unended[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
