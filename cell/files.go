@@ -251,11 +251,8 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		m.mu.pause(m.queues.weight(h.node.Name))
 		m.queues.closing[h.owner]++
-		c := &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}
-		if node, gone := m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
-			c.Successors = offer(m.queues.leading(h.node, 0))
-		}
-		return raftfsm.Command{Close: c}
+		next := m.next(h.node, func(n *namespace.Node) bool { return n.Holds(h.owner) })
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: next}}
 	})
 	return err
 }

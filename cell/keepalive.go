@@ -2,10 +2,12 @@ package cell
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -225,6 +227,9 @@ func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
 		for node := range tree.OwnedBy(end.Session) {
 			if visited += m.queues.weight(node.Name); visited > maxOwned {
 				return list
+			}
+			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
+				continue // it has an ephemeral node open; see next
 			}
 			lead := m.queues.leading(node.Ref(), 0)
 			if len(lead) == 0 {

@@ -385,12 +385,24 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 	return e
 }
 
+// next offers the lock of a node to those who wait first, for a command that frees it. It
+// does so only if the state says that the command will: anybody may ask for a lock to be
+// given up that others hold, and who is named by such a command would not be by the one
+// that hands the lock over. m.mu is held.
+func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Claim {
+	if node, err := m.state().Tree.Resolve(lock); err != nil || !frees(node) {
+		return nil
+	}
+	return offer(m.queues.leading(lock, 0))
+}
+
 // release gives a lock back; those who wait next have it in the same entry.
 func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		m.mu.pause(m.queues.weight(h.node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
-			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation, Successors: offer(m.queues.leading(h.node, 0)),
+			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation,
+			Successors: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
 		}}
 	})
 	return err

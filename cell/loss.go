@@ -95,7 +95,10 @@ func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := m.proposeMade(ctx, func() raftfsm.Command {
 		m.mu.pause(m.queues.weight(c.Lock.Name))
 		if c.Now {
-			c.Successors = offer(m.queues.leading(c.Lock, 0))
+			tree, by := m.state().Tree, m.principal(c.Mutation.Session)
+			c.Successors = m.next(c.Lock, func(n *namespace.Node) bool {
+				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
+			})
 		}
 		return raftfsm.Command{Revoke: &c}
 	})
@@ -182,7 +185,7 @@ func (m *master) acknowledged(id api.SessionID) {
 // evict takes a revoked lock from holders that have let go of it, and names who has it
 // next. m.mu is held, and released in between.
 func (m *master) evict(c raftfsm.Evict) {
-	c.Successors = offer(m.queues.leading(c.Lock, 0))
+	c.Successors = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && slices.ContainsFunc(c.Holders, n.Holds) })
 	m.submit(raftfsm.Command{Evict: &c})
 	m.mu.pause(m.queues.weight(c.Lock.Name))
 }

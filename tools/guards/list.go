@@ -51,6 +51,7 @@ func guards() []guard {
 		crowdingGuards(),
 		reapingGuards(),
 		resizingGuards(),
+		strangerGuards(),
 	)
 }
 
@@ -110,7 +111,7 @@ func masterGuards() []guard {
 	return []guard{
 		{
 			name: "Release names its successors", file: "cell/locks.go",
-			old: "Generation: generation, Successors: offer(m.queues.leading(h.node, 0)),", new: "Generation: generation,",
+			old: "			Successors: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
