@@ -89,31 +89,20 @@ func (n *notedLog) StoreLogs(logs []*raft.Log) error {
 	return n.write(logs[len(logs)-1].Index)
 }
 
-// DeleteRange implements raft.LogStore.
+// DeleteRange implements raft.LogStore. Where the log is left empty, all that was before
+// it is in a snapshot, which check takes for what the log lacks.
 func (n *notedLog) DeleteRange(first, last uint64) error {
-	begin, err := n.FirstIndex()
-	if err != nil {
-		return err
-	}
 	end, err := n.LastIndex()
 	if err != nil {
 		return err
 	}
-	switch {
-	case end == 0 || last < begin:
-		return nil // the log was emptied meanwhile, for a snapshot of the master's
-	case last < end:
-		return n.logFiles.DeleteRange(first, last) // a prefix: the end stays where it is
-	}
-	left := uint64(0) // an empty log ends at 0, wherever it began
-	if first > begin {
-		left = first - 1
-	}
-	if err := n.write(left); err != nil {
-		return err
-	}
-	if err := n.note.Sync(); err != nil {
-		return err
+	if last >= end { // else a prefix: the end stays where it is
+		if err := n.write(first - 1); err != nil {
+			return err
+		}
+		if err := n.note.Sync(); err != nil {
+			return err
+		}
 	}
 	return n.logFiles.DeleteRange(first, last)
 }
