@@ -1,11 +1,13 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -65,5 +67,32 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	taken.Listen.Client = client
 	if _, err := Start(t.Context(), taken); api.CodeOf(err) != api.Unavailable || !strings.Contains(err.Error(), "listen on "+client) {
 		t.Errorf("an address that is taken: %v", err)
+	}
+}
+
+// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start
+// has said what it started. The goroutine that starts the replica, which may be the one
+// that a process ends with, goes on, and learns of the end.
+func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
+	r, err := Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
+		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stores.guard.fail(syscall.EIO)
+	starting, goesOn := make(chan struct{}), false
+	go func() {
+		defer close(starting)
+		r.logStart()
+		goesOn = true
+	}()
+	<-starting
+	if !goesOn {
+		t.Error("the goroutine that starts the replica was ended")
+	}
+	if <-r.Done(); !errors.Is(r.Err(), syscall.EIO) {
+		t.Errorf("it ended with %v", r.Err())
 	}
 }

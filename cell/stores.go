@@ -54,7 +54,7 @@ type stores struct {
 	mark          commitMark
 
 	guard     *storeGuard
-	rawLogs   raft.LogStore // the same three, unguarded: for opening, whose errors are returned
+	rawLogs   raft.LogStore // the same three, unguarded: for other goroutines than Raft's, as that which opens them
 	rawVotes  raft.StableStore
 	rawSnaps  raft.SnapshotStore
 	closers   []io.Closer
@@ -546,6 +546,18 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 // Raft itself goes back to an older snapshot of the leader's, for a while, and to a
 // newer one only when that is applied.
 func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
+
+// first returns the first index of the log, 0 if there is none or the log does not tell.
+// It is for any goroutine: the guard would end one of which Raft knows nothing.
+func (s *stores) first() (index uint64) {
+	if err := sheltered(func() (err error) {
+		index, err = s.rawLogs.FirstIndex()
+		return err
+	}); err != nil {
+		return 0
+	}
+	return index
+}
 
 // close closes the files and lets go of the directory. Raft has to have stopped.
 // If an operation hangs in the disk still, everything stays open and locked: the
