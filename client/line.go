@@ -51,12 +51,13 @@ func (t *target) kept() *line {
 	return t.own
 }
 
-// doubt is called when the answer to a KeepAlive is late. If no call was answered over the
-// connection for so long, that may have fallen silent, and the replica be there: a firewall
-// that forgets a connection tells nobody, and gRPC takes longer than a lease to find out.
-// So another is tried, and if the replica answers over that, and not over the old one, it
-// takes the place of that. If not, the old one is kept: the replica may have no room for
-// more, or only be slow to prove that it is the master, as it does for a KeepAlive.
+// doubt is called when the answer to a KeepAlive, or to the question for the master, is late.
+// If no call was answered over the connection for so long, that may have fallen silent, and
+// the replica be there: a firewall that forgets a connection tells nobody, and gRPC takes
+// longer than a lease to find out. So another is tried, and if the replica answers over that,
+// and not over the old one, it takes the place of that. If not, the old one is kept: the
+// replica may have no room for more, or only be slow to prove that it is the master, as it
+// does for a KeepAlive.
 func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,9 +74,11 @@ func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 }
 
 // try gives the sessions another connection, if the replica answers a question over that,
-// and over the old one still does not answer the same.
+// and over the old one still does not answer the same. It goes on until gRPC would have found
+// out that the old one is silent: for longer than one attempt to connect takes, nothing may
+// pass the way to the replica.
 func (p *pool) try(t *target, old, next *line, since session.Instant) {
-	ctx, cancel := context.WithTimeout(p.alive, p.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(p.alive, pingTime+pingTimeout)
 	defer cancel()
 	asked, answered := make(chan struct{}), false
 	go func() {
@@ -86,7 +89,7 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 			cancel() // nothing is wrong with it
 		}
 	}()
-	// Where it is refused it is tried again: what silenced the old one may be over in a moment.
+	// Where it is refused or not answered it is tried again: what silenced the old one may be over in a moment.
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
 	if err == nil { // the old one was asked before, but this machine may be busy
 		timer := time.NewTimer(hedge)
@@ -108,6 +111,31 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 	}
 	p.mu.Unlock()
 	superfluous.close() // what is under way over it is asked again, over the other
+}
+
+// suspect is doubt of the connection over which the replica at an address was asked for the
+// master, and has not answered. KeepAlives do not doubt it: none is sent while the master is
+// looked for, and what else waits for an answer over it, such as the end of a session, has
+// the master looked for.
+func (p *pool) suspect(address string) {
+	p.mu.Lock()
+	t := p.targets[address]
+	p.mu.Unlock()
+	if t != nil {
+		p.doubt(t, t.kept(), doubtAfter)
+	}
+}
+
+// locate asks t for the master, and again over the connection that takes the place of the
+// one that it was asked over.
+func (t *target) locate(ctx context.Context, cell string) (*chubbypb.LocateReply, error) {
+	for {
+		over := t.kept()
+		reply, err := over.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell})
+		if err == nil || isAnswer(err) || ctx.Err() != nil || t.kept() == over {
+			return reply, err
+		}
+	}
 }
 
 // isAnswer reports whether an error of a call is what the other end said, and not what

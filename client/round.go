@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // round asks the replicas of the cell, one after the other but without waiting
@@ -144,7 +144,8 @@ func (a *asking) patience() time.Duration {
 	return straggle
 }
 
-// silent notes who has not answered.
+// silent notes who has not answered, and has another connection tried to each, unless the
+// search was given up, perhaps before anybody could answer.
 func (a *asking) silent(ctx context.Context) {
 	for _, name := range a.names {
 		if !slices.ContainsFunc(a.said, func(s answer) bool { return s.address == name }) {
@@ -153,6 +154,9 @@ func (a *asking) silent(ctx context.Context) {
 				err = fmt.Errorf("no answer within %v", a.finder.cfg.DialTimeout)
 			}
 			a.said = append(a.said, answer{address: name, err: err})
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				a.finder.pool.suspect(name)
+			}
 		}
 	}
 }
@@ -180,7 +184,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 		return answer{address: address, err: err}
 	}
 	defer giveBack()
-	reply, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
+	reply, err := t.locate(ctx, f.cfg.Cell)
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}
 	}

@@ -52,6 +52,7 @@ func guards() []guard {
 		reapingGuards(),
 		resizingGuards(),
 		strangerGuards(),
+		silenceGuards(),
 	)
 }
 
