@@ -52,7 +52,8 @@ func holdsSequencer(name string, size int64) bool {
 // keepSequencer keeps the sequencer of a lock in --sequencer-file while held, the
 // lock's context, lasts, for programs that CMD's environment does not reach. forget takes it away
 // again, and the loss of the lock does at once. A chubbyctl that is killed leaves
-// the file, and a sequencer in it that the servers refuse.
+// the file, and a sequencer in it that the servers refuse. Those who share a lock have
+// one sequencer, and a file each.
 func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
 	if o.sequencerFile == "" {
 		return func() {}, nil
@@ -62,6 +63,10 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 		return nil, err
 	}
 	own := sequencer + "\n"
+	if text, err := os.ReadFile(o.sequencerFile); err == nil && string(text) == own {
+		return nil, usagef("--sequencer-file %s has the sequencer of this lock already: another chubbyctl shares the lock and keeps it there, or was killed; "+
+			"name another file, or remove this one", o.sequencerFile)
+	}
 	if err := replaceFile(o.sequencerFile, own); err != nil {
 		return nil, fmt.Errorf("--sequencer-file: %w", err)
 	}

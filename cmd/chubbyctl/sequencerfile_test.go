@@ -98,3 +98,32 @@ func TestSequencerFileIsNobodyElses(t *testing.T) {
 		}
 	}
 }
+
+// Those who share a lock have one sequencer: the file of one is not taken for that of another, who would take it
+// away while the first still has the lock.
+func TestSequencerFileIsNotShared(t *testing.T) {
+	const shared = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
+	name := filepath.Join(t.TempDir(), "file")
+	keep := func() (func(), error) {
+		o := &workOptions{globals: &globals{output: "text"}, sequencerFile: name, err: io.Discard}
+		return o.keepSequencer(t.Context(), shared)
+	}
+	forget, err := keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := keep()
+	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "shares the lock") {
+		t.Errorf("a second who keeps it there: %v", err)
+	}
+	if err == nil {
+		second()
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != shared+"\n" {
+		t.Errorf("the first has the lock, and the file has %q, %v", text, err)
+	}
+	forget()
+	if _, err := os.Stat(name); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -64,7 +64,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
-	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file while the lock is held, for other programs")
+	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 }
 
 // prepare takes what cobra knows of the command that runs.

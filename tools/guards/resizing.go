@@ -1,6 +1,7 @@
 package main
 
-// resizingGuards are those of who relies on a lock, or on being registered, while it waits for something else.
+// resizingGuards are those of who relies on a lock, or on being registered, while it waits for something else, and of a
+// file that several programs of a machine might rely on.
 func resizingGuards() []guard {
 	return []guard{
 		{
@@ -17,6 +18,11 @@ func resizingGuards() []guard {
 			name: "a candidate that stands back hears that it is none", file: "client/recipe/election.go",
 			old: "k.standing.fail(context.Cause(registered))", new: "_ = registered",
 			pkg: "./client/recipe", test: "TestCandidateLosesItsNameWhileItStandsBack",
+		},
+		{
+			name: "a sequencer file is of one chubbyctl", file: "cmd/chubbyctl/sequencerfile.go",
+			old: "err == nil && string(text) == own {\n		return", new: "err == nil && string(text) == own && false {\n		return",
+			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNotShared",
 		},
 	}
 }
