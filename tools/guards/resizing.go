@@ -1,7 +1,7 @@
 package main
 
-// resizingGuards are those of who relies on a lock, or on being registered, while it waits for something else, and of a
-// file that several programs of a machine might rely on.
+// resizingGuards are those of who relies on a lock, on being registered, on a file, or on another process, and waits for
+// something else.
 func resizingGuards() []guard {
 	return []guard{
 		{
@@ -23,6 +23,16 @@ func resizingGuards() []guard {
 			name: "a sequencer file is of one chubbyctl", file: "cmd/chubbyctl/sequencerfile.go",
 			old: "err == nil && string(text) == own {\n		return", new: "err == nil && string(text) == own && false {\n		return",
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNotShared",
+		},
+		{
+			name: "nothing is left of a guardian that reported nothing", file: "cmd/chubbyctl/internal/guard/process_unix.go",
+			old: "	orphans := p.sweep()\n	if p.pid == 0 {", new: "	orphans := 0\n	if p.pid != 0 {\n		orphans = p.sweep()\n	}\n	if p.pid == 0 {",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestGuardianEndsUnheard",
+		},
+		{
+			name: "a guardian that has nothing left to do is not waited for", file: "cmd/chubbyctl/internal/guard/process_unix.go",
+			old: "	if p.gone || p.err != nil { // nothing is left", new: "	if false { // nothing is left",
+			pkg: "./cmd/chubbyctl/internal/guard", test: "TestGuardianDoesNotEnd",
 		},
 	}
 }

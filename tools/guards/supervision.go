@@ -12,7 +12,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "a guardian that is late is ended", file: guarding + "process_unix.go",
-			old: "		_ = p.guardian.Process.Kill()", new: "		_ = p.guardian.Process.Signal(unix.Signal(0))",
+			old: "chubbyctl kills both\")\n		_ = p.guardian.Process.Kill()", new: "chubbyctl kills both\")\n		_ = p.guardian.Process.Signal(unix.Signal(0))",
 			pkg: "./cmd/chubbyctl/internal/guard", test: "TestStoppedGuardian",
 		},
 		{

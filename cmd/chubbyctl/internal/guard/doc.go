@@ -14,7 +14,8 @@
 // The other way round, a guardian that has not done its work in time, because it
 // is stopped or hangs, is killed by chubbyctl, which kills the command then. Each
 // of the two covers for the other. On Linux the end of chubbyctl also continues a
-// guardian that is stopped. Nothing covers for a guardian that is killed while
+// guardian that is stopped. Nothing covers for both being stopped and the command not,
+// until one of them is continued; nor for a guardian that is killed while
 // chubbyctl is stopped: the command itself is killed at once (it has asked the system
 // for that), but what it started runs until chubbyctl is continued.
 //

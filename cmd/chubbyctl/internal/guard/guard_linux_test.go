@@ -28,6 +28,11 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "unheard":
+			if err := unheard(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, "guardian:", err)
+			}
+			os.Exit(1)
 		case "headless":
 			headless(os.Args[2])
 		case "supervisor":

@@ -322,6 +322,9 @@ func (p *Process) suspend() {
 // conclude waits for the guardian, and kills what it did not live to kill.
 func (p *Process) conclude() {
 	p.control.close()
+	if p.gone || p.err != nil { // nothing is left for it to do; and it may be stopped, and never end
+		_ = p.guardian.Process.Kill() // it can only have ended
+	}
 	for range p.reports { // until the reader has seen the end
 	}
 	err := p.guardian.Wait()
@@ -337,18 +340,15 @@ func (p *Process) conclude() {
 	if p.gone || p.err != nil {
 		return
 	}
-	if p.pid == 0 && p.rescued { // it was killed for being late: perhaps with a command whose start it had not reported
-		p.sweep()
-		p.err = ErrLate
-		p.started <- p.err
-		return
-	}
-	if p.pid == 0 {
-		p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
-		p.started <- p.err
-		return
-	}
 	orphans := p.sweep()
+	if p.pid == 0 { // perhaps with a command whose start it had not reported
+		p.err = ErrLate
+		if !p.rescued {
+			p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
+		}
+		p.started <- p.err
+		return
+	}
 	switch {
 	case p.rescued && p.ended:
 		return
