@@ -51,23 +51,28 @@ func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainRep
 	case node.Dying():
 		reply.Explanation = append(reply.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
 	}
-	reply.Explanation = append(reply.Explanation, m.explainLock(reply.GetLock(), node)...)
+	reply.Explanation = append(reply.Explanation, m.explainLock(state, name, reply.GetLock())...)
 	reply.Cachers, reply.MoreCachers = m.cachers(state, name)
 	reply.Explanation = append(reply.Explanation, m.explainChange(reply.GetCachers(), int(reply.GetMoreCachers()))...)
 	return reply, nil
 }
 
 // explainLock says what an Acquire would wait for.
-func (m *master) explainLock(lock *pb.LockInfo, node *namespace.Node) []string {
+func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *pb.LockInfo) []string {
+	node, there := state.Tree.Get(name)
 	holders, waiters := len(lock.GetHolders())+int(lock.GetMoreHolders()), len(lock.GetWaiters())+int(lock.GetMoreWaiters())
 	delayed := time.Duration(lock.GetDelayedNs()).Round(time.Millisecond)
 	switch {
-	case holders > 0 && node != nil && node.Revoked != "":
+	case holders > 0 && there && node.Revoked != "":
 		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
 	case holders > 0:
 		return []string{fmt.Sprintf("the lock is held by %s, and %s: a new request waits behind them, in its turn", count(holders, "session"), waiting(waiters))}
 	case delayed > 0:
-		return []string{fmt.Sprintf("the lock is delayed because a holder failed: nobody can have it for another %v", delayed)}
+		who := "nobody can have it"
+		if d, _ := state.Tree.Delay(name); d.Mode == api.Shared {
+			who = "it can be had in shared mode only"
+		}
+		return []string{fmt.Sprintf("the lock is delayed because a holder failed: %s for another %v", who, delayed)}
 	}
 	return []string{"the lock is free: an Acquire waits for nobody"}
 }

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,15 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 		for i, wait := range waits {
 			if stillAsks(wait) {
 				t.Errorf("the reader of lock %d waits for the delay", i)
+				continue
+			}
+			got := <-wait
+			if err := m.release(t.Context(), reading.mutation(), handle{owner: namespace.Owner{Session: reading.who.session, Handle: got.Handle}, node: got.Lock}, got.Generation); err != nil {
+				t.Fatal(err)
+			}
+			told, err := m.explainNode(t.Context(), got.Lock.Name)
+			if err != nil || !strings.Contains(told.GetExplanation()[0], "in shared mode only for another 59s") {
+				t.Error(err, told.GetExplanation())
 			}
 		}
 	})
