@@ -85,9 +85,7 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 		defer close(asked)
 		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
 		answered = err == nil || isAnswer(err)
-		if answered {
-			cancel() // nothing is wrong with it
-		}
+		cancel() // nothing is wrong with it, or gRPC knows, and connects anew
 	}()
 	// Where it is refused or not answered it is tried again: what silenced the old one may be over in a moment.
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
