@@ -299,6 +299,49 @@ func TestGivingBackNeedsNoConnection(t *testing.T) {
 	})
 }
 
+// What gives back does not wait, either, until an Open before it is settled that was left when
+// the connection broke over which it had been done.
+func TestSettlingAnOpenNeedsNoConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.script(func(s seen) verb {
+			if s.method != "Open" {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				reply, err := next()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				for _, address := range addresses() {
+					f.down[address] = true
+				}
+				if list := f.conns["a:1"]; s.nth == 2 {
+					_ = list[len(list)-1].Close() // that of the program was made last
+				}
+				return reply, err
+			}
+		})
+		within, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if _, err := c.Open(within, "/ls/foo/x", OpenOptions{Write: true, Create: File}); !errors.Is(err, api.Uncertain) {
+			t.Errorf("Open: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := l.Release(ctx); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v; held %d", err, f.state().held)
+		}
+		if n := f.state().handles; n != 1 { // that of the lock
+			t.Errorf("%d handles are open", n)
+		}
+		closeClient(t, c)
+	})
+}
+
 // However many sessions have something to be settled, all of them are kept alive.
 func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

@@ -215,8 +215,12 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 		return
 	}
 	var handle []byte
-	err = c.insist(ctx, "open", path, number, anyRoom, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		reply, err := t.chubby.Open(ctx, with(request, caller, m))
+	in, over := giveRoom, (*target).kept // what gives back later waits for this
+	if len(request.GetContents()) > largeRequest {
+		in, over = anyRoom, func(t *target) *line { return t.line }
+	}
+	err = c.insist(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		reply, err := over(t).chubby.Open(ctx, with(request, caller, m))
 		handle = reply.GetHandle()
 		return err
 	})
