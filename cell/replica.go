@@ -51,6 +51,7 @@ type Replica struct {
 	handing chan struct{}           // full while the mastership is being handed over; see Transfer
 	work    sync.WaitGroup          // runEpochs and the servers
 	once    sync.Once               // the first of Stop and fail
+	left    raft.Future             // of Raft's end; for the goroutine that stops the replica
 	started chan struct{}           // closed when Start returns
 	done    chan struct{}
 
@@ -286,7 +287,9 @@ func (r *Replica) Stop(ctx context.Context) error {
 // Stop's context. It is longer than storeStall, so that the watchdog says why.
 const stopLimit = 5 * time.Second
 
-// shutdown stops everything, from the clients down to the disk.
+// shutdown stops everything, from the clients down to the disk. The replica leaves Raft
+// before it waits for its clients: it has no epoch any more, and while it led, nobody
+// else would be elected.
 func (r *Replica) shutdown(ctx context.Context) {
 	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
 	stopped := make(chan struct{})
@@ -294,6 +297,7 @@ func (r *Replica) shutdown(ctx context.Context) {
 		defer close(stopped)
 		r.grpc.GracefulStop()
 	}()
+	r.leave()
 	select {
 	case <-stopped:
 	case <-ctx.Done():
@@ -308,27 +312,32 @@ func (r *Replica) shutdown(ctx context.Context) {
 	r.release()
 }
 
-// release frees whatever start has got hold of.
-func (r *Replica) release() {
+// leave ends the reign, Raft, and all connections to other replicas. It does not wait for
+// Raft, and does nothing the second time.
+func (r *Replica) leave() {
 	if r.cancel != nil {
 		r.cancel(errStopped)
 		r.abdicate()
 	}
-	var stopping raft.Future
-	if r.raft != nil {
-		stopping = r.raft.Shutdown()
-	}
-	if r.prober != nil {
-		r.prober.close()
+	if r.raft != nil && r.left == nil {
+		r.left = r.raft.Shutdown()
 	}
 	if r.transport != nil {
 		if err := r.transport.Close(); err != nil {
 			r.log.Warn("close raft's transport", "error", err)
 		}
 	}
+}
+
+// release frees whatever start has got hold of.
+func (r *Replica) release() {
+	r.leave()
+	if r.prober != nil {
+		r.prober.close()
+	}
 	r.handing <- struct{}{} // waits for the last hand-over, and allows no other
-	if stopping != nil {
-		if err := stopping.Error(); err != nil {
+	if r.left != nil {
+		if err := r.left.Error(); err != nil {
 			r.log.Warn("stop raft", "error", err)
 		}
 	}

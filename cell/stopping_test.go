@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"google.golang.org/grpc"
 )
 
@@ -40,6 +42,41 @@ func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 		<-r.Done()
 		if err := r.Stop(t.Context()); err != nil {
 			t.Errorf("once it has stopped: %v", err)
+		}
+	})
+}
+
+// A master that stops, and finds nobody to hand over to, does not lead while it waits for
+// its clients: the others elect another.
+func TestStopDoesNotKeepTheMastership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dial func(string, time.Duration) (net.Conn, error)
+		replicas := startCell(t, 3, func(cfg *Config) {
+			if cfg.ID == "r1" {
+				dial = cfg.Dial
+			}
+		})
+		was := masterOf(replicas)
+		conn, err := dial(was+":client", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := newRude(t, conn)
+		client.begin(pb.Cell_Locate_FullMethodName) // and sends no request
+		if err := client.settle(); err != nil {
+			t.Fatal(err)
+		}
+		replicas[was].prober.close() // so that nobody answers
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began, stopped := time.Now(), make(chan error, 1)
+		go func() { stopped <- replicas[was].Stop(ctx) }()
+		await(t, "another master", func() bool { is := masterOf(replicas); return is != "" && is != was })
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the cell had no other master for %v", took)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
 		}
 	})
 }
