@@ -228,12 +228,12 @@ func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
 			if visited += m.queues.weight(node.Name); visited > maxOwned {
 				return list
 			}
-			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
-				continue // it has an ephemeral node open; see next
-			}
 			lead := m.queues.leading(node.Ref(), 0)
 			if len(lead) == 0 {
 				continue
+			}
+			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
+				continue // it has an ephemeral node open; see next
 			}
 			bytes += raftfsm.Size(node.Ref())
 			for _, w := range lead {

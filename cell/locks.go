@@ -390,10 +390,14 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 // given up that others hold, and who is named by such a command would not be by the one
 // that hands the lock over. m.mu is held.
 func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Claim {
+	lead := m.queues.leading(lock, 0)
+	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
+		return nil
+	}
 	if node, err := m.state().Tree.Resolve(lock); err != nil || !frees(node) {
 		return nil
 	}
-	return offer(m.queues.leading(lock, 0))
+	return offer(lead)
 }
 
 // release gives a lock back; those who wait next have it in the same entry.
