@@ -98,8 +98,8 @@
 // cached handles; one asks about held locks and presents handles after a fail-over,
 // with four more while it does so; one calls OnState and writes the log. No handle
 // has one, and no cache. A Cell has one more while the master is looked for, and
-// one for each replica that is asked, however many sessions it has, two while it
-// tries another connection for them, and one while it closes one. Close of each waits for
+// one for each replica that is asked, however many sessions it has, two for each to which it
+// tries another connection, and one while it closes one. Close of each waits for
 // its own. A Checker has one for each lock that it watches, and for each sequencer that it
 // asks about. Renew has none: it runs in its caller's. gRPC has three for each connection,
 // that end when the connections are closed.
