@@ -19,12 +19,12 @@ import (
 // The sizes of a large cell.
 const (
 	manyClients  = 100_000
-	manyWaiters  = 100_000 // 10,000 of them for each of three locks
-	manyWatchers = 10_000  // of one file
-	manyReaders  = 2_000   // principals in the list of who may read it
-	manyRemovals = 10_000  // of nodes that 20 clients each have in their caches
-	manyLocks    = 200_000 // to be offered again at a time
-	manyOwn      = 50_000  // waits of one session, 10,000 of them through each of its handles
+	manyWaiters  = 100_000     // 10,000 of them for each of three locks
+	manyWatchers = 10_000      // of one file
+	manyReaders  = 2_000       // principals in the list of who may read it
+	manyRemovals = maxRemovals // of nodes that 5 clients each have in their caches
+	manyLocks    = 200_000     // to be offered again at a time
+	manyOwn      = 50_000      // waits of one session, 10,000 of them through each of its handles
 )
 
 // maxHold bounds one hold of the master's mutex.
@@ -139,7 +139,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
-		for _, id := range clients[i : i+20] {
+		for _, id := range clients[i : i+5] {
 			s.caches.register(id, "p", name)
 		}
 		one := &removal{late: true, ch: s.begin(0, []api.Name{name})}

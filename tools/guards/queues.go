@@ -10,11 +10,6 @@ func queueGuards() []guard {
 			pkg: "./cell", test: "TestRefusedByTheLogMakesRoom",
 		},
 		{
-			name: "one whose handle is closed makes room", file: "cell/queue.go",
-			old: "	if a.Code != api.OK {\n		q.retry(w.lock.Name)\n	}\n", new: "",
-			pkg: "./cell", test: "TestClosedHandleMakesRoom",
-		},
-		{
 			name: "a lock is offered to those who wait for that node", file: "cell/queue.go",
 			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
 			pkg: "./cell", test: "TestSuccessorsAreOfOneNode",
