@@ -34,7 +34,7 @@ func (l hearing) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			return nil, err
+			return nil, acceptError{err}
 		}
 		if one := hear(conn, l.clock); l.conns.admit(one) {
 			return one, nil

@@ -1,16 +1,24 @@
 package cell
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 func TestListenOn(t *testing.T) {
@@ -95,4 +103,53 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	if <-r.Done(); !errors.Is(r.Err(), syscall.EIO) {
 		t.Errorf("it ended with %v", r.Err())
 	}
+}
+
+// stumbling is a listener of which the first calls of Accept fail.
+type stumbling struct {
+	net.Listener
+	left atomic.Int32
+}
+
+// Accept implements net.Listener.
+func (l *stumbling) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: os.NewSyscallError("accept4", syscall.ENOMEM)}
+	}
+	return l.Listener.Accept()
+}
+
+// TestPortsOutliveAnError: a replica that the system could not give a connection goes on
+// to accept, and does not lead a cell in which nobody reaches it.
+func TestPortsOutliveAnError(t *testing.T) {
+	clients, operators := &stumbling{Listener: loopback(t)}, &stumbling{Listener: loopback(t)}
+	clients.left.Store(2)
+	operators.left.Store(2)
+	r, err := Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
+		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Raft: "127.0.0.1:0"}, ClientListener: clients, HTTPListener: operators,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Stop(t.Context()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, err := grpc.NewClient(clients.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Errorf("a client: %v", err)
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+operators.Addr().String()+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatalf("an operator: %v", err)
+	}
+	_ = reply.Body.Close()
 }

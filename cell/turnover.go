@@ -31,7 +31,7 @@ type turnoverConn struct {
 func (t *turnover) Accept() (net.Conn, error) {
 	conn, err := t.Listener.Accept()
 	if err != nil {
-		return nil, err
+		return nil, acceptError{err}
 	}
 	c := &turnoverConn{Conn: conn, of: t}
 	t.mu.Lock()
