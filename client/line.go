@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 )
 
 // line is one of the connections to a replica. It connects when it is needed.
@@ -62,6 +63,9 @@ func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.cfg.Clock()
+	if old.conn.GetState() != connectivity.Ready {
+		return // gRPC is about to connect
+	}
 	if p.closed || p.targets[t.address] != t || t.trying || t.kept() != old || now.Sub(session.Instant(old.heard.Load())) < silent {
 		return
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -101,5 +102,32 @@ func TestNewSessionOverASilentConnection(t *testing.T) {
 		}
 		closeClient(t, c)
 		_ = cell.Close() // it never fails
+	})
+}
+
+// A replica that takes long to connect to is not connected to twice: it may be busy with
+// many who look for the master.
+func TestConnectingIsNotSilence(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cut("a:1")
+		cfg := f.config()
+		var now, most atomic.Int64 // attempts under way
+		cfg.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+			if address != "b:1" {
+				return f.dial(ctx, address)
+			}
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := New(ctx, cfg); !errors.Is(err, api.Unavailable) {
+			t.Errorf("New: %v", err)
+		}
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d attempts to connect to one replica at a time", n)
+		}
 	})
 }
