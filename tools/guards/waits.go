@@ -49,9 +49,9 @@ func waitGuards() []guard {
 			pkg: "./cell", test: "TestCallOfAnotherEpochIsRefused",
 		},
 		{
-			name: "a lease is granted after a proof (crowd)", file: "cell/keepalive.go",
+			name: "a lease is granted after a proof", file: "cell/keepalive.go",
 			old: "t0, err := m.fence.prove(ctx)", new: "t0, err := m.clock(), error(nil)",
-			pkg: "./cell", test: "TestCrowd",
+			pkg: "./cell", test: "TestDeposedMaster",
 		},
 	}
 }
