@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,6 +350,44 @@ func TestRefusedEviction(t *testing.T) {
 		m.congested(func() { holder.acknowledge(t, events) })
 		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+	})
+}
+
+// Who holds a lock through very many handles lets go of it in one command: each looks at
+// all holders, and while it does nothing else is applied.
+func TestManyHandlesLetGoAtOnce(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		holder := m.client(t, 9)
+		var mine handle
+		for range 300 {
+			mine = holder.open(t, "/ls/local/f", api.MustExist).handle
+			holder.try(t, mine, api.Shared)
+		}
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		var evictions atomic.Int64
+		wrote := func(entry []byte) {
+			e, err := raftfsm.DecodeEntry(entry)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, c := range e.Commands {
+				if c.Evict != nil {
+					evictions.Add(1)
+				}
+			}
+		}
+		m.wrote.Store(&wrote)
+		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+			t.Fatal(err)
+		}
+		holder.acknowledge(t, holder.hear(t))
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+		if n := evictions.Load(); n != 1 {
+			t.Errorf("%d commands took the lock from one session", n)
 		}
 	})
 }

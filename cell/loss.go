@@ -172,22 +172,40 @@ func (m *master) acknowledged(id api.SessionID) {
 		c, _ := m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})
 		m.submit(c)
 	}
+	// One command takes a lock from many handles of the session: each copies all holders, of whom there may be very
+	// many.
+	type grant struct {
+		lock       namespace.Ref
+		generation api.Generation
+	}
+	let := map[grant][]namespace.Owner{}
 	for handle, lost := range m.losses.locks[id] {
 		if acked < lost.sequence {
 			continue
 		}
-		owner := namespace.Owner{Session: id, Handle: handle}
+		owner, of := namespace.Owner{Session: id, Handle: handle}, grant{lost.lock, lost.generation}
 		m.losses.let(owner)
-		m.evict(raftfsm.Evict{Lock: lost.lock, Generation: lost.generation, Holders: []namespace.Owner{owner}})
+		let[of] = append(let[of], owner)
+		m.mu.pause(1)
+	}
+	for of, holders := range let {
+		for len(holders) > 0 {
+			some := piece(holders, m.queues.claims, func(namespace.Owner) int { return mostOwnerBytes })
+			holders = holders[len(some):]
+			m.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
+		}
 	}
 }
+
+// mostOwnerBytes is what a holder takes in a command, at most.
+const mostOwnerBytes = 24
 
 // evict takes a revoked lock from holders that have let go of it, and names who has it
 // next. m.mu is held, and released in between.
 func (m *master) evict(c raftfsm.Evict) {
-	c.Successors = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && slices.ContainsFunc(c.Holders, n.Holds) })
+	c.Successors = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	m.submit(raftfsm.Command{Evict: &c})
-	m.mu.pause(m.queues.weight(c.Lock.Name))
+	m.mu.pause(m.queues.weight(c.Lock.Name) + len(c.Holders)/8)
 }
 
 // maxEvictions bounds the evictions that one tick tries again.

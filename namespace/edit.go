@@ -52,12 +52,15 @@ func (e *edit) replace(old, n *Node, session api.SessionID) {
 // disown takes a node out of what those sessions own who were among its holders and own
 // nothing of it any more. It is for a replace that names none of them.
 func (e *edit) disown(n *Node, were []Holder) {
-	own := make(map[api.SessionID]bool, len(were))
+	gone := make(map[api.SessionID]bool)
+	for _, h := range were {
+		gone[h.Session] = true
+	}
 	for _, session := range n.owners() {
-		own[session] = true
+		delete(gone, session)
 	}
 	for _, h := range were {
-		if !own[h.Session] {
+		if gone[h.Session] {
 			e.owned.Delete(ownedKey(h.Session, n.Name))
 		}
 	}

@@ -84,6 +84,24 @@ func (n *Node) Holds(o Owner) bool {
 	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.Owner == o })
 }
 
+// HeldByAny reports whether any of the handles holds n's lock. It looks at each holder once.
+func (n *Node) HeldByAny(handles []Owner) bool {
+	listed := among(handles)
+	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return listed(h.Owner) })
+}
+
+// among returns whether an owner is one of a list.
+func among(list []Owner) func(Owner) bool {
+	if len(list) == 1 {
+		return func(o Owner) bool { return o == list[0] }
+	}
+	set := make(map[Owner]bool, len(list))
+	for _, o := range list {
+		set[o] = true
+	}
+	return func(o Owner) bool { return set[o] }
+}
+
 // Stat returns n's metadata. The path is left empty: the tree does not know
 // the cell's name.
 func (n *Node) Stat() api.Stat {

@@ -39,11 +39,7 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	if err != nil || n.Revoked == "" || n.Lock != generation {
 		return d
 	}
-	listed := make(map[Owner]bool, len(holders))
-	for _, by := range holders {
-		listed[by] = true
-	}
-	next, left := n.withoutHolders(func(o Owner) bool { return listed[o] })
+	next, left := n.withoutHolders(among(holders))
 	if len(left) == 0 {
 		return d
 	}

@@ -30,9 +30,14 @@ func strangerGuards() []guard {
 		},
 		{
 			name: "a lock is taken from all of its holders at once", file: "namespace/revoke.go",
-			old: "	next, left := n.withoutHolders(func(o Owner) bool { return listed[o] })\n",
-			new: "	next, left := n, []Holder(nil)\n	for by := range listed {\n		rest, gone := next.withoutHolders(func(o Owner) bool { return o == by })\n		next, left = rest, append(left, gone...)\n	}\n",
+			old: "	next, left := n.withoutHolders(among(holders))\n",
+			new: "	next, left := n, []Holder(nil)\n	for _, by := range holders {\n		rest, gone := next.withoutHolders(func(o Owner) bool { return o == by })\n		next, left = rest, append(left, gone...)\n	}\n",
 			pkg: "./namespace", test: "TestEvictionOfVeryMany",
+		},
+		{
+			name: "one command takes a lock from many handles of a session", file: "cell/loss.go",
+			old: "{ return mostOwnerBytes })", new: "{ return m.queues.claims })",
+			pkg: "./cell", test: "TestManyHandlesLetGoAtOnce",
 		},
 		{
 			name: "who is evicted owns nothing of the node any more", file: "namespace/revoke.go",
