@@ -214,9 +214,11 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 	if f.breathe(ctx); ctx.Err() != nil {
 		return nil, closedError() // as below
 	}
+	q := f.inquire(ctx)
+	defer q.end()
 	for {
 		believed := f.believed()
-		found, err := f.round(ctx)
+		found, err := f.round(ctx, q)
 		if err == nil && found == nil {
 			err = refused.count(f)
 		}
@@ -224,6 +226,7 @@ func (f *finder) look(ctx context.Context) (*target, error) {
 			return nil, err
 		}
 		if found != nil {
+			q.end() // or those who are being asked are not forgotten
 			return f.adopt(found, believed), nil
 		}
 		said.note(ctx, f)

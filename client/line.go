@@ -18,14 +18,14 @@ type line struct {
 	conn   *grpc.ClientConn
 	chubby chubbypb.ChubbyClient
 	cell   chubbypb.CellClient
-	heard  atomic.Int64 // when it was made, or a call over it was last answered: a session.Instant
+	heard  atomic.Int64 // when it last connected, or a call over it was answered: a session.Instant
 }
 
 // newLine returns a connection to t.
 func (p *pool) newLine(t *target) (*line, error) {
 	l := &line{}
 	// It does not take the place of the one in the options, as WithUnaryInterceptor would.
-	options := append(p.options(t), grpc.WithChainUnaryInterceptor(
+	options := append(p.options(t, l), grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			err := call(ctx, method, request, reply, conn, options...)
 			if err == nil || isAnswer(err) {
@@ -115,18 +115,11 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 	superfluous.close() // what is under way over it is asked again, over the other
 }
 
-// suspect is doubt of the connection over which the replica at an address was asked for the
-// master, and has not answered. KeepAlives do not doubt it: none is sent while the master is
+// suspect is doubt of the connection over which t was asked for the master, and has not
+// answered for a while. KeepAlives do not doubt it: none is sent while the master is
 // looked for, and what else waits for an answer over it, such as the end of a session, has
 // the master looked for.
-func (p *pool) suspect(address string) {
-	p.mu.Lock()
-	t := p.targets[address]
-	p.mu.Unlock()
-	if t != nil {
-		p.doubt(t, t.kept(), doubtAfter)
-	}
-}
+func (p *pool) suspect(t *target) { p.doubt(t, t.kept(), doubtAfter) }
 
 // locate asks t for the master, and again over the connection that takes the place of the
 // one that it was asked over.

@@ -111,12 +111,14 @@ func (p *pool) enter(address string) (*target, error) {
 	return t, nil
 }
 
-func (p *pool) options(t *target) []grpc.DialOption {
+func (p *pool) options(t *target, l *line) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := p.cfg.Dialer(ctx, address)
-			t.dialled(err)
+			if t.dialled(err); err == nil {
+				l.heard.Store(int64(p.cfg.Clock()))
+			}
 			return conn, err
 		}),
 		grpc.WithReadBufferSize(bufferSize),

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -17,7 +16,7 @@ import (
 // long for any, who the master is, until the one they name says so itself. It
 // returns neither a master nor an error if there is none; the error is one that
 // another round would not change.
-func (f *finder) round(ctx context.Context) (*target, error) {
+func (f *finder) round(ctx context.Context, q *inquiry) (*target, error) {
 	servers, err := f.addresses(ctx)
 	if err != nil {
 		if api.CodeOf(err) != api.Unavailable {
@@ -27,10 +26,9 @@ func (f *finder) round(ctx context.Context) (*target, error) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.DialTimeout)
-	a := &asking{finder: f, answers: make(chan answer)}
-	a.queue, a.first = f.order(servers)
-	defer a.asked.Wait()
 	defer cancel()
+	a := &asking{finder: f, inquiry: q}
+	a.queue, a.first = f.order(servers)
 	found, err := a.all(ctx)
 	f.note(a.said)
 	return found, err
@@ -50,7 +48,7 @@ func (f *finder) note(said []answer) {
 func (f *finder) order(servers []string) (order []string, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	order = slices.Clone(servers)
+	order = slices.Compact(slices.Sorted(slices.Values(servers)))
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	if f.former != nil {
 		order = slices.DeleteFunc(order, func(s string) bool { return s == f.former.address })
@@ -62,8 +60,7 @@ func (f *finder) order(servers []string) (order []string, first bool) {
 // asking is one round. It belongs to the goroutine of the search.
 type asking struct {
 	finder  *finder
-	asked   sync.WaitGroup
-	answers chan answer
+	inquiry *inquiry
 	first   bool     // no master was ever found: a server of another cell is a fault of the configuration
 	queue   []string // still to be asked
 	names   []string // asked
@@ -86,13 +83,15 @@ func (a *asking) all(ctx context.Context) (*target, error) {
 // listen asks until the master of the highest epoch is found, everybody has
 // answered, or ctx ends.
 func (a *asking) listen(ctx context.Context) (*target, error) {
-	a.ask(ctx)
+	a.ask()
 	timer := time.NewTimer(a.patience())
 	defer timer.Stop()
 	for len(a.said) < len(a.names) {
 		select {
-		case one := <-a.answers:
-			a.said = append(a.said, one)
+		case one := <-a.inquiry.answers:
+			if !a.hear(one) {
+				continue
+			}
 			if a.first && api.CodeOf(one.err) == api.WrongCell {
 				return nil, one.err
 			}
@@ -100,19 +99,19 @@ func (a *asking) listen(ctx context.Context) (*target, error) {
 				if !a.finder.doubtful(one) {
 					return a.finder.at(one)
 				}
-				a.hearOut(ctx, one)
+				a.hearOut(one)
 			}
 			if address := one.reply.GetMasterAddress(); address != "" && !slices.Contains(a.names, address) {
 				a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == address })
 				a.queue = slices.Insert(a.queue, 0, address)
 			}
-			a.ask(ctx)
+			a.ask()
 		case <-timer.C:
 			if len(a.queue) == 0 {
 				a.silent(ctx)
 				return nil, nil
 			}
-			a.ask(ctx)
+			a.ask()
 		case <-ctx.Done():
 			a.silent(ctx)
 			return nil, nil
@@ -122,13 +121,32 @@ func (a *asking) listen(ctx context.Context) (*target, error) {
 	return nil, nil
 }
 
+// hear takes note of an answer, also one to a question of an earlier round, and reports
+// whether it is one: who has not answered in time is asked again.
+func (a *asking) hear(one answer) bool {
+	asked := slices.Contains(a.names, one.address)
+	delete(a.inquiry.open, one.address)
+	if errors.Is(one.err, errSilent) {
+		if asked {
+			a.inquiry.ask(one.address)
+		}
+		return false
+	}
+	if !asked {
+		a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == one.address })
+		a.names = append(a.names, one.address)
+	}
+	a.said = append(a.said, one)
+	return true
+}
+
 // hearOut keeps a claim that is doubted, and asks everybody else at once.
-func (a *asking) hearOut(ctx context.Context, one answer) {
+func (a *asking) hearOut(one answer) {
 	if !a.claim.isMaster() || one.reply.GetEpoch() > a.claim.reply.GetEpoch() {
 		a.claim = one
 	}
 	for len(a.queue) > 0 {
-		a.ask(ctx)
+		a.ask()
 	}
 }
 
@@ -144,8 +162,7 @@ func (a *asking) patience() time.Duration {
 	return straggle
 }
 
-// silent notes who has not answered, and has another connection tried to each, unless the
-// search was given up, perhaps before anybody could answer.
+// silent notes who has not answered.
 func (a *asking) silent(ctx context.Context) {
 	for _, name := range a.names {
 		if !slices.ContainsFunc(a.said, func(s answer) bool { return s.address == name }) {
@@ -154,27 +171,18 @@ func (a *asking) silent(ctx context.Context) {
 				err = fmt.Errorf("no answer within %v", a.finder.cfg.DialTimeout)
 			}
 			a.said = append(a.said, answer{address: name, err: err})
-			if !errors.Is(ctx.Err(), context.Canceled) {
-				a.finder.pool.suspect(name)
-			}
 		}
 	}
 }
 
 // ask asks the next one of the queue, if there is one.
-func (a *asking) ask(ctx context.Context) {
+func (a *asking) ask() {
 	if len(a.queue) == 0 {
 		return
 	}
 	address := a.queue[0]
 	a.queue, a.names = a.queue[1:], append(a.names, address)
-	a.asked.Go(func() {
-		one := a.finder.locate(ctx, address)
-		select {
-		case a.answers <- one:
-		case <-ctx.Done():
-		}
-	})
+	a.inquiry.ask(address)
 }
 
 // locate asks one replica who the master is.
@@ -184,6 +192,8 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 		return answer{address: address, err: err}
 	}
 	defer giveBack()
+	doubt := time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func() { f.pool.suspect(t) })
+	defer doubt.Stop()
 	reply, err := t.locate(ctx, f.cfg.Cell)
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}

@@ -6,7 +6,7 @@ func silenceGuards() []guard {
 	return []guard{
 		{
 			name: "a connection is replaced over which the master is looked for in vain", file: "client/round.go",
-			old: "				a.finder.pool.suspect(name)\n", new: "",
+			old: "f.pool.suspect(t) })", new: "})",
 			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestNewSessionOverASilentConnection",
 		},
 		{
@@ -28,6 +28,26 @@ func silenceGuards() []guard {
 			name: "a replica that takes long to connect to is not connected to twice", file: "client/line.go",
 			old: "	if old.conn.GetState() != connectivity.Ready {", new: "	if old.conn.GetState() == connectivity.Shutdown {",
 			pkg: "./client", test: "TestConnectingIsNotSilence",
+		},
+		{
+			name: "a replica that takes long to answer is not connected to twice", file: "client/round.go",
+			old: "time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func", new: "time.AfterFunc(straggle, func",
+			pkg: "./client", test: "TestBusyMaster/to_answer",
+		},
+		{
+			name: "a replica that was just connected to is not connected to again", file: "client/pool.go",
+			old: "				l.heard.Store(int64(p.cfg.Clock()))\n", new: "",
+			pkg: "./client", test: "TestBusyMaster/to_connect",
+		},
+		{
+			name: "a round takes the answers to the questions of the one before", file: "client/find.go",
+			old: "		found, err := f.round(ctx, q)\n", new: "		q := f.inquire(ctx)\n		found, err := f.round(ctx, q)\n		q.end()\n",
+			pkg: "./client", test: "TestFarMaster",
+		},
+		{
+			name: "a replica that is configured twice is asked once", file: "client/round.go",
+			old: "slices.Compact(slices.Sorted(slices.Values(servers)))", new: "slices.Sorted(slices.Values(servers))",
+			pkg: "./client", test: "TestServerConfiguredTwice",
 		},
 	}
 }
