@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,8 +53,8 @@ func holdsSequencer(name string, size int64) bool {
 // keepSequencer keeps the sequencer of a lock in --sequencer-file while held, the
 // lock's context, lasts, for programs that CMD's environment does not reach. forget takes it away
 // again, and the loss of the lock does at once. A chubbyctl that is killed leaves
-// the file, and a sequencer in it that the servers refuse. Those who share a lock have
-// one sequencer, and a file each.
+// the file, for the next to take over. Those who share a lock have one sequencer, and a
+// file each: while it is kept the file is claimed.
 func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
 	if o.sequencerFile == "" {
 		return func() {}, nil
@@ -63,11 +64,11 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 		return nil, err
 	}
 	own := sequencer + "\n"
-	if text, err := os.ReadFile(o.sequencerFile); err == nil && string(text) == own {
-		return nil, usagef("--sequencer-file %s has the sequencer of this lock already: another chubbyctl shares the lock and keeps it there, or was killed; "+
-			"name another file, or remove this one", o.sequencerFile)
+	if keptByAnother(o.sequencerFile, own) {
+		return nil, usagef("--sequencer-file %s is kept by another chubbyctl, which shares the lock; name another file", o.sequencerFile)
 	}
-	if err := replaceFile(o.sequencerFile, own); err != nil {
+	kept, err := replaceFile(o.sequencerFile, own)
+	if err != nil {
 		return nil, fmt.Errorf("--sequencer-file: %w", err)
 	}
 	var once sync.Once
@@ -78,6 +79,7 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 			if err == nil && string(text) == own {
 				err = os.Remove(o.sequencerFile)
 			}
+			_ = kept.Close() // nothing is written any more
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				o.notice(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
@@ -90,20 +92,37 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	}, nil
 }
 
+// keptByAnother reports whether a file with that text is claimed: what a chubbyctl that was
+// killed has left is not, nor is any where the system has no such claims.
+func keptByAnother(name, text string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	has := make([]byte, len(text)+1)
+	n, err := io.ReadFull(f, has)
+	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && claimed(f)
+}
+
 // replaceFile writes a file so that whoever reads it sees all of it or what was
-// there before.
-func replaceFile(name, text string) error {
+// there before. It is claimed until it is closed.
+func replaceFile(name, text string) (io.Closer, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	err = errors.Join(err, f.Chmod(0o644))
+	if claim(f) != nil { // without claims, the system may not rename what is open
+		err = errors.Join(err, f.Close())
+	}
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		_ = f.Close() // if it is open yet
+		return nil, errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return f, nil
 }

@@ -19,7 +19,7 @@ func TestSequencerFile(t *testing.T) {
 		want   string // what is there afterwards
 	}{
 		{"ours", func(string) error { return nil }, ""},
-		{"another's", func(file string) error { return replaceFile(file, "another\n") }, "another\n"},
+		{"another's", func(file string) error { return os.WriteFile(file, []byte("another\n"), 0o600) }, "another\n"},
 		{"gone already", os.Remove, ""},
 	} {
 		for _, lost := range []bool{true, false} {
@@ -125,5 +125,29 @@ func TestSequencerFileIsNotShared(t *testing.T) {
 	forget()
 	if _, err := os.Stat(name); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// What a chubbyctl that was killed has left is no other's, though the lock, which others
+// share, has the same sequencer still: who is started again takes it over.
+func TestSequencerFileIsTakenOver(t *testing.T) {
+	const shared = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(shared+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &workOptions{globals: &globals{output: "text"}, sequencerFile: name, err: io.Discard}
+	for range 2 {
+		forget, err := o.keepSequencer(t.Context(), shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(name); err != nil || string(text) != shared+"\n" {
+			t.Errorf("it has %q, %v", text, err)
+		}
+		forget()
+		if _, err := os.Stat(name); !os.IsNotExist(err) {
+			t.Errorf("it is still there: %v", err)
+		}
 	}
 }

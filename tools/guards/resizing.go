@@ -21,8 +21,18 @@ func resizingGuards() []guard {
 		},
 		{
 			name: "a sequencer file is of one chubbyctl", file: "cmd/chubbyctl/sequencerfile.go",
-			old: "err == nil && string(text) == own {\n		return", new: "err == nil && string(text) == own && false {\n		return",
+			old: "	if keptByAnother(o.sequencerFile, own) {", new: "	if false && keptByAnother(o.sequencerFile, own) {",
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNotShared",
+		},
+		{
+			name: "what a killed chubbyctl has left is taken over", file: "cmd/chubbyctl/sequencerfile.go",
+			old: "== text && claimed(f)", new: "== text",
+			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsTakenOver",
+		},
+		{
+			name: "a sequencer file is given up with the lock", file: "cmd/chubbyctl/sequencerfile.go",
+			old: "				err = os.Remove(o.sequencerFile)\n			}\n			_ = kept.Close()", new: "			}\n			_ = kept.Close()",
+			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsTakenOver",
 		},
 		{
 			name: "nothing is left of a guardian that reported nothing", file: "cmd/chubbyctl/internal/guard/process_unix.go",
