@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -43,6 +44,7 @@ type connections struct {
 	log            *slog.Logger
 	refusals, shed prometheus.Counter
 	said, saidShed refusalLog
+	stumbled       refusalLog
 
 	bytes   atomic.Int64 // that are held
 	ending  atomic.Int64 // of those, what closed connections hold yet
@@ -128,6 +130,17 @@ func (c *connections) admit(conn *heardConn) bool {
 	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
 	conn.expiry = time.AfterFunc(refusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
+}
+
+// stumble tells of an error of the listener, unless it is closed: gRPC goes on in silence,
+// and a port that accepts nothing for long looks well from within.
+func (c *connections) stumble(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if n, ok := c.stumbled.next(); ok {
+		c.log.Error("cannot accept on the client port; trying again", "error", err, "failed", n)
+	}
 }
 
 // keepRefused counts a connection as refused and kept open, if there is room.

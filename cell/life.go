@@ -34,6 +34,7 @@ func (l hearing) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
+			l.conns.stumble(err)
 			return nil, acceptError{err}
 		}
 		if one := hear(conn, l.clock); l.conns.admit(one) {

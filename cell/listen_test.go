@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -125,8 +126,9 @@ func TestPortsOutliveAnError(t *testing.T) {
 	clients, operators := &stumbling{Listener: loopback(t)}, &stumbling{Listener: loopback(t)}
 	clients.left.Store(2)
 	operators.left.Store(2)
+	var said bytes.Buffer
 	r, err := Start(t.Context(), Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
+		Logger: slog.New(slog.NewTextHandler(&said, nil)), Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
 		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Raft: "127.0.0.1:0"}, ClientListener: clients, HTTPListener: operators,
 	})
 	if err != nil {
@@ -152,4 +154,12 @@ func TestPortsOutliveAnError(t *testing.T) {
 		t.Fatalf("an operator: %v", err)
 	}
 	_ = reply.Body.Close()
+	if err := r.Stop(ctx); err != nil { // whatever was logged is written then
+		t.Error(err)
+	}
+	for _, line := range []string{"cannot accept on the client port", "http: Accept error"} {
+		if !strings.Contains(said.String(), line) {
+			t.Errorf("nobody was told: %q is not in\n%s", line, &said)
+		}
+	}
 }
