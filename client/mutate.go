@@ -44,14 +44,8 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		m.begun(number)
 	}
 	c.cache.suspend(m.touches, m.part)
-	attempts, room := 0, changeRoom
-	switch {
-	case m.open:
-		room = anyRoom // it has a place
-	case m.firm:
-		room = giveRoom
-	}
-	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: room, size: m.size,
+	attempts := 0
+	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: m.room(), size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
@@ -76,6 +70,17 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		c.retire(c.cache.resume(m.touches, changed))
 	})
 	return m.uncertain(err)
+}
+
+// room is what it shares with others of its kind.
+func (m mutation) room() room {
+	switch {
+	case m.open:
+		return anyRoom // it has a place
+	case m.firm:
+		return giveRoom
+	}
+	return changeRoom
 }
 
 // undone is the error of a mutation whose caller left before it was sent, or when
@@ -109,7 +114,7 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 	err := c.janitor.settled(ctx)
 	if err == nil {
 		var number uint64
-		if number, err = c.numbers.begin(ctx, m.open); err == nil {
+		if number, err = c.numbers.begin(ctx, m.room()); err == nil {
 			return number, nil
 		}
 		if errors.Is(err, errNoPlace) {

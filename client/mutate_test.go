@@ -455,7 +455,7 @@ func TestNumbersModel(t *testing.T) {
 				if len(open) >= maxOpen {
 					return
 				}
-				number, err := n.begin(context.Background(), false)
+				number, err := n.begin(context.Background(), changeRoom)
 				if last++; err != nil || number != last {
 					t.Fatalf("got %d, %v; want %d", number, err, last)
 				}

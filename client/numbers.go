@@ -33,8 +33,12 @@ func newNumbers(p *places) *numbers {
 }
 
 const (
-	// maxOpen leaves one number below the limit to reserve.
-	maxOpen = api.MaxOutstanding - 1
+	// maxOpen leaves room below the limit for maxGives, and one number to reserve.
+	maxOpen = api.MaxOutstanding - maxGives - 1
+	// maxGives is how many of those that give something back are outstanding beside
+	// maxOpen others: changes may take as long as a lease, while they wait for caches, and
+	// nobody is to wait so long for a lock whose owner has let go.
+	maxGives = 32
 	// maxWaits is how many of a session's requests for locks are in queues at a
 	// time. What would end a wait, a Release or a Close, must find room beside them.
 	maxWaits = api.MaxOutstanding * 3 / 4
@@ -68,17 +72,21 @@ func (p *places) give(n int) {
 	p.taken -= n
 }
 
-// begin gives out a number, as soon as fewer than maxOpen are outstanding. For one
-// that waits for a lock it is errNoPlace, at once, if maxWaits do already, or mostWaits
+// begin gives out a number, as soon as fewer than maxOpen are outstanding, or, for one that
+// gives something back, maxGives more. For one that waits for a lock (anyRoom) it is errNoPlace, at once, if maxWaits do already, or mostWaits
 // of the Cell.
-func (n *numbers) begin(ctx context.Context, waits bool) (uint64, error) {
+func (n *numbers) begin(ctx context.Context, in room) (uint64, error) {
+	waits, most := in == anyRoom, maxOpen
+	if in == giveRoom {
+		most += maxGives
+	}
 	for {
 		n.mu.Lock()
 		if waits && len(n.waits) >= maxWaits {
 			n.mu.Unlock()
 			return 0, errNoPlace
 		}
-		if len(n.open) < maxOpen {
+		if len(n.open) < most {
 			if waits && !n.places.take() {
 				n.mu.Unlock()
 				return 0, errNoPlace

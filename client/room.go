@@ -30,7 +30,7 @@ const (
 // How many calls of a kind are under way.
 const (
 	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
-	mostChanges = api.MaxOutstanding // as many as one session may have
+	mostChanges = api.MaxOutstanding // more than one session may have
 	mostGives   = 128                // few beside the KeepAlives
 	mostAsked   = 64                 // in audits: few beside the KeepAlives
 )
