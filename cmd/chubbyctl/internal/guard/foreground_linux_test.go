@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -128,9 +129,8 @@ func TestSuspendedOnce(t *testing.T) {
 	}
 	defer order.Close()
 	defer give.Close()
-	// It waits without children: see TestStopOfOneProcess.
-	const waiting = `exec 5>"$1"; mkfifo "$1.silent"; exec 6<>"$1.silent"; trap 'read line; echo "read $line" >&5; exit 7' USR2; echo $PPID >&5; while :; do read line <&6; done`
-	cmd := exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&-; read go <&3; fg >&2; exit $?`, os.Args[0], waiting, f.name, plenty.String())
+	listening := fmt.Sprintf(`exec '%s' listener "$1" read`, os.Args[0])
+	cmd := exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&-; read go <&3; fg >&2; exit $?`, os.Args[0], listening, f.name, plenty.String())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.ExtraFiles = []*os.File{order}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
@@ -139,7 +139,7 @@ func TestSuspendedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
-	guardian := number(t, f)
+	guardian, _ := parentOf(number(t, f))
 	chubbyctl, found := parentOf(guardian)
 	if !found {
 		t.Fatal("the guardian has no parent")
@@ -163,8 +163,8 @@ func TestSuspendedOnce(t *testing.T) {
 	if got := f.line(t); got != "read on" {
 		t.Errorf("the command %s", got)
 	}
-	if code := ends(t, cmd); code != 7 {
-		t.Errorf("the shell ended with %d, want 7, the command's own", code)
+	if code := ends(t, cmd); code != 33 {
+		t.Errorf("the shell ended with %d, want 33, the command's own", code)
 	}
 }
 

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		case "headless":
 			headless(os.Args[2])
+		case "listener":
+			os.Exit(listener(os.Args[2], os.Args[3:]...))
 		case "supervisor":
 			os.Exit(supervisor(os.Args[2], os.Args[3], os.Args[4]))
 		}

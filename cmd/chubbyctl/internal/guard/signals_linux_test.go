@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -91,11 +92,9 @@ func waitForState(t *testing.T, pid int, want byte) {
 // that runs it in the same process group.
 func TestStopOfOneProcess(t *testing.T) {
 	f, pid := newFIFO(t), newFIFO(t)
-	// It waits without children: one that is stopped as it begins keeps its parent
-	// in state D.
-	const waiting = `exec 5>"$1"; trap 'exit 33' USR2; mkfifo "$1.silent"; exec 6<>"$1.silent"; echo $$ >&5; while :; do read line <&6; done`
+	listening := fmt.Sprintf(`exec '%s' listener "$1"`, os.Args[0])
 	script := exec.Command("/bin/sh", "-c", `"$@" & echo $! >"$0"; wait $!`, pid.name,
-		os.Args[0], "supervisor", waiting, f.name, plenty.String())
+		os.Args[0], "supervisor", listening, f.name, plenty.String())
 	script.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process is the shell that could continue it
 	if err := script.Start(); err != nil {
@@ -119,6 +118,31 @@ func TestStopOfOneProcess(t *testing.T) {
 	if got := exits(t, script); got != 33 {
 		t.Errorf("ended with %d, want 33", got)
 	}
+}
+
+// listener is a command that says who it is, waits for a SIGUSR2, reads as many lines as
+// there are names for them, says them, and ends with 33. A shell would not do: one that
+// gets a signal just before it goes on reading runs its trap when it has read.
+func listener(fifo string, names ...string) int {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, unix.SIGUSR2)
+	said, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer said.Close()
+	fmt.Fprintln(said, os.Getpid())
+	<-asked
+	for _, name := range names {
+		var line string
+		if _, err := fmt.Scanln(&line); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Fprintln(said, name, line)
+	}
+	return 33
 }
 
 // number reads a line that is one.
