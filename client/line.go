@@ -78,11 +78,11 @@ func (p *pool) doubt(t *target, old *line, silent time.Duration) {
 }
 
 // try gives the sessions another connection, if the replica answers a question over that,
-// and over the old one still does not answer the same. It goes on until gRPC would have found
-// out that the old one is silent: for longer than one attempt to connect takes, nothing may
-// pass the way to the replica.
+// and over the old one still does not answer the same. If nothing passes the way to the
+// replica for longer than DialTimeout, the next question that is not answered has it tried
+// again.
 func (p *pool) try(t *target, old, next *line, since session.Instant) {
-	ctx, cancel := context.WithTimeout(p.alive, pingTime+pingTimeout)
+	ctx, cancel := context.WithTimeout(p.alive, p.cfg.DialTimeout)
 	defer cancel()
 	asked, answered := make(chan struct{}), false
 	go func() {
@@ -121,16 +121,9 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 // the master looked for.
 func (p *pool) suspect(t *target) { p.doubt(t, t.kept(), doubtAfter) }
 
-// locate asks t for the master, and again over the connection that takes the place of the
-// one that it was asked over.
+// locate asks t for the master.
 func (t *target) locate(ctx context.Context, cell string) (*chubbypb.LocateReply, error) {
-	for {
-		over := t.kept()
-		reply, err := over.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell})
-		if err == nil || isAnswer(err) || ctx.Err() != nil || t.kept() == over {
-			return reply, err
-		}
-	}
+	return t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell})
 }
 
 // isAnswer reports whether an error of a call is what the other end said, and not what

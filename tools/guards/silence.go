@@ -10,16 +10,6 @@ func silenceGuards() []guard {
 			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestNewSessionOverASilentConnection",
 		},
 		{
-			name: "the master is asked for over the connection that takes the place of a silent one", file: "client/line.go",
-			old: " || t.kept() == over {", new: " || over != nil {",
-			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestSilentConnectionAndLostPackets",
-		},
-		{
-			name: "another connection that is not answered is tried again", file: "client/line.go",
-			old: "context.WithTimeout(p.alive, pingTime+pingTimeout)", new: "context.WithTimeout(p.alive, p.cfg.DialTimeout)",
-			pkg: "./client", test: "TestSilentConnectionAndLostPackets",
-		},
-		{
 			name: "an Open that was left is settled over the connection of the sessions", file: "client/open.go",
 			old: "giveRoom, (*target).kept //", new: "giveRoom, func(t *target) *line { return t.line } //",
 			pkg: "./client", test: "TestSettlingAnOpenNeedsNoConnection",
