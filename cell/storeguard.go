@@ -198,6 +198,9 @@ type guardedLogs struct {
 	path  string
 	limit int // bytes of one entry; 0 is maxLogEntry
 	mark  *commitMark
+
+	rotten func(index uint64, err error) // told of an entry that a snapshot makes up for; may be nil
+	told   atomic.Uint64                 // the entry that rotten was told of last
 }
 
 // sealSize is what is appended to an entry's Extensions: the mark, the checksum.
@@ -242,10 +245,18 @@ func (l *guardedLogs) GetLog(index uint64, log *raft.Log) error {
 	return l.guard.must(op, raft.ErrLogNotFound, func() error {
 		err := readLog(l.inner, index, log)
 		if err != nil && !denied(err) && index <= l.mark.snapshot() {
+			l.tell(index, err)
 			return raft.ErrLogNotFound
 		}
 		return err
 	})
+}
+
+// tell tells of a rotten entry, once however often it is read.
+func (l *guardedLogs) tell(index uint64, err error) {
+	if !errors.Is(err, raft.ErrLogNotFound) && l.rotten != nil && l.told.Swap(index) != index {
+		l.rotten(index, err)
+	}
 }
 
 // StoreLog implements raft.LogStore.

@@ -126,7 +126,12 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 	if kind == WALStore {
 		logPath = filepath.Join(s.dir, walLogName)
 	}
-	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{inner: s.rawLogs, guard: s.guard, path: logPath, mark: &s.mark})
+	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{
+		inner: s.rawLogs, guard: s.guard, path: logPath, mark: &s.mark,
+		rotten: func(index uint64, err error) {
+			opts.logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
+		},
+	})
 	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
 	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, rotten: s.rotten}
 	for id := range s.rotten {
