@@ -35,8 +35,10 @@ func (c *member) act() {
 		c.readSome()
 	case n < 76:
 		c.breakStream()
-	case n < 82:
+	case n < 81:
 		c.sendAgain()
+	case n < 84:
+		c.meddle()
 	case n < 88:
 		c.lateCopy()
 	case n < 93:
@@ -71,10 +73,12 @@ func (c *member) actOrderly() {
 		c.closeSome()
 	case n < 93:
 		c.cancelSome()
-	case n < 96:
+	case n < 94:
 		c.breakStream()
-	case n < 98:
+	case n < 95:
 		c.sendAgain()
+	case n < 98:
+		c.meddle()
 	default:
 		c.breakSome()
 	}
@@ -176,6 +180,19 @@ func (c *member) release(id api.HandleID, hold held) {
 	delete(c.holds, id)
 	c.ask("release "+string(hold.lock.Name), id, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
 		return nil, m.release(ctx, by, hold.h, hold.generation)
+	}, nil)
+}
+
+// meddle asks, through a handle that holds nothing, for a lock to be given back.
+func (c *member) meddle() {
+	name, _ := pick(c.w, c.w.names)
+	node, there := c.w.state.Load().Tree.Get(name)
+	if !there {
+		return
+	}
+	h := handle{owner: namespace.Owner{Session: c.id, Handle: api.HandleID(api.MaxGeneration)}, node: node.Ref()}
+	c.ask("release in vain "+string(name), 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
+		return nil, m.release(ctx, by, h, node.Lock)
 	}, nil)
 }
 
