@@ -206,6 +206,11 @@ func (o OpenOptions) request(p api.Path) *chubbypb.OpenRequest {
 	}
 }
 
+// smallOpen is how many bytes of contents an Open may bring along over the connection of the
+// sessions. What gives back, mostGives at a time, delays a KeepAlive by little more than a
+// second on a network of 1 Mbit/s.
+const smallOpen = 1 << 10
+
 // unopen settles an Open that was left: it is withdrawn, or, if it was done, its
 // answer is asked for again and the handle in it closed.
 func (c *Client) unopen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
@@ -216,7 +221,7 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 	}
 	var handle []byte
 	in, over := giveRoom, (*target).kept // what gives back later waits for this
-	if len(request.GetContents()) > largeRequest {
+	if len(request.GetContents()) > smallOpen {
 		in, over = anyRoom, func(t *target) *line { return t.line }
 	}
 	err = c.insist(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
