@@ -34,3 +34,25 @@ func TestEveryGuardFits(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryGuardHasARow checks that docs/guards.md has a row for each entry: that it was
+// caught once, as each has to be before it is kept.
+func TestEveryGuardHasARow(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := openPage(filepath.Join(root, "docs", "guards.md"), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range guards() {
+		if _, ok := p.rows[g.name]; !ok {
+			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/guards.md", g.name)
+		}
+		delete(p.rows, g.name)
+	}
+	for name := range p.rows {
+		t.Errorf("docs/guards.md has a row for %q, which is no entry any more; remove it", name)
+	}
+}
