@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -66,6 +67,7 @@ func TestNothingListens(t *testing.T) {
 				return f.dial(ctx, address)
 			}
 			c := f.client(cfg)
+			synctest.Wait() // both connections have been made, or the second would not be cut
 			began := time.Now()
 			down = func() bool { return time.Since(began) < 5*time.Second }
 			f.cut(addresses()...)
