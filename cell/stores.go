@@ -552,7 +552,7 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 // newer one only when that is applied.
 func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
 
-// first returns the first index of the log, 0 if there is none or the log does not tell.
+// first returns the first index of the log, or 0 if the log is empty or cannot be read.
 // It is for any goroutine: the guard would end one of which Raft knows nothing.
 func (s *stores) first() (index uint64) {
 	if err := sheltered(func() (err error) {

@@ -121,11 +121,6 @@ func (p *pool) try(t *target, old, next *line, since session.Instant) {
 // the master looked for.
 func (p *pool) suspect(t *target) { p.doubt(t, t.kept(), doubtAfter) }
 
-// locate asks t for the master.
-func (t *target) locate(ctx context.Context, cell string) (*chubbypb.LocateReply, error) {
-	return t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell})
-}
-
 // isAnswer reports whether an error of a call is what the other end said, and not what
 // gRPC made of the connection.
 func isAnswer(err error) bool {

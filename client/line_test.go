@@ -102,20 +102,27 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
+// holder returns a client that holds a lock, over connections that can be silenced.
+func holder(t *testing.T, f *fake) (*Client, *Lock, *Wires, *record) {
+	t.Helper()
+	cfg, r := f.recorded()
+	w := NewWires(cfg.Dialer)
+	cfg.Dialer = w.Dial
+	c := f.client(cfg)
+	l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, l, w, r
+}
+
 // A connection that falls silent, as when a firewall forgets it, costs no session, and no
 // lock, at whichever moment between two KeepAlives: another one is made in time.
 func TestSilentConnection(t *testing.T) {
 	for _, phase := range []int{0, 100, 1000, 3000, 5000, 6900, 7100} {
 		t.Run(fmt.Sprint(phase), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
-				cfg, r := f.recorded()
-				w := NewWires(cfg.Dialer)
-				cfg.Dialer = w.Dial
-				c := f.client(cfg)
-				l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c, l, w, r := holder(t, f)
 				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
 				w.Silence("", false)
 				time.Sleep(time.Minute)
@@ -133,14 +140,7 @@ func TestSilentConnection(t *testing.T) {
 // are refused for a moment, one that is refused is tried again.
 func TestSilentConnectionAndRefusals(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		cfg, r := f.recorded()
-		w := NewWires(cfg.Dialer)
-		cfg.Dialer = w.Dial
-		c := f.client(cfg)
-		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, l, w, r := holder(t, f)
 		time.Sleep(22 * time.Second)
 		w.Silence("", false)
 		f.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // round asks the replicas of the cell, one after the other but without waiting
@@ -194,7 +195,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 	defer giveBack()
 	doubt := time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func() { f.pool.suspect(t) })
 	defer doubt.Stop()
-	reply, err := t.locate(ctx, f.cfg.Cell)
+	reply, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}
 	}

@@ -58,14 +58,7 @@ func TestGivingBackOverASilentConnection(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
-				cfg := f.config()
-				w := NewWires(cfg.Dialer)
-				cfg.Dialer = w.Dial
-				c := f.client(cfg)
-				l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c, l, w, _ := holder(t, f)
 				time.Sleep(22 * time.Second)
 				w.Silence("", false)
 				began := time.Now()

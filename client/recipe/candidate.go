@@ -269,7 +269,7 @@ type standing struct {
 	newest  uint64     // look that was taken into account
 	free    context.Context
 	busy    context.CancelCauseFunc // ends free; nil while another ranks before
-	err     error                   // of looking, or of being registered: it is over
+	err     error                   // why the candidate stands no more: looking failed, or its registration ended
 	changed chan struct{}           // closed and replaced when any of these changes
 }
 

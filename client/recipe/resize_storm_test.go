@@ -50,7 +50,8 @@ func (c *census) leave(p *Permit) {
 	delete(c.held, p)
 }
 
-// A size that was changed holds, whoever dies, gives up or takes over while it is changed.
+// No more permits are out than the size allows, although clients die, give up and take over while
+// it is changed.
 func TestSemaphoreResizeRandom(t *testing.T) {
 	t.Parallel()
 	const most = 4

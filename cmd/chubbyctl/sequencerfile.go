@@ -79,7 +79,7 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 			if err == nil && string(text) == own {
 				err = os.Remove(o.sequencerFile)
 			}
-			_ = kept.Close() // nothing is written any more
+			_ = kept.Close() // it was synced when it was written
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				o.notice(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
@@ -113,8 +113,8 @@ func replaceFile(name, text string) (io.Closer, error) {
 		return nil, err
 	}
 	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644))
-	if claim(f) != nil { // without claims, the system may not rename what is open
+	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after that, closing it has nothing to say
+	if claim(f) != nil {                             // without claims, the system may not rename what is open
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {

@@ -15,7 +15,7 @@ func resizingGuards() []guard {
 			pkg: "./client/recipe", test: "TestVacatedSlotIsBrokenBeforeTheSizeIsWritten",
 		},
 		{
-			name: "a candidate that stands back hears that it is none", file: "client/recipe/election.go",
+			name: "a candidate that stands back learns that its registration has ended", file: "client/recipe/election.go",
 			old: "k.standing.fail(context.Cause(registered))", new: "_ = registered",
 			pkg: "./client/recipe", test: "TestCandidateLosesItsNameWhileItStandsBack",
 		},
