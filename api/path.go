@@ -13,6 +13,10 @@ const Root = "ls"
 // LocalCell is the cell that a path names as "local": the default one.
 const LocalCell = "local"
 
+// ACLDir is the directory of a cell whose files are its access control lists
+// (Chubby §2.3).
+const ACLDir Name = "/acl"
+
 // Path is a validated, canonical path: /ls/<cell> and at most MaxDepth
 // components. Two paths are the same node exactly if they are the same bytes.
 // The zero Path is not a path.

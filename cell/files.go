@@ -42,7 +42,7 @@ func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
 		return m.open(ctx, r) // it had been done: what is answered already is not refused
 	}
 	cacheable := m.remember(r.mutation.Session, r.path.Name())
-	reusable := cacheable && m.remember(r.mutation.Session, namespace.ACLs) // the right to open it may change there
+	reusable := cacheable && m.remember(r.mutation.Session, api.ACLDir) // the right to open it may change there
 	if _, err := m.fence.prove(ctx); err != nil {
 		m.opening(one)
 		return opened{}, err

@@ -257,7 +257,7 @@ func (c *cache) void(name api.Name) (closing []spare) {
 
 // spoil sees to it that no read of a name that is under way is kept; mu is held.
 func (c *cache) spoil(name api.Name) {
-	if name == aclDirectory {
+	if name == api.ACLDir { // clients that may open something are told when a list there changes
 		c.rights++
 	}
 	for f := range c.fetches {
@@ -266,10 +266,6 @@ func (c *cache) spoil(name api.Name) {
 		}
 	}
 }
-
-// aclDirectory is where the access control lists of a cell are. Whoever has a
-// right to open something is told when something there changes.
-const aclDirectory api.Name = "/acl"
 
 // flush drops everything, and takes what masters of that epoch say from now on.
 // It returns the handles that were kept and are open at the cell still: a new
@@ -353,7 +349,7 @@ func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
 		e := c.entries[name]
 		switch {
 		case did == unchanged:
-		case did == changed || name == aclDirectory:
+		case did == changed || name == api.ACLDir:
 			closing = append(closing, c.void(name)...)
 		default:
 			c.spoil(name)
@@ -390,7 +386,7 @@ func (c *cache) put(e *entry, key openKey, one spare) bool {
 func (c *cache) take(name api.Name, key openKey) (e *entry, one spare, ok bool, closing []spare) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e = c.find(name); e == nil || c.changing[aclDirectory] > 0 {
+	if e = c.find(name); e == nil || c.changing[api.ACLDir] > 0 {
 		return nil, one, false, nil
 	}
 	for list := e.handles[key]; len(list) > 0; list = e.handles[key] {

@@ -120,7 +120,7 @@ func TestSpareHandles(t *testing.T) {
 		{"nothing", func(*cache) {}, key, true},
 		{"other rights", func(*cache) {}, openKey{write: true}, false},
 		{"an invalidation", func(c *cache) { c.invalidate(cachedName) }, key, false},
-		{"a change of an access control list", func(c *cache) { c.invalidate(aclDirectory) }, key, false},
+		{"a change of an access control list", func(c *cache) { c.invalidate(api.ACLDir) }, key, false},
 		{"contents of one's own", func(c *cache) {
 			c.suspend([]api.Name{cachedName}, nil)
 			c.resume([]api.Name{cachedName}, written)

@@ -150,7 +150,7 @@ func TestAbsentAfterAll(t *testing.T) {
 // again: the change may have been made, and the Open be refused.
 func TestSpareHandlesWhileRightsChange(t *testing.T) {
 	c, key := newCache(1<<20, 4), openKey{read: true}
-	names := []api.Name{aclDirectory + "/staff", aclDirectory}
+	names := []api.Name{api.ACLDir + "/staff", api.ACLDir}
 	c.suspend(names, nil)
 	f := c.begin(cachedName)
 	e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })

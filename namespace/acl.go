@@ -6,19 +6,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// ACLs is the directory in which the access control lists of a cell are files
-// (Chubby §2.3).
-const ACLs api.Name = "/acl"
-
 // maxACLFiles bounds the lists that are read to answer one question; what is
 // beyond it admits nobody.
 const maxACLFiles = 64
 
 // ACLFile returns the name of the file that holds an access control list.
-func ACLFile(acl string) api.Name { return ACLs + "/" + api.Name(acl) }
+func ACLFile(acl string) api.Name { return api.ACLDir + "/" + api.Name(acl) }
 
 // Admits reports whether an access control list names the principal. The list
-// is a file in the directory ACLs. Each line of it is one of
+// is a file in api.ACLDir. Each line of it is one of
 //
 //	alice     a principal, to the letter
 //	*         anybody, also those without an identity

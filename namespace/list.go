@@ -77,5 +77,5 @@ func (l *list) member(at int) string {
 
 // isACLFile reports whether a node's contents are an access control list.
 func (n *Node) isACLFile() bool {
-	return n.Kind == api.File && strings.HasPrefix(string(n.Name), string(ACLs)+"/")
+	return n.Kind == api.File && strings.HasPrefix(string(n.Name), string(api.ACLDir)+"/")
 }

@@ -21,7 +21,7 @@ func longLists(tb testing.TB, number int) (tree namespace.Tree, members int) {
 			tb.Fatal(err)
 		}
 	}
-	create(namespace.ACLs, namespace.Spec{Kind: api.Directory})
+	create(api.ACLDir, namespace.Spec{Kind: api.Directory})
 	var all strings.Builder
 	for all.Len() < api.MaxContents-100 {
 		fmt.Fprintf(&all, "u%d\n", members)
@@ -66,7 +66,7 @@ func TestManyIncludes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create(namespace.ACLs, namespace.Spec{Kind: api.Directory})
+	create(api.ACLDir, namespace.Spec{Kind: api.Directory})
 	var includes strings.Builder
 	for i := 0; includes.Len() < api.MaxContents-20; i++ {
 		fmt.Fprintf(&includes, "@m%d\n", i%30_000)

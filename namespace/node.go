@@ -31,7 +31,7 @@ type Node struct {
 	Creator string       `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
 	Quota   *Quota       `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
 
-	list *list // of a file below ACLs: what its contents say, made with them
+	list *list // of a file below api.ACLDir: what its contents say, made with them
 }
 
 // Owner names one handle: what holds a lock or has an ephemeral node open.

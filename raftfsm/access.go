@@ -14,8 +14,8 @@ import (
 func (s *State) restoreAccess() {
 	s.found() // what was deleted
 	open := api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}
-	names := []api.Name{"", namespace.ACLs}
-	for list := range s.Tree.Children(namespace.ACLs, "") {
+	names := []api.Name{"", api.ACLDir}
+	for list := range s.Tree.Children(api.ACLDir, "") {
 		names = append(names, list.Name)
 	}
 	for _, name := range names {

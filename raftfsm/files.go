@@ -75,10 +75,10 @@ func (s *State) checkPlace(c *Open) error {
 	switch {
 	case s.Version < 2:
 		return nil
-	case c.Name == namespace.ACLs && (c.Kind != api.Directory || c.Ephemeral):
+	case c.Name == api.ACLDir && (c.Kind != api.Directory || c.Ephemeral):
 		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
-	case c.Name.Parent() == namespace.ACLs && (c.Kind == api.Directory || c.Ephemeral):
-		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a permanent file, or choose another place", namespace.ACLs)
+	case c.Name.Parent() == api.ACLDir && (c.Kind == api.Directory || c.Ephemeral):
+		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a permanent file, or choose another place", api.ACLDir)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func (s *State) found() {
 		name api.Name
 		namespace.Spec
 	}{
-		{namespace.ACLs, namespace.Spec{Kind: api.Directory}},
+		{api.ACLDir, namespace.Spec{Kind: api.Directory}},
 		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
 		spec.First = s.firstGeneration()

@@ -11,13 +11,10 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// aclDirectory is where a cell keeps its access control lists (Chubby §2.3).
-const aclDirectory = "acl"
-
 func newACLFileCommand(g *globals) *cobra.Command {
 	group := newGroup("file", "List, read and write the access control lists of a cell",
 		newACLFileLsCommand(g), newACLFileCatCommand(g), newACLFilePutCommand(g), newACLFileRmCommand(g))
-	group.Long = fmt.Sprintf(`The access control lists of a cell are the files in /ls/<cell>/%s, which nodes name.
+	group.Long = fmt.Sprintf(`The access control lists of a cell are the files in /ls/<cell>%s, which nodes name.
 A line of a list is one of
   alice    a principal, to the letter
   *        anybody
@@ -25,7 +22,7 @@ A line of a list is one of
   # text   a comment; so is an empty line
 
 NAME is that of a list of the default cell, or the whole path of its file. A change
-of a list counts for every node that names it, for what is opened from then on.`, aclDirectory)
+of a list counts for every node that names it, for what is opened from then on.`, api.ACLDir)
 	return group
 }
 
@@ -34,8 +31,8 @@ of a list counts for every node that names it, for what is opened from then on.`
 func listPath(text string) (api.Path, error) {
 	if strings.HasPrefix(text, "/") {
 		p, err := parsePath(text)
-		if err == nil && p.Parent().Name() != "/"+aclDirectory {
-			err = usagef("%v is no access control list: those of its cell are in /%s/%s/%s", p, api.Root, p.Cell(), aclDirectory)
+		if err == nil && p.Parent().Name() != api.ACLDir {
+			err = usagef("%v is no access control list: those of its cell are in %v", p, listsOf(p.Cell()))
 		}
 		return p, err
 	}
@@ -47,7 +44,7 @@ func listPath(text string) (api.Path, error) {
 
 // listsOf is the directory of lists of a cell whose name is valid.
 func listsOf(cell string) api.Path {
-	return api.MustParsePath("/" + api.Root + "/" + cell + "/" + aclDirectory)
+	return api.MustParsePath("/" + api.Root + "/" + cell + string(api.ACLDir))
 }
 
 func newACLFileLsCommand(g *globals) *cobra.Command {

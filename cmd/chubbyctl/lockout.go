@@ -27,7 +27,7 @@ func (o *consent) refuse(what string) error {
 }
 
 // isList reports whether a node is an access control list of its cell.
-func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == "/"+aclDirectory }
+func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == api.ACLDir }
 
 // change asks for consent if a file that is to be written, or deleted, is a list,
 // and that would take from the one who does it the right to undo it. It is for every
