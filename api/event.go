@@ -2,10 +2,11 @@ package api
 
 import "fmt"
 
-// EventKind is what an event tells (Chubby §2.5).
+// EventKind is what an event tells (Chubby §2.5). Each kind has a row in
+// eventRows, from which cell, client and chubbyctl take what holds for it.
 type EventKind uint8
 
-// The events. Those that say something about one node carry its handle.
+// The numbers of the kinds, which cross the wire.
 const (
 	EventContentsModified  EventKind = 1
 	EventChildAdded        EventKind = 2
@@ -22,12 +23,56 @@ const (
 	EventLockVacant        EventKind = 13 // nobody holds the lock any more: it was released, or its holder failed
 )
 
-var eventNames = map[EventKind]string{
-	EventContentsModified: "contents-modified", EventChildAdded: "child-added", EventChildRemoved: "child-removed",
-	EventChildModified: "child-modified", EventMasterFailedOver: "master-failed-over", EventHandleInvalid: "handle-invalid",
-	EventLockLost: "lock-lost", EventLockAcquired: "lock-acquired", EventConflictingLock: "conflicting-lock-request",
-	EventLost: "events-lost", EventCacheInvalidation: "cache-invalidation",
-	EventSessionEnded: "session-ended", EventLockVacant: "lock-vacant",
+// eventRow is what holds for all events of one kind.
+type eventRow struct {
+	kind EventKind
+	name string
+	// Handles are opened for events of this kind, and only those handles are told.
+	// Events of the other kinds go to all sessions that they concern.
+	subscribable bool
+	needsRead    bool // it shows what only principals with the right to read may see
+	ofChild      bool // it is about a child of the node, which Event.Child names
+	// The master waits until the client has received it, or acknowledged it, so a
+	// mailbox never drops it.
+	essential bool
+}
+
+// eventRows has a row for each kind, in the order in which people are shown them.
+// It is not written to.
+var eventRows = []eventRow{
+	{kind: EventContentsModified, name: "contents-modified", subscribable: true, needsRead: true},
+	{kind: EventLockAcquired, name: "lock-acquired", subscribable: true},
+	{kind: EventLockVacant, name: "lock-vacant", subscribable: true},
+	{kind: EventConflictingLock, name: "conflicting-lock-request", subscribable: true},
+	{kind: EventChildAdded, name: "child-added", subscribable: true, needsRead: true, ofChild: true},
+	{kind: EventChildRemoved, name: "child-removed", subscribable: true, needsRead: true, ofChild: true},
+	{kind: EventChildModified, name: "child-modified", subscribable: true, needsRead: true, ofChild: true},
+	{kind: EventMasterFailedOver, name: "master-failed-over"},
+	{kind: EventHandleInvalid, name: "handle-invalid"},
+	{kind: EventLockLost, name: "lock-lost", essential: true},
+	{kind: EventLost, name: "events-lost"},
+	{kind: EventCacheInvalidation, name: "cache-invalidation", essential: true},
+	{kind: EventSessionEnded, name: "session-ended", essential: true},
+}
+
+// EventKinds returns every kind, in the order in which people are shown them.
+func EventKinds() []EventKind {
+	kinds := make([]EventKind, len(eventRows))
+	for i, row := range eventRows {
+		kinds[i] = row.kind
+	}
+	return kinds
+}
+
+// row returns the row of a kind, which is empty for one that this version does
+// not know.
+func (k EventKind) row() eventRow {
+	for _, row := range eventRows {
+		if row.kind == k {
+			return row
+		}
+	}
+	return eventRow{}
 }
 
 // Event is one thing that happened to a node that is open (Chubby §2.5). It is
@@ -42,19 +87,23 @@ type Event struct {
 	Explanation string     // for people
 }
 
+// Known reports whether this version has events of this kind. A newer master may
+// send others.
+func (k EventKind) Known() bool { return k.row().kind != 0 }
+
 // String names the event in lower case, words joined by dashes.
 func (k EventKind) String() string {
-	if name, ok := eventNames[k]; ok {
-		return name
+	if row := k.row(); row.name != "" {
+		return row.name
 	}
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
 // ParseEventKind reads what String writes.
 func ParseEventKind(text string) (EventKind, error) {
-	for kind, name := range eventNames {
-		if name == text {
-			return kind, nil
+	for _, row := range eventRows {
+		if row.name == text {
+			return row.kind, nil
 		}
 	}
 	return 0, Errorf(InvalidArgument, "%q is no kind of event", text)
@@ -62,14 +111,18 @@ func ParseEventKind(text string) (EventKind, error) {
 
 // Subscribable reports whether a handle can be opened for events of this kind;
 // the others are told to everybody they concern.
-func (k EventKind) Subscribable() bool {
-	switch k {
-	case EventContentsModified, EventChildAdded, EventChildRemoved, EventChildModified, EventLockAcquired, EventLockVacant, EventConflictingLock:
-		return true
-	case EventMasterFailedOver, EventHandleInvalid, EventLockLost, EventLost, EventCacheInvalidation, EventSessionEnded:
-	}
-	return false
-}
+func (k EventKind) Subscribable() bool { return k.row().subscribable }
+
+// NeedsRead reports whether events of this kind show what only principals with the
+// right to read the node may see.
+func (k EventKind) NeedsRead() bool { return k.row().needsRead }
+
+// OfChild reports whether events of this kind are about a child of the node.
+func (k EventKind) OfChild() bool { return k.row().ofChild }
+
+// Essential reports whether the master waits until the client has received events
+// of this kind, or has acknowledged them. They are never dropped.
+func (k EventKind) Essential() bool { return k.row().essential }
 
 // EndReason says why a session, or a lock with it, came to its end.
 type EndReason uint8

@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"slices"
+
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
@@ -39,6 +41,7 @@ func (m *master) publish(c raftfsm.Change) {
 // Names and contents are for those only who may read the node now, whatever they
 // were allowed when they opened it. m.mu is held, and released in between.
 func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
+	needsRead := kind.NeedsRead()
 	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
 	tree := m.state().Tree
 	for _, h := range m.handles.onNode[ref] {
@@ -46,7 +49,7 @@ func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
 		if !h.events.has(kind) {
 			continue
 		}
-		if ofReader(kind) {
+		if needsRead {
 			may, asked := readers[h.principal]
 			if !asked {
 				node, err := tree.Resolve(ref)
@@ -66,23 +69,9 @@ func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
 // node: a list may include many others.
 const permitSteps = 16
 
-// ofReader reports whether some of the events show what only a reader may see.
-func (s eventSet) ofReader() bool {
-	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
-		if s.has(kind) && ofReader(kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// ofReader reports whether events of a kind show what only a reader may see.
-func ofReader(kind api.EventKind) bool {
-	switch kind {
-	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified:
-		return true
-	}
-	return false
+// needRead reports whether some of the events need the right to read.
+func (s eventSet) needRead() bool {
+	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.has(kind) && kind.NeedsRead() })
 }
 
 // post puts an event about a handle into its session's mailbox and returns its

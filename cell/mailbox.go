@@ -75,7 +75,7 @@ const maxTold = 256 << 10
 // told once more, after it has received that.
 func (b *mailbox) post(e *pb.Event) uint64 {
 	switch {
-	case essential(e.GetKind()):
+	case essential(e):
 		b.essential = b.last + 1
 	case e.GetKind() == pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER:
 	case !b.hasRoom(e):
@@ -122,16 +122,10 @@ func (b *mailbox) add(e *pb.Event) uint64 {
 	return b.last
 }
 
-// essential reports whether the master waits for an event of this kind to be
-// received or acknowledged. There are as many of these at most as the session has
-// handles and names in its cache.
-func essential(kind pb.EventKind) bool {
-	switch kind {
-	case pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_SESSION_ENDED, pb.EventKind_EVENT_KIND_CACHE_INVALIDATION:
-		return true
-	}
-	return false
-}
+// essential reports whether the master waits for an event to be received or
+// acknowledged. As many of these wait at most as the session has handles and names in
+// its cache.
+func essential(e *pb.Event) bool { return api.EventKind(e.GetKind()).Essential() }
 
 // invalidates reports whether an event says that a handle is invalid.
 func invalidates(e *pb.Event) bool { return e.GetKind() == pb.EventKind_EVENT_KIND_HANDLE_INVALID }

@@ -82,7 +82,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 			}
 			others := 0
 			for _, e := range b.events {
-				if !essential(e.GetKind()) && !invalidates(e) {
+				if !essential(e) && !invalidates(e) {
 					others++
 				}
 			}

@@ -110,7 +110,7 @@ func validOpen(r openRequest) error {
 		return api.Errorf(api.InvalidArgument, "a directory has no contents")
 	case r.handle.delay < 0 || r.handle.delay > api.MaxLockDelay:
 		return api.Errorf(api.InvalidArgument, "a lock-delay of %v; it must be between 0 and %v", r.handle.delay, api.MaxLockDelay)
-	case r.handle.events.ofReader() && r.handle.rights&namespace.ToRead == 0:
+	case r.handle.events.needRead() && r.handle.rights&namespace.ToRead == 0:
 		return api.Errorf(api.InvalidArgument, "events of contents and children are for handles that may read; ask for read")
 	case r.handle.rights == 0:
 		return api.Errorf(api.InvalidArgument, "the handle is to be for nothing; ask for read, write or change-ACL")

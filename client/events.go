@@ -9,16 +9,6 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// tellsContents reports whether events of a kind tell of what is read through a
-// handle, and so need the right to read.
-func tellsContents(kind api.EventKind) bool {
-	switch kind {
-	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified:
-		return true
-	}
-	return false
-}
-
 // Next waits for the next event of the handle, which must have been opened for
 // some (Chubby §2.5). Besides those asked for there come, each in its place,
 // EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost; after

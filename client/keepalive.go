@@ -221,12 +221,21 @@ func (k *keeper) event(e *chubbypb.Event) {
 		}
 	case api.EventCacheInvalidation:
 		k.invalidate(e.GetPath())
-	case api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified,
-		api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock:
-		if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
+	default:
+		if !kind.Subscribable() {
+			k.misunderstand(e)
+		} else if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			h.hear(k.epoch, eventOf(e))
 		}
 	}
+}
+
+// misunderstand deals with an event of a kind that this version does not know, as a
+// newer master may send. It may say anything, so it counts as one that is missing: to
+// acknowledge it would say that what it takes away is not used any more.
+func (k *keeper) misunderstand(e *chubbypb.Event) {
+	k.cfg.Logger.WarnContext(k.base, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
+	k.lose(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 }
 
 // lose tells every handle that events after that sequence are missing. One of

@@ -186,7 +186,7 @@ func (o OpenOptions) fault(p api.Path) error {
 		switch {
 		case !kind.Subscribable():
 			return bad("no handle is opened for events of kind %v", kind)
-		case tellsContents(kind) && !o.Read:
+		case kind.NeedsRead() && !o.Read:
 			return bad("events of kind %v tell of what is read, and Read is not set", kind)
 		}
 	}

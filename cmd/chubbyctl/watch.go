@@ -34,11 +34,11 @@ type watchOptions struct {
 
 // subscribable are the kinds of events that a watch can ask for.
 func subscribable() []api.EventKind {
-	return append([]api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock}, ofChildren()...)
+	return slices.DeleteFunc(api.EventKinds(), func(k api.EventKind) bool { return !k.Subscribable() })
 }
 
 func ofChildren() []api.EventKind {
-	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
+	return slices.DeleteFunc(api.EventKinds(), func(k api.EventKind) bool { return !k.OfChild() })
 }
 
 func newWatchCommand(g *globals) *cobra.Command {
@@ -186,7 +186,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 // begun says what is watched from now on, and what will never be told.
 func (o *watchOptions) begun(kind api.Kind) string {
 	text := fmt.Sprintf("watching %v for %s; end it with Ctrl-C", o.path, strings.Join(kindNames(o.kinds), ", "))
-	children := slices.ContainsFunc(o.kinds, func(k api.EventKind) bool { return slices.Contains(ofChildren(), k) })
+	children := slices.ContainsFunc(o.kinds, api.EventKind.OfChild)
 	switch {
 	case kind == api.Directory && !children:
 		text += ". It is a directory; --children tells of what is in it"

@@ -35,15 +35,6 @@ func TestWatchFaults(t *testing.T) {
 	}
 }
 
-// The list in help is that of what the cell takes.
-func TestSubscribableIsWhole(t *testing.T) {
-	for kind := range api.EventKind(64) {
-		if kind.Subscribable() != slices.Contains(subscribable(), kind) {
-			t.Errorf("%v: %t in the list of watch, %t for a cell", kind, !kind.Subscribable(), kind.Subscribable())
-		}
-	}
-}
-
 func TestWantedKinds(t *testing.T) {
 	for _, c := range []struct {
 		events   []string
