@@ -154,7 +154,7 @@ func (c *chubby) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	sessions, err := cl.Sessions(ctx)
+	sessions, err := cl.Cell().Sessions(ctx)
 	if err != nil {
 		return err
 	}

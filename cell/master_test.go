@@ -259,7 +259,7 @@ func TestGivingUp(t *testing.T) {
 		var waiting sync.WaitGroup
 		waiting.Go(func() { got <- acquire(t, ctx, patient) })
 		time.Sleep(5 * time.Second)
-		locks, err := last.Locks(ctx, "")
+		locks, err := last.Cell().Locks(ctx, "")
 		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 {
 			t.Errorf("one waits, and one has given up: %+v, %v", locks, err)
 		}
@@ -446,7 +446,7 @@ func TestStatusComparesReplicas(t *testing.T) {
 		for _, path := range []string{"/ls/local/a", "/ls/local/b"} {
 			open(t, ctx, cl, path, 0)
 			time.Sleep(5 * time.Second) // until all have applied it
-			status, err := cl.Status(ctx)
+			status, err := cl.Cell().Status(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

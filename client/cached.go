@@ -71,7 +71,7 @@ func (c *Client) retire(closing []spare) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.leave(func(ctx context.Context) {
-			_ = c.insist(ctx, "close", c.root(), c.numbers.reserve(), giveRoom, known) // what cannot be closed is gone
+			_ = c.insist(ctx, "close", c.cell.root(), c.numbers.reserve(), giveRoom, known) // what cannot be closed is gone
 		})
 	}
 }
@@ -146,7 +146,7 @@ func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	h.mu.Unlock()
 	// The answer has the path that was asked for, and the cell may be called local
 	// in it; reads show the cell's own name, whoever has opened the node.
-	if path, err := h.name.In(h.client.finder.ownName(h.client.cfg.Cell)); err == nil {
+	if path, err := h.name.In(h.client.cell.finder.ownName(h.client.cfg.Cell)); err == nil {
 		stat.Path = path
 	}
 	if !reply.GetCacheable() {

@@ -144,7 +144,7 @@ type checkedLock struct {
 // whose locks are guarded. It is to be closed.
 func (c *Client) Checker(maxAge time.Duration) (*Checker, error) {
 	if maxAge < 0 || maxAge > MaxCheckAge {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: c.root(),
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: c.cell.root(),
 			Message: fmt.Sprintf("maxAge is %v; want 0 to %v: for so long the holder of a lost lock may still be let in", maxAge, MaxCheckAge)}
 	}
 	k := &Checker{
@@ -274,9 +274,9 @@ func (k *Checker) ask(s sequencer.Sequencer, all *questions) {
 		if q == nil {
 			return
 		}
-		k.finish(s, all, q, k.client.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
+		k.finish(s, all, q, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
 			k.stamp(s, q)
-			return k.client.checkAt(ctx, t, text)
+			return k.client.cell.checkAt(ctx, t, text)
 		}))
 	}
 }

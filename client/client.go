@@ -13,14 +13,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Client is a session with a cell, and a way to look at that cell. Its methods
-// may be called from several goroutines. It must be closed, also when the
-// session is gone.
+// Client is a session with a cell, which Cell returns. Its methods may be called
+// from several goroutines. It must be closed, also when the session is gone.
 type Client struct {
-	*Cell
-
-	cfg      Config // of this session, which others of its Cell do not share
+	cell     *Cell
 	owns     bool   // the Cell is of this session alone, and closed with it
+	cfg      Config // of this session, which others of its Cell do not share
 	session  *belief
 	numbers  *numbers
 	janitor  *janitor
@@ -74,7 +72,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		return nil, err
 	}
 	one := &Client{
-		Cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
+		cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
 	if err := c.sessions.enter(); err != nil {
@@ -99,7 +97,7 @@ func (c *Client) start(ctx context.Context) {
 	c.running.Go(func() {
 		c.keeper.run()
 		if !errors.Is(c.Err(), Closed) {
-			c.sessions.remove(c.session) // it was lost, and its owner may close it much later
+			c.cell.sessions.remove(c.session) // it was lost, and its owner may close it much later
 		}
 	})
 	c.running.Go(func() {
@@ -121,7 +119,7 @@ func (c *Client) create(ctx context.Context) error {
 		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
-	_, err = c.finder.run(ctx, call{op: "open a session", path: c.root(),
+	_, err = c.cell.finder.run(ctx, call{op: "open a session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.conn.Connect()      // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
@@ -175,7 +173,7 @@ func (c *Client) Close(ctx context.Context) error {
 		case own:
 			c.closed = c.endOwn(ctx)
 		case errors.Is(c.Err(), Closed): // by Close of the Cell
-			c.closed = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.root(), Err: Closed,
+			c.closed = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.cell.root(), Err: Closed,
 				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
 			// The cell had ended it, and may wait to hear that all has been let go.
@@ -186,9 +184,9 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 		c.keeper.leave()
 		close(c.stop)
-		c.sessions.remove(c.session)
+		c.cell.sessions.remove(c.session)
 		if c.owns {
-			_ = c.Cell.Close() // it never fails
+			_ = c.cell.Close() // it never fails
 		}
 		c.running.Wait()
 	})
@@ -199,10 +197,10 @@ func (c *Client) Close(ctx context.Context) error {
 // that a new master would have to be heard of for; so where another is in office
 // by now, it is told in its own epoch.
 func (c *Client) endOwn(ctx context.Context) error {
-	_, err := c.finder.run(ctx, call{op: "close the session", path: c.root(),
+	_, err := c.cell.finder.run(ctx, call{op: "close the session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.caller()
-			caller.Epoch = max(caller.GetEpoch(), uint64(c.finder.latest()))
+			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.finder.latest()))
 			_, err := t.kept().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})
@@ -210,6 +208,16 @@ func (c *Client) endOwn(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Cell returns the cell that the session is with: to list its sessions and
+// locks, to ask for its status, and to open other sessions over the same
+// connections. If New made the client, Close of the client closes the Cell too.
+func (c *Client) Cell() *Cell { return c.cell }
+
+// CheckSequencer is Cell.CheckSequencer, a call of the paper (Chubby §2.6).
+func (c *Client) CheckSequencer(ctx context.Context, text string) error {
+	return c.cell.CheckSequencer(ctx, text)
 }
 
 // Session returns the number of the session.

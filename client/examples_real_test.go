@@ -41,12 +41,12 @@ func TestExamplesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		Example()
-		x, err := c.Explain(t.Context(), "/ls/foo/svc/primary")
+		x, err := c.Cell().Explain(t.Context(), "/ls/foo/svc/primary")
 		if err != nil || x.Lock.Generation == 0 || len(x.Lock.Holders) != 0 {
 			t.Errorf("after Example: %+v, %v; want a lock that was held, and is free", x.Lock, err)
 		}
 		ExampleCell_NewSession()
-		if sessions, err := c.Sessions(t.Context()); err != nil || len(sessions) != 1 {
+		if sessions, err := c.Cell().Sessions(t.Context()); err != nil || len(sessions) != 1 {
 			t.Errorf("after ExampleCell_NewSession: %d sessions, %v; want this one", len(sessions), err)
 		}
 		if err := c.Close(t.Context()); err != nil {

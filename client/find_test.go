@@ -220,9 +220,9 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
-		c.finder.mu.Lock()
-		known := c.finder.master != nil
-		c.finder.mu.Unlock()
+		c.cell.finder.mu.Lock()
+		known := c.cell.finder.master != nil
+		c.cell.finder.mu.Unlock()
 		if !known || len(f.heard("Locate")) != before {
 			t.Errorf("the master was forgotten")
 		}
@@ -483,21 +483,21 @@ func TestLaterWordStays(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		at := func(address string) *target {
-			one, err := c.finder.pool.get(address)
+			one, err := c.cell.finder.pool.get(address)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return one
 		}
 		old, next := at("a:1"), at("b:1")
-		if !c.finder.follow(old, next.address) || c.finder.believed() != next {
+		if !c.cell.finder.follow(old, next.address) || c.cell.finder.believed() != next {
 			t.Fatal("nobody followed")
 		}
-		if got := c.finder.adopt(old, old); got != next || c.finder.believed() != next {
+		if got := c.cell.finder.adopt(old, old); got != next || c.cell.finder.believed() != next {
 			t.Errorf("%s is believed", got.address)
 		}
-		c.finder.drop(next)
-		if got := c.finder.adopt(old, nil); got != old {
+		c.cell.finder.drop(next)
+		if got := c.cell.finder.adopt(old, nil); got != old {
 			t.Errorf("%s is believed", got.address)
 		}
 		closeClient(t, c)

@@ -129,7 +129,7 @@ func TestIfSequencer(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		list, err := c.Quotas(t.Context())
+		list, err := c.cell.Quotas(t.Context())
 		if err != nil || len(list) != 2 || list[0] != (QuotaUse{Principal: "alice",
 			Used: api.Quota{Nodes: 1, Bytes: 2, Sessions: 3, Handles: 4, Waiters: 5}, Allowed: api.Quota{Nodes: 6}}) || list[1].Path != "/ls/foo/d" {
 			t.Errorf("%+v, %v", list, err)

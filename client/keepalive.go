@@ -53,7 +53,7 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 func (k *keeper) run() {
 	defer close(k.done)
 	for over := k.session.over; over.Err() == nil; {
-		t, err := k.finder.find(over)
+		t, err := k.cell.finder.find(over)
 		if err != nil {
 			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
 			k.pause.wait(over)
@@ -73,7 +73,7 @@ func (k *keeper) run() {
 		}
 		w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
 		if w == past && !k.endedByCell() {
-			k.finder.drop(t)
+			k.cell.finder.drop(t)
 			k.pause.wait(over)
 			continue
 		}
@@ -121,9 +121,9 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 	}
 	k.session.counters.keepAlives.Add(1)
 	over, late := t.kept(), k.Lease()/12
-	doubt := time.AfterFunc(patience-late, func() { k.pool.doubt(t, over, late) })
+	doubt := time.AfterFunc(patience-late, func() { k.cell.pool.doubt(t, over, late) })
 	defer doubt.Stop()
-	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ = k.cell.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = over.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
@@ -159,11 +159,11 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
-	if judge(e) == follow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
+	if judge(e) == follow && k.pause.last == 0 && k.cell.finder.follow(t, e.Master) {
 		k.pause.next() // the next time, not without a pause
 		return
 	}
-	k.finder.drop(t)
+	k.cell.finder.drop(t)
 	k.pause.wait(ctx)
 }
 
@@ -177,7 +177,7 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 		return false
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
-		k.finder.learn(epoch)
+		k.cell.finder.learn(epoch)
 		k.session.counters.failOvers.Add(1)
 		k.retire(k.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
@@ -273,7 +273,7 @@ func (k *keeper) farewell() {
 func (k *keeper) lastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.base, k.Left())
 	defer cancel()
-	t, err := k.finder.find(ctx)
+	t, err := k.cell.finder.find(ctx)
 	if err != nil {
 		k.buried = errors.Is(err, Closed) // there will be no master any more
 		return false

@@ -234,7 +234,7 @@ func TestSlowProofIsNoSilence(t *testing.T) {
 // kept alive.
 func TestKeepAlivesWaitForNoOperator(t *testing.T) {
 	for method, ask := range map[string]func(context.Context, *Client) error{
-		"Status": func(ctx context.Context, c *Client) error { _, err := c.Status(ctx); return err },
+		"Status": func(ctx context.Context, c *Client) error { _, err := c.cell.Status(ctx); return err },
 		"Locate": func(ctx context.Context, c *Client) error { _, err := c.Transfer(ctx, "b:1"); return err },
 	} {
 		t.Run(method, func(t *testing.T) {
@@ -464,17 +464,17 @@ func TestSearchGivenUpBeforeItBegan(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		synctest.Wait() // the first KeepAlive has been sent
-		said := c.finder.diagnosis()
-		c.finder.mu.Lock()
-		c.finder.master, c.finder.rest = nil, c.cfg.Clock().Add(longestPause)
-		c.finder.mu.Unlock()
+		said := c.cell.finder.diagnosis()
+		c.cell.finder.mu.Lock()
+		c.cell.finder.master, c.cell.finder.rest = nil, c.cfg.Clock().Add(longestPause)
+		c.cell.finder.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), firstPause)
 		defer cancel()
-		if _, err := c.finder.find(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.cell.finder.find(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("find: %v", err)
 		}
 		synctest.Wait()
-		if now := c.finder.diagnosis(); now != said {
+		if now := c.cell.finder.diagnosis(); now != said {
 			t.Errorf("it says %q, and was told %q", now, said)
 		}
 		closeClient(t, c)

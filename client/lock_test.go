@@ -48,7 +48,7 @@ func TestAcquireRelease(t *testing.T) {
 		if !errors.Is(l.Err(), LockReleased) || !errors.Is(context.Cause(l.Context()), LockReleased) || l.ExclusiveUntil() != 0 {
 			t.Errorf("after Release: %v, %v", l.Err(), l.ExclusiveUntil())
 		}
-		if err := c.Cell.Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
+		if err := c.Cell().Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
 			t.Errorf("CheckSequencer: %v", err)
 		}
 		l2, err := h.TryAcquire(t.Context(), api.Exclusive)
@@ -377,7 +377,7 @@ func TestCloseEndsLocksFirst(t *testing.T) {
 		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, Closed) {
 			t.Errorf("Open after Close: %v", err)
 		}
-		if _, err := c.Locks(t.Context(), ""); !errors.Is(err, Closed) {
+		if _, err := c.cell.Locks(t.Context(), ""); !errors.Is(err, Closed) {
 			t.Errorf("Locks after Close: %v", err)
 		}
 	})

@@ -45,7 +45,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts := 0
-	came, err := c.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: m.room(), size: m.size,
+	came, err := c.cell.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: m.room(), size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
@@ -121,7 +121,7 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 			return 0, err
 		}
 	}
-	return 0, c.finder.gaveUp(ctx, call{op: m.op, path: m.path, session: c.session}, err,
+	return 0, c.cell.finder.gaveUp(ctx, call{op: m.op, path: m.path, session: c.session}, err,
 		errors.New("nothing was sent, because earlier requests are without an answer"))
 }
 
@@ -146,7 +146,7 @@ func (m mutation) uncertain(err error) error {
 // outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
-	_, err := c.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
+	_, err := c.cell.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
 			reply, err = t.kept().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
 			return err
@@ -161,7 +161,7 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 // its number.
 func (c *Client) insist(ctx context.Context, op, path string, number uint64, in room, send sender) error {
 	defer c.numbers.finish(number)
-	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: in,
+	_, err := c.cell.finder.run(ctx, call{op: op, path: path, session: c.session, room: in,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			return send(ctx, t, caller, c.numbers.mutation(number))
 		}})
@@ -183,6 +183,6 @@ func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx con
 }
 
 func (c *Client) readIn(ctx context.Context, in room, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	_, err := c.finder.run(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
+	_, err := c.cell.finder.run(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
 	return err
 }

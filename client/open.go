@@ -68,7 +68,7 @@ type OpenOptions struct {
 // answer the error is Uncertain: the node may have been created, and the handle
 // is closed in the background.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
-	p, err := c.parse("open", path)
+	p, err := c.cell.parse("open", path)
 	if err != nil {
 		return nil, err
 	}

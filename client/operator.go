@@ -33,13 +33,13 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 	if id == 0 || id == c.Session() {
 		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
 	}
-	if err := reasonFault(reason, op, c.root()); err != nil {
+	if err := reasonFault(reason, op, c.cell.root()); err != nil {
 		return err
 	}
 	if reason == "" {
 		reason = noReason
 	}
-	return c.mutate(ctx, mutation{op: op, path: c.root(),
+	return c.mutate(ctx, mutation{op: op, path: c.cell.root(),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
 			return err
@@ -52,7 +52,7 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 // and lock-delay are over (decision 10). With now it is free at once, and two
 // may then believe that they hold it.
 func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
-	p, err := c.parse("break the lock", path)
+	p, err := c.cell.parse("break the lock", path)
 	if err != nil {
 		return err
 	}

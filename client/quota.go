@@ -42,16 +42,16 @@ func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
 func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
 	op := "set the quota of " + principal
 	if principal == "" || len(principal) > api.MaxPrincipal {
-		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.root(),
+		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.cell.root(),
 			Message: fmt.Sprintf("the name of the principal is %d bytes long; want 1 to %d", len(principal), api.MaxPrincipal)}
 	}
-	return c.setQuota(ctx, op, c.root(), q, &chubbypb.SetQuotaRequest{Principal: principal})
+	return c.setQuota(ctx, op, c.cell.root(), q, &chubbypb.SetQuotaRequest{Principal: principal})
 }
 
 // SetDirectoryQuota sets how many nodes, and bytes of contents, may be below a
 // directory; 0 is no limit.
 func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, bytes int64) error {
-	p, err := c.parse("set quota", path)
+	p, err := c.cell.parse("set quota", path)
 	if err != nil {
 		return err
 	}

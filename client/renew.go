@@ -103,7 +103,7 @@ func (c *Client) serve(ctx context.Context, register []func(ctx context.Context,
 	if ctx.Err() == nil {
 		return nil
 	}
-	e := &api.Error{Code: api.DeadlineExceeded, Op: "keep a session", Path: c.root(), Err: contextError(ctx), Message: "its time was over, and it has been closed"}
+	e := &api.Error{Code: api.DeadlineExceeded, Op: "keep a session", Path: c.cell.root(), Err: contextError(ctx), Message: "its time was over, and it has been closed"}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		e.Code = api.Cancelled
 	}

@@ -90,7 +90,7 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 	cfg := f.config()
 	cfg.NoCache = true
 	c := f.client(cfg)
-	c.finder.rooms = rooms
+	c.cell.finder.rooms = rooms
 	h := lockable(t, c, 0)
 	f.script(func(s seen) verb {
 		if s.method == method {
@@ -176,7 +176,7 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 		cfg := f.config()
 		cfg.NoCache = true
 		c := f.client(cfg)
-		c.finder.rooms = smallRooms(2)
+		c.cell.finder.rooms = smallRooms(2)
 		h := lockable(t, c, 0)
 		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
 			t.Fatal(err)

@@ -309,14 +309,14 @@ func (s *scenario) trouble(host string) {
 // checkLeftovers checks, while the workers' last sessions are open, that they have closed, released and
 // withdrawn all that their programs have.
 func (s *scenario) checkLeftovers() {
-	locks, err := s.admin.Locks(s.ctx, "")
+	locks, err := s.admin.Cell().Locks(s.ctx, "")
 	if err != nil {
 		s.fault("%v", err)
 	}
 	for _, l := range locks {
 		s.fault("a lock is left: %+v", l)
 	}
-	quotas, err := s.admin.Quotas(s.ctx)
+	quotas, err := s.admin.Cell().Quotas(s.ctx)
 	if err != nil {
 		s.fault("%v", err)
 	}
@@ -335,7 +335,7 @@ func (s *scenario) checkLeftovers() {
 
 // checkNothing checks that all sessions have gone, with their files.
 func (s *scenario) checkNothing() {
-	quotas, err := s.admin.Quotas(s.ctx)
+	quotas, err := s.admin.Cell().Quotas(s.ctx)
 	if err != nil {
 		s.fault("%v", err)
 	}

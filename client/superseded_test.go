@@ -18,15 +18,15 @@ import (
 func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		before, err := c.finder.find(t.Context())
+		before, err := c.cell.finder.find(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !c.finder.follow(before, "b:1") {
+		if !c.cell.finder.follow(before, "b:1") {
 			t.Fatal("nobody followed")
 		}
 		sent := false
-		e, _ := c.finder.attempt(t.Context(), call{attempt: func(ctx context.Context, _ *target, _ *chubbypb.Caller) error {
+		e, _ := c.cell.finder.attempt(t.Context(), call{attempt: func(ctx context.Context, _ *target, _ *chubbypb.Caller) error {
 			sent = true
 			<-ctx.Done()
 			return ctx.Err()

@@ -23,13 +23,13 @@ import (
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	h := &handover{client: c, to: to}
 	const op = "transfer the mastership"
-	came, err := c.finder.run(ctx, call{op: op, path: c.root(), session: c.session, attempt: h.attempt})
+	came, err := c.cell.finder.run(ctx, call{op: op, path: c.cell.root(), session: c.session, attempt: h.attempt})
 	var e *api.Error
 	switch {
 	case err == nil && h.failed == nil:
 		return h.master, nil
 	case err == nil:
-		return "", about(h.failed, op, c.root())
+		return "", about(h.failed, op, c.cell.root())
 	case came == unsettled && h.asked != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
 		own := *e
 		own.Code, own.Message = api.Uncertain, h.whom+" was asked to hand over, and may yet do so; "+e.Message

@@ -111,7 +111,7 @@ func poison(s *suite) {
 
 // waiters returns how many wait for a lock.
 func (s *suite) waiters(name string) int {
-	locks, err := s.bob.Locks(s.ctx, s.path(name))
+	locks, err := s.bob.Cell().Locks(s.ctx, s.path(name))
 	s.ok(err)
 	for _, l := range locks {
 		if l.Path == s.path(name) {

@@ -45,7 +45,7 @@ func breakLock(s *suite) {
 		s.Fatal("the next has the lock before the holder has let go")
 	case <-time.After(500 * time.Millisecond):
 	}
-	if list, err := s.bob.Locks(s.ctx, s.path("l")); err != nil || len(list) != 1 || list[0].Revoked != "broken by bob: it hangs" {
+	if list, err := s.bob.Cell().Locks(s.ctx, s.path("l")); err != nil || len(list) != 1 || list[0].Revoked != "broken by bob: it hangs" {
 		s.Errorf("it is listed as %+v, %v", list, err)
 	}
 	_ = held.Release(s.ctx) // it says that the lock is lost

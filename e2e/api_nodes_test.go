@@ -213,7 +213,7 @@ func quota(s *suite) {
 	s.write(h, "012")
 	s.ok(h.Delete(s.ctx))
 	s.file(s.alice, "d/three")
-	uses, err := s.alice.Quotas(s.ctx)
+	uses, err := s.alice.Cell().Quotas(s.ctx)
 	s.ok(err)
 	for _, use := range uses {
 		if use.Path == s.path("d") {

@@ -116,7 +116,7 @@ func TestJump(t *testing.T) {
 // since returns how much later than now the lock is shown to be held since.
 func since(t *testing.T, h *host, path string) time.Duration {
 	t.Helper()
-	locks, err := h.Locks(t.Context(), path)
+	locks, err := h.Cell().Locks(t.Context(), path)
 	if err != nil || len(locks) != 1 || len(locks[0].Holders) != 1 {
 		t.Fatalf("%+v, %v", locks, err)
 	}

@@ -120,7 +120,7 @@ func holder(t *testing.T, c *celltest.Cell) api.Holder {
 			t.Errorf("%s is not registered: %v", name, err)
 		}
 	}
-	locks, err := watcher.Locks(t.Context(), "")
+	locks, err := watcher.Cell().Locks(t.Context(), "")
 	if err != nil || len(locks) != 1 || len(locks[0].Holders) != 1 {
 		t.Fatalf("want one lock with one holder: %+v, %v", locks, err)
 	}

@@ -26,7 +26,7 @@ func (w *world) lives(c *client.Client) {
 func (w *world) member(c *client.Client, but string) string {
 	w.t.Helper()
 	for range 1000 {
-		locks, err := c.Locks(w.ctx, partyDir)
+		locks, err := c.Cell().Locks(w.ctx, partyDir)
 		w.ok(err)
 		for _, l := range locks {
 			if len(l.Holders) > 0 && l.Path != but {

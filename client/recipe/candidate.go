@@ -76,7 +76,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	if err != nil && !errors.Is(err, api.NotFound) {
 		return nil, err
 	}
-	explained, err := c.Explain(ctx, path)
+	explained, err := c.Cell().Explain(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func Nominate(ctx context.Context, c *client.Client, path, name string) error {
 func nominate(ctx context.Context, c *client.Client, path, name string) error {
 	r := newRoster(c, candidatesOf(path))
 	for again := false; ; again = true {
-		before, err := c.Explain(ctx, path)
+		before, err := c.Cell().Explain(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		// A new primary takes what was chosen before its reign for what led to it. Whether it is the one that was
 		// chosen, its session does not tell: it may have several candidates.
-		after, err := c.Explain(ctx, path)
+		after, err := c.Cell().Explain(ctx, path)
 		if err != nil || after.Lock.Generation == before.Lock.Generation {
 			return err
 		}
@@ -243,7 +243,7 @@ func (g *ghosts) has(r record) bool {
 
 // find asks the cell whether the session of a candidate, who was listed before, is over.
 func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
-	_, found, err := c.FindSession(ctx, r.session())
+	_, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil || found {
 		return false, err
 	}

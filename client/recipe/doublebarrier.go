@@ -366,7 +366,7 @@ func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party
 // holding strikes out the members who do not hold the locks of their files any more. It is one call for
 // all; and unlike the sequencer's, a lock that an operator takes away counts until its holder has let go.
 func (b *DoubleBarrier) holding(ctx context.Context, s *party) error {
-	locks, err := b.c.Locks(ctx, b.dir)
+	locks, err := b.c.Cell().Locks(ctx, b.dir)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func (w *world) trouble(b *ballot, name string) {
 		_ = w.dial("operator").BreakLock(w.ctx, office, "a drill", false) // it may be free
 	case 7:
 		c := w.dial("operator")
-		x, err := c.Explain(w.ctx, office)
+		x, err := c.Cell().Explain(w.ctx, office)
 		w.ok(err)
 		for _, h := range x.Lock.Holders {
 			_ = c.EndSession(w.ctx, h.Session, "a drill") // it may have ended

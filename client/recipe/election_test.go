@@ -82,7 +82,7 @@ func (w *world) waits(all ...*candidacy) {
 // queue returns how many wait for the lock.
 func (w *world) queue(c *client.Client) int {
 	w.t.Helper()
-	x, err := c.Explain(w.ctx, office)
+	x, err := c.Cell().Explain(w.ctx, office)
 	w.ok(err)
 	return len(x.Lock.Waiters)
 }

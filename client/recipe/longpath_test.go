@@ -26,7 +26,7 @@ func TestDoubleBarrierOfALongPath(t *testing.T) {
 		if _, err := NewDoubleBarrier(one, dir+"/big", MaxParty).Enter(ctx); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "shorter path") {
 			t.Errorf("%v", err)
 		}
-		if locks, err := two.LocksOf(w.ctx, one.Session()); err != nil || len(locks) != 0 {
+		if locks, err := two.Cell().LocksOf(w.ctx, one.Session()); err != nil || len(locks) != 0 {
 			t.Errorf("%v, %v", locks, err)
 		}
 		entered := make(chan error, 2)

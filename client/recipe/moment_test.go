@@ -41,7 +41,7 @@ func (w *world) deaf(host string, methods ...string) deaf {
 func (w *world) robbed(operator *client.Client, d deaf, lock string, now bool) {
 	w.t.Helper()
 	for range 1000 {
-		locks, err := operator.Locks(w.ctx, "")
+		locks, err := operator.Cell().Locks(w.ctx, "")
 		w.ok(err)
 		at := slices.IndexFunc(locks, func(l client.LockInfo) bool { return holds(l, d.Session()) && strings.HasPrefix(l.Path, lock) })
 		if at >= 0 {
@@ -264,7 +264,7 @@ func TestOneOfSeveralIsDeleted(t *testing.T) {
 		if err := <-failed; !errors.Is(err, api.HandleClosed) || errors.Is(err, client.LockReleased) {
 			t.Errorf("%v", err)
 		}
-		locks, err := one.LocksOf(w.ctx, two.Session())
+		locks, err := one.Cell().LocksOf(w.ctx, two.Session())
 		if err != nil || len(locks) != 0 {
 			t.Errorf("%v, %v", locks, err)
 		}

@@ -151,7 +151,7 @@ func (o *observer) vacate(token uint64) {
 // look finds out everything, without the help of events.
 func (o *observer) look(ctx context.Context, h *client.Handle) error {
 	for {
-		before, err := o.c.Explain(ctx, o.path)
+		before, err := o.c.Cell().Explain(ctx, o.path)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (o *observer) look(ctx context.Context, h *client.Handle) error {
 		if stat.Ephemeral {
 			return keepsAlive("observe", o.path)
 		}
-		after, err := o.c.Explain(ctx, o.path)
+		after, err := o.c.Cell().Explain(ctx, o.path)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 		}
 	}
 	if o.held && o.holder.Session == 0 {
-		x, err := o.c.Explain(ctx, o.path)
+		x, err := o.c.Cell().Explain(ctx, o.path)
 		if err != nil {
 			return err
 		}

@@ -312,7 +312,7 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 
 // holds completes the error of one whose name is taken by the session of a record.
 func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
-	who, found, err := c.FindSession(ctx, r.session())
+	who, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil {
 		return false, err
 	}

@@ -116,7 +116,7 @@ func (p *Primary) resigned(ctx context.Context) error {
 	if !uncertain {
 		return nil
 	}
-	x, err := p.c.Explain(ctx, p.path)
+	x, err := p.c.Cell().Explain(ctx, p.path)
 	if err != nil {
 		return ended(ctx, err, "resign from", p.path)
 	}

@@ -67,7 +67,7 @@ func TestSemaphore(t *testing.T) {
 			t.Errorf("%v were let in", order)
 		}
 		// One waits for the slots, and the others for him.
-		locks, err := one.Locks(w.ctx, semDir)
+		locks, err := one.Cell().Locks(w.ctx, semDir)
 		w.ok(err)
 		for _, l := range locks {
 			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, turnstileName)]

@@ -161,7 +161,7 @@ func (s *storm) meddle(c *client.Client) {
 		_ = operator.EndSession(ctx, c.Session(), "a drill") // it may have ended
 		return
 	}
-	locks, err := operator.Locks(ctx, "/ls/local")
+	locks, err := operator.Cell().Locks(ctx, "/ls/local")
 	if err != nil || len(locks) == 0 {
 		return
 	}

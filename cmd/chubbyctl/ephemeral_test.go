@@ -19,7 +19,7 @@ func TestEphemeralFileIsGone(t *testing.T) {
 	for name, remove := range map[string]func(ctx context.Context, c *client.Client, file *client.Handle) error{
 		"deleted": func(ctx context.Context, _ *client.Client, file *client.Handle) error { return file.Delete(ctx) },
 		"ended": func(ctx context.Context, c *client.Client, _ *client.Handle) error {
-			for s, err := range c.EachSession(ctx) {
+			for s, err := range c.Cell().EachSession(ctx) {
 				if err != nil {
 					return err
 				}

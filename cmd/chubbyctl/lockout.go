@@ -110,7 +110,7 @@ func (l *lists) admits(ctx context.Context, name, principal string, seen map[str
 
 // whoAsks returns the principal that the cell takes a session's client for.
 func whoAsks(ctx context.Context, c *client.Client) (string, error) {
-	own, found, err := c.FindSession(ctx, c.Session())
+	own, found, err := c.Cell().FindSession(ctx, c.Session())
 	if err == nil && !found {
 		err = api.Errorf(api.Unavailable, "the cell does not list this session")
 	}
@@ -181,7 +181,7 @@ func (o *consent) changeSessions(ctx context.Context, c *client.Client, principa
 	if err != nil || own != principal {
 		return err
 	}
-	all, err := c.Quotas(ctx)
+	all, err := c.Cell().Quotas(ctx)
 	if err != nil {
 		return err
 	}

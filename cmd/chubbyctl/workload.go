@@ -151,7 +151,7 @@ func prepareSessions(_ context.Context, b *bench, c *client.Client, _ int) (step
 	return func(ctx context.Context, timed timer) error {
 		var opened *client.Client
 		err := timed("open", func() (err error) {
-			opened, err = c.NewSession(ctx, b.session())
+			opened, err = c.Cell().NewSession(ctx, b.session())
 			return err
 		})
 		if err != nil {

@@ -121,8 +121,8 @@ func (k *link) close(ctx context.Context) error {
 // abandon ends the session for this process only: the cell is told nothing, and
 // keeps its locks until lease and lock-delay are over.
 func (k *link) abandon(ctx context.Context) {
-	_ = k.session.Cell.Close() // it never fails
-	_ = k.close(ctx)           // it cannot tell the cell
+	_ = k.session.Cell().Close() // it never fails
+	_ = k.close(ctx)             // it cannot tell the cell
 }
 
 // isGone reports whether an error means that a link is of no more use.

@@ -102,7 +102,7 @@ func (w *world) operate(do func(ctx context.Context, c *client.Client, holder ap
 		w.Fatal(err)
 	}
 	defer c.Close(w.Context())
-	locks, err := c.Locks(w.Context(), path)
+	locks, err := c.Cell().Locks(w.Context(), path)
 	if err != nil || len(locks) != 1 || len(locks[0].Holders) != 1 {
 		w.Fatalf("%+v, %v", locks, err)
 	}
