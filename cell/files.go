@@ -252,7 +252,7 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 		m.mu.pause(m.queues.weight(h.node.Name))
 		m.queues.closing[h.owner]++
 		next := m.next(h.node, func(n *namespace.Node) bool { return n.Holds(h.owner) })
-		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successors: next}}
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successions: next}}
 	})
 	return err
 }

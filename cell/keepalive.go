@@ -215,12 +215,12 @@ func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
 // over under the same hold: who is named in it is marked as offered.
 func (m *master) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
 	part := piece(ends, m.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
-	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successors: m.successors(part)}}, ends[len(part):]
+	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: m.successions(part)}}, ends[len(part):]
 }
 
-// successors names those who have the locks next that ending sessions hold, of as
+// successions names those who have the locks next that ending sessions hold, of as
 // many locks as there is room for in one command. m.mu is held.
-func (m *master) successors(ends []raftfsm.End) []raftfsm.Succession {
+func (m *master) successions(ends []raftfsm.End) []raftfsm.Succession {
 	var list []raftfsm.Succession
 	tree, bytes, visited := m.state().Tree, 0, 0
 	for _, end := range ends {

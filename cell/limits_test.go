@@ -168,9 +168,9 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 			for k := range locks {
 				opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: nameOfLock(i, k), Create: api.MustCreate, Kind: api.File}})[0]
 				by := r.mutation()
-				with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{
+				with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{
 					Lock: namespace.Ref{Name: nameOfLock(i, k), Instance: opened.Stat.Instance}, Claims: []raftfsm.Claim{{Mutation: by, Handle: 1, Mode: api.Exclusive}},
-				}})
+				}}})
 			}
 		}
 	}, func(t *testing.T, m *soloMaster) {

@@ -41,10 +41,10 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 	}
 	for _, name := range names {
 		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: next(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
-		with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{
+		with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{
 			Lock:   namespace.Ref{Name: name, Instance: opened.Stat.Instance},
 			Claims: []raftfsm.Claim{{Mutation: next(), Handle: 1, Mode: api.Shared, Delay: time.Minute}},
-		}})
+		}}})
 	}
 }
 

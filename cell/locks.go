@@ -111,7 +111,7 @@ func (m *master) settle(w *waiter) bool {
 	if w.refusal != nil {
 		m.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
 	} else {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: w.lock, Claims: claims}})
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.lock, Claims: claims}}})
 	}
 	return true
 }
@@ -163,7 +163,7 @@ func (m *master) pump(name api.Name) {
 		return
 	}
 	if len(lead) > 0 {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: node.Ref(), Claims: offer(lead)}})
+		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)}}})
 	}
 }
 
@@ -173,11 +173,11 @@ func (m *master) pump(name api.Name) {
 // nobody knows what became of it. m.mu is held, and
 // released in between if the command is a Close.
 func (m *master) reoffer(c raftfsm.Command, doubt bool) {
-	again := func(lock namespace.Ref, claims []raftfsm.Claim) {
-		for _, claim := range claims {
+	for _, next := range c.Successions() {
+		for _, claim := range next.Claims {
 			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
 				w.offered, w.doubt = false, w.doubt || doubt
-				m.queues.retry(lock.Name)
+				m.queues.retry(next.Lock.Name)
 			}
 		}
 	}
@@ -186,25 +186,8 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 		if w := m.refusing(c.Cancel); w != nil {
 			w.offered = false
 		}
-	case c.Acquire != nil:
-		again(c.Acquire.Lock, c.Acquire.Claims)
-	case c.Release != nil:
-		again(c.Release.Lock, c.Release.Successors)
 	case c.Close != nil:
-		again(c.Close.Node, c.Close.Successors)
 		m.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
-	case c.EndSessions != nil:
-		for _, next := range c.EndSessions.Successors {
-			again(next.Lock, next.Claims)
-		}
-	case c.Revoke != nil:
-		again(c.Revoke.Lock, c.Revoke.Successors)
-	case c.Evict != nil:
-		again(c.Evict.Lock, c.Evict.Successors)
-	case c.EndDelay != nil:
-		for _, next := range c.EndDelay.Successors {
-			again(next.Lock, next.Claims)
-		}
 	}
 }
 
@@ -333,7 +316,7 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock names
 			refusal := raftfsm.Refusal(err)
 			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: &refusal}}
 		}
-		return raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: []raftfsm.Claim{claim}}}
+		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
 	if err != nil || len(result.Claims) == 0 {
 		return result.Answer, m.refused(lock, err)
@@ -389,7 +372,7 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 // does so only if the state says that the command will: anybody may ask for a lock to be
 // given up that others hold, and who is named by such a command would not be by the one
 // that hands the lock over. m.mu is held.
-func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Claim {
+func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
 	lead := m.queues.leading(lock, 0)
 	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
 		return nil
@@ -397,7 +380,7 @@ func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []ra
 	if node, err := m.state().Tree.Resolve(lock); err != nil || !frees(node) {
 		return nil
 	}
-	return offer(lead)
+	return []raftfsm.Succession{{Lock: lock, Claims: offer(lead)}}
 }
 
 // release gives a lock back; those who wait next have it in the same entry.
@@ -406,7 +389,7 @@ func (m *master) release(ctx context.Context, mutation session.Mutation, h handl
 		m.mu.pause(m.queues.weight(h.node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
 			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation,
-			Successors: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
+			Successions: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
 		}}
 	})
 	return err
@@ -422,7 +405,7 @@ func (m *master) endDelay(over delayOver) {
 	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
 	if node, ok := tree.Get(over.name); ok {
 		if claims := offer(m.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
-			c.Successors = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
+			c.Successions = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}
 	m.submit(raftfsm.Command{EndDelay: c})

@@ -96,7 +96,7 @@ func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 		m.mu.pause(m.queues.weight(c.Lock.Name))
 		if c.Now {
 			tree, by := m.state().Tree, m.principal(c.Mutation.Session)
-			c.Successors = m.next(c.Lock, func(n *namespace.Node) bool {
+			c.Successions = m.next(c.Lock, func(n *namespace.Node) bool {
 				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
 			})
 		}
@@ -203,7 +203,7 @@ const mostOwnerBytes = 24
 // evict takes a revoked lock from holders that have let go of it, and names who has it
 // next. m.mu is held, and released in between.
 func (m *master) evict(c raftfsm.Evict) {
-	c.Successors = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
+	c.Successions = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	m.submit(raftfsm.Command{Evict: &c})
 	m.mu.pause(m.queues.weight(c.Lock.Name) + len(c.Holders)/8)
 }

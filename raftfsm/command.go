@@ -67,6 +67,27 @@ func (c Command) By() api.SessionID {
 	return 0
 }
 
+// Successions returns the locks that a command grants or hands on, and to which claims.
+func (c Command) Successions() []Succession {
+	switch {
+	case c.Acquire != nil:
+		return []Succession{c.Acquire.Succession}
+	case c.Release != nil:
+		return c.Release.Successions
+	case c.Close != nil:
+		return c.Close.Successions
+	case c.EndSessions != nil:
+		return c.EndSessions.Successions
+	case c.EndDelay != nil:
+		return c.EndDelay.Successions
+	case c.Revoke != nil:
+		return c.Revoke.Successions
+	case c.Evict != nil:
+		return c.Evict.Successions
+	}
+	return nil
+}
+
 // NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
 // all founds the cell with the id and secret it proposes; later ones propose
 // them in vain.
@@ -101,8 +122,8 @@ type RaiseLease struct {
 // EndSessions ends sessions, and with each its locks and its place among the
 // openers of ephemeral nodes, in one step.
 type EndSessions struct {
-	Ends       []End        `cbor:"1,keyasint"`
-	Successors []Succession `cbor:"2,keyasint,omitempty"`
+	Ends        []End        `cbor:"1,keyasint"`
+	Successions []Succession `cbor:"2,keyasint,omitempty"`
 }
 
 // End is the end of one session.
@@ -116,7 +137,9 @@ type End struct {
 // not one whose client knew of the end.
 func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Heard }
 
-// Succession names those who are to have a lock next, if it is free by then.
+// Succession names the claims that are to be granted a lock next, in their order. A
+// command that frees locks carries one for each of those that somebody waits for; a
+// succession of a lock that the command did not free does nothing.
 type Succession struct {
 	Lock   namespace.Ref `cbor:"1,keyasint"`
 	Claims []Claim       `cbor:"2,keyasint"`
@@ -152,10 +175,10 @@ type Open struct {
 
 // Close gives up what a handle holds of a node.
 type Close struct {
-	Mutation   session.Mutation `cbor:"1,keyasint"`
-	Node       namespace.Ref    `cbor:"2,keyasint"`
-	Handle     api.HandleID     `cbor:"3,keyasint"`
-	Successors []Claim          `cbor:"4,keyasint,omitempty"`
+	Mutation    session.Mutation `cbor:"1,keyasint"`
+	Node        namespace.Ref    `cbor:"2,keyasint"`
+	Handle      api.HandleID     `cbor:"3,keyasint"`
+	Successions []Succession     `cbor:"4,keyasint,omitempty"`
 }
 
 // SetContents replaces a file's contents.
@@ -184,26 +207,25 @@ type Delete struct {
 	Guards   []Guard          `cbor:"4,keyasint,omitempty"`
 }
 
-// Acquire grants a lock to those claims that can have it, in their order.
+// Acquire grants a lock to those claims that can have it.
 type Acquire struct {
-	Lock   namespace.Ref `cbor:"1,keyasint"`
-	Claims []Claim       `cbor:"2,keyasint"`
+	Succession
 }
 
-// Release gives a lock back and hands it to the successors in the same step.
+// Release gives a lock back and hands it on in the same step.
 type Release struct {
-	Mutation   session.Mutation `cbor:"1,keyasint"`
-	Lock       namespace.Ref    `cbor:"2,keyasint"`
-	Handle     api.HandleID     `cbor:"3,keyasint"`
-	Generation api.Generation   `cbor:"4,keyasint"`
-	Successors []Claim          `cbor:"5,keyasint,omitempty"`
+	Mutation    session.Mutation `cbor:"1,keyasint"`
+	Lock        namespace.Ref    `cbor:"2,keyasint"`
+	Handle      api.HandleID     `cbor:"3,keyasint"`
+	Generation  api.Generation   `cbor:"4,keyasint"`
+	Successions []Succession     `cbor:"5,keyasint,omitempty"`
 }
 
 // EndDelay ends a lock-delay that the master has timed, and hands the lock on.
 type EndDelay struct {
-	Name       api.Name     `cbor:"1,keyasint"`
-	ID         uint64       `cbor:"2,keyasint"`
-	Successors []Succession `cbor:"3,keyasint,omitempty"`
+	Name        api.Name     `cbor:"1,keyasint"`
+	ID          uint64       `cbor:"2,keyasint"`
+	Successions []Succession `cbor:"3,keyasint,omitempty"`
 }
 
 // Cancel withdraws a request that is not done yet; of one that is, it learns
@@ -224,19 +246,19 @@ type Remove struct {
 // free once they have heard of it (Evict) or their sessions have ended; with Now
 // at once.
 type Revoke struct {
-	Mutation   session.Mutation `cbor:"1,keyasint"`
-	Lock       namespace.Ref    `cbor:"2,keyasint"`
-	Why        string           `cbor:"3,keyasint"`
-	Now        bool             `cbor:"4,keyasint,omitempty"`
-	Successors []Claim          `cbor:"5,keyasint,omitempty"` // with Now
+	Mutation    session.Mutation `cbor:"1,keyasint"`
+	Lock        namespace.Ref    `cbor:"2,keyasint"`
+	Why         string           `cbor:"3,keyasint"`
+	Now         bool             `cbor:"4,keyasint,omitempty"`
+	Successions []Succession     `cbor:"5,keyasint,omitempty"` // with Now
 }
 
 // Evict takes a revoked lock from holders that have acknowledged the loss.
 type Evict struct {
-	Lock       namespace.Ref     `cbor:"1,keyasint"`
-	Generation api.Generation    `cbor:"2,keyasint"`
-	Holders    []namespace.Owner `cbor:"3,keyasint"`
-	Successors []Claim           `cbor:"4,keyasint,omitempty"`
+	Lock        namespace.Ref     `cbor:"1,keyasint"`
+	Generation  api.Generation    `cbor:"2,keyasint"`
+	Holders     []namespace.Owner `cbor:"3,keyasint"`
+	Successions []Succession      `cbor:"4,keyasint,omitempty"`
 }
 
 // Doom begins to end another client's session: what it holds is not taken from

@@ -45,17 +45,23 @@ func (d *driver) successors(name api.Name) (claims []raftfsm.Claim) {
 	return claims
 }
 
+// successions are those of a command that frees the lock of that name; sometimes
+// there is one of another lock, too.
 func (d *driver) successions(name api.Name) []raftfsm.Succession {
 	n := d.m.nodes[name]
 	if n == nil {
 		return nil
 	}
-	return []raftfsm.Succession{{Lock: namespace.Ref{Name: name, Instance: n.instance}, Claims: d.successors(name)}}
+	list := []raftfsm.Succession{{Lock: namespace.Ref{Name: name, Instance: n.instance}, Claims: d.successors(name)}}
+	if other := d.ref(); d.rarely(8) {
+		list = append(list, raftfsm.Succession{Lock: other, Claims: d.successors(other.Name)})
+	}
+	return list
 }
 
 func (d *driver) acquire() raftfsm.Command {
 	ref := d.ref()
-	c := raftfsm.Acquire{Lock: ref, Claims: []raftfsm.Claim{d.claim(ref)}}
+	c := raftfsm.Acquire{Succession: raftfsm.Succession{Lock: ref, Claims: []raftfsm.Claim{d.claim(ref)}}}
 	if d.rarely(4) {
 		c.Claims = append(c.Claims, d.claim(ref))
 	}
@@ -82,7 +88,7 @@ func (d *driver) locked(revoked bool) namespace.Ref {
 func (d *driver) release() raftfsm.Command {
 	ref := d.locked(false)
 	by := d.owner(ref)
-	c := raftfsm.Release{Mutation: d.mutation(by.Session), Lock: ref, Handle: by.Handle, Successors: d.successors(ref.Name)}
+	c := raftfsm.Release{Mutation: d.mutation(by.Session), Lock: ref, Handle: by.Handle, Successions: d.successions(ref.Name)}
 	if n := d.m.nodes[ref.Name]; n != nil {
 		c.Generation = n.lock
 	}
@@ -114,7 +120,7 @@ func (d *driver) letGo(kind int) raftfsm.Command {
 		}
 		return raftfsm.Command{Remove: &raftfsm.Remove{Nodes: append(dying, ref)}}
 	}
-	return raftfsm.Command{Close: &raftfsm.Close{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Successors: d.successors(ref.Name)}}
+	return raftfsm.Command{Close: &raftfsm.Close{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Successions: d.successions(ref.Name)}}
 }
 
 // loss takes from somebody what it has.
@@ -127,12 +133,12 @@ func (d *driver) loss(kind int) raftfsm.Command {
 		ref := d.locked(false)
 		c := raftfsm.Revoke{Mutation: d.mutation(d.session()), Lock: ref, Why: why, Now: d.rarely(3)}
 		if c.Now {
-			c.Successors = d.successors(ref.Name)
+			c.Successions = d.successions(ref.Name)
 		}
 		return raftfsm.Command{Revoke: &c}
 	}
 	ref := d.locked(true)
-	c := raftfsm.Evict{Lock: ref, Holders: []namespace.Owner{d.owner(ref)}, Successors: d.successors(ref.Name)}
+	c := raftfsm.Evict{Lock: ref, Holders: []namespace.Owner{d.owner(ref)}, Successions: d.successions(ref.Name)}
 	if n := d.m.nodes[ref.Name]; n != nil {
 		if c.Generation = n.lock; d.rarely(2) {
 			for _, h := range n.holders {
@@ -169,7 +175,7 @@ func (d *driver) end() raftfsm.Command {
 	name := d.name()
 	if delayed := slices.Sorted(maps.Keys(d.m.delays)); len(delayed) > 0 && d.rarely(2) {
 		name = delayed[d.pick(len(delayed))]
-		c := raftfsm.EndDelay{Name: name, ID: d.m.delays[name].ID, Successors: d.successions(name)}
+		c := raftfsm.EndDelay{Name: name, ID: d.m.delays[name].ID, Successions: d.successions(name)}
 		if d.rarely(6) {
 			c.ID--
 		}
@@ -183,9 +189,9 @@ func (d *driver) end() raftfsm.Command {
 		}
 		c.Ends = append(c.Ends, raftfsm.End{Session: id, Reason: one(&d.choices, api.ByExpiry, api.ByClose, api.ByOperator), Heard: d.rarely(4)})
 	}
-	c.Successors = d.successions(name)
+	c.Successions = d.successions(name)
 	if held := d.locked(false); held.Name != name {
-		c.Successors = append(c.Successors, d.successions(held.Name)...)
+		c.Successions = append(c.Successions, d.successions(held.Name)...)
 	}
 	return raftfsm.Command{EndSessions: &c}
 }

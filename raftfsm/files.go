@@ -177,9 +177,7 @@ func (s *State) close(c *Close, wall int64) Result {
 			return Result{}
 		}
 		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
-		if len(r.Free) > 0 {
-			r.Claims = s.grant(c.Node, c.Successors, wall)
-		}
+		s.handOver(&r, c.Successions, wall)
 		return r
 	})
 }

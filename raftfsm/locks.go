@@ -2,19 +2,28 @@ package raftfsm
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// grant gives the lock to those of the claims that can have it, in their
-// order. A grant is the claim's stored answer, so a claim that was answered
+// handOver grants the locks that a command freed to the claims that it names.
+func (s *State) handOver(r *Result, successions []Succession, wall int64) {
+	for _, next := range successions {
+		if slices.Contains(r.Free, next.Lock.Name) {
+			r.Claims = append(r.Claims, s.grant(next, wall)...)
+		}
+	}
+}
+
+// grant gives a lock to those of the claims that can have it, in their order. A grant is the claim's stored answer, so a claim that was answered
 // already, by this or another command, is not granted twice; a session that
 // has ended is granted nothing.
-func (s *State) grant(lock namespace.Ref, claims []Claim, wall int64) []ClaimResult {
-	results := make([]ClaimResult, len(claims))
-	for i, c := range claims {
-		results[i] = s.grantOne(lock, c, wall)
+func (s *State) grant(next Succession, wall int64) []ClaimResult {
+	results := make([]ClaimResult, len(next.Claims))
+	for i, c := range next.Claims {
+		results[i] = s.grantOne(next.Lock, c, wall)
 	}
 	return results
 }
@@ -68,10 +77,9 @@ func (s *State) release(c *Release, wall int64) Result {
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{
-			Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying,
-			Claims: s.grant(c.Lock, c.Successors, wall),
-		}
+		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
+		s.handOver(&r, c.Successions, wall)
+		return r
 	})
 }
 
@@ -80,8 +88,6 @@ func (s *State) endDelay(c *EndDelay, wall int64) Result {
 		return Result{}
 	}
 	r := Result{Free: []api.Name{c.Name}}
-	for _, next := range c.Successors {
-		r.Claims = append(r.Claims, s.grant(next.Lock, next.Claims, wall)...)
-	}
+	s.handOver(&r, c.Successions, wall)
 	return r
 }

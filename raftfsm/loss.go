@@ -24,7 +24,7 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 		}
 		r := Result{Revoked: []Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), Why: node.Revoked, Reason: api.ByBreak}}}
 		if c.Now {
-			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Lock, c.Successors, wall)
+			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Successions, wall)
 		}
 		return r
 	})
@@ -33,16 +33,14 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 // evict takes a revoked lock from holders that have heard of it.
 func (s *State) evict(c *Evict, wall int64) Result {
 	var r Result
-	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Lock, c.Successors, wall)
+	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Successions, wall)
 	return r
 }
 
 // evicted hands on what an eviction left free.
-func (s *State) evicted(r *Result, d namespace.Dropped, lock namespace.Ref, successors []Claim, wall int64) {
+func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession, wall int64) {
 	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
-	if len(d.Free) > 0 {
-		r.Claims = append(r.Claims, s.grant(lock, successors, wall)...)
-	}
+	s.handOver(r, successions, wall)
 }
 
 // doom begins to end another's session: its locks' sequencers are not valid any

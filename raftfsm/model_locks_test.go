@@ -12,7 +12,7 @@ import (
 func (m *model) applyToLocks(c raftfsm.Command, wall int64) (r raftfsm.Result) {
 	switch {
 	case c.Acquire != nil:
-		m.grant(&r, c.Acquire.Lock, c.Acquire.Claims, wall)
+		m.grant(&r, c.Acquire.Succession, wall)
 		return r
 	case c.Close != nil:
 		return m.once(c.Close.Mutation, nil, func() raftfsm.Result { return m.close(c.Close, wall) })
@@ -21,7 +21,8 @@ func (m *model) applyToLocks(c raftfsm.Command, wall int64) (r raftfsm.Result) {
 	case c.Revoke != nil:
 		return m.once(c.Revoke.Mutation, nil, func() raftfsm.Result { return m.revoke(c.Revoke, wall) })
 	case c.Evict != nil:
-		m.evict(&r, c.Evict.Lock, c.Evict.Generation, c.Evict.Holders, c.Evict.Successors, wall)
+		m.evict(&r, c.Evict.Lock, c.Evict.Generation, c.Evict.Holders)
+		m.handOver(&r, c.Evict.Successions, wall)
 		return r
 	case c.EndDelay != nil:
 		return m.endDelay(c.EndDelay, wall)
@@ -56,14 +57,23 @@ func (m *model) stand(guards []raftfsm.Guard) bool {
 	return true
 }
 
-func (m *model) grant(r *raftfsm.Result, lock namespace.Ref, claims []raftfsm.Claim, wall int64) {
-	for _, c := range claims {
+// handOver: a lock that a command freed goes to those whom it names, and no other lock.
+func (m *model) handOver(r *raftfsm.Result, next []raftfsm.Succession, wall int64) {
+	for _, n := range next {
+		if slices.Contains(r.Free, n.Lock.Name) {
+			m.grant(r, n, wall)
+		}
+	}
+}
+
+func (m *model) grant(r *raftfsm.Result, next raftfsm.Succession, wall int64) {
+	for _, c := range next.Claims {
 		one := raftfsm.ClaimResult{Owner: namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}, Number: c.Mutation.Number}
 		answer, ok := m.begin(c.Mutation)
 		if ok {
 			answer = refused(api.BadSequencer)
 			if m.stand(c.Guards) {
-				answer, one.Pending = m.acquire(lock, one.Owner, c, wall)
+				answer, one.Pending = m.acquire(next.Lock, one.Owner, c, wall)
 			}
 			if !one.Pending {
 				m.finish(c.Mutation, answer)
@@ -141,9 +151,7 @@ func (m *model) close(c *raftfsm.Close, wall int64) (r raftfsm.Result) {
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
 	delete(n.openers, by)
 	m.tell(&r, c.Node.Name, left)
-	if len(r.Free) > 0 {
-		m.grant(&r, c.Node, c.Successors, wall)
-	}
+	m.handOver(&r, c.Successions, wall)
 	return r
 }
 
@@ -156,7 +164,7 @@ func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
 		return raftfsm.Result{Answer: refused(api.NotHeld)}
 	}
 	m.tell(&r, c.Lock.Name, n.letGo(func(o namespace.Owner) bool { return o == by }))
-	m.grant(&r, c.Lock, c.Successors, wall)
+	m.handOver(&r, c.Successions, wall)
 	return r
 }
 
@@ -167,9 +175,7 @@ func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
 	}
 	delete(m.delays, c.Name)
 	r.Free = []api.Name{c.Name}
-	for _, next := range c.Successors {
-		m.grant(&r, next.Lock, next.Claims, wall)
-	}
+	m.handOver(&r, c.Successions, wall)
 	return r
 }
 
@@ -197,13 +203,14 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	}
 	r.Revoked = []raftfsm.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, Why: n.revoked, Reason: api.ByBreak}}
 	if c.Now {
-		m.evict(&r, c.Lock, n.lock, holders, c.Successors, wall)
+		m.evict(&r, c.Lock, n.lock, holders)
+		m.handOver(&r, c.Successions, wall)
 	}
 	return r
 }
 
 // evict takes a revoked lock from holders that have heard of it, without delay.
-func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner, successors []raftfsm.Claim, wall int64) {
+func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner) {
 	n := m.resolve(lock)
 	if n == nil || n.revoked == "" || n.lock != generation {
 		return
@@ -214,7 +221,6 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	}
 	if _, delayed := m.delays[lock.Name]; len(left) > 0 && !delayed {
 		r.Free = append(r.Free, lock.Name)
-		m.grant(r, lock, successors, wall)
 	}
 }
 
@@ -235,11 +241,7 @@ func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Resul
 			m.drop(&r, name, end.Session, failed)
 		}
 	}
-	for _, next := range c.Successors {
-		if slices.Contains(r.Free, next.Lock.Name) {
-			m.grant(&r, next.Lock, next.Claims, wall)
-		}
-	}
+	m.handOver(&r, c.Successions, wall)
 	return r
 }
 

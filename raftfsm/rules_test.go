@@ -126,7 +126,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	if r := c.acquire(lock, next)[0]; !r.Pending {
 		t.Errorf("while the holder has not let go: %+v", r)
 	}
-	evict := raftfsm.Evict{Lock: lock, Generation: token, Holders: []namespace.Owner{{Session: a, Handle: h}}, Successors: []raftfsm.Claim{next}}
+	evict := raftfsm.Evict{Lock: lock, Generation: token, Holders: []namespace.Owner{{Session: a, Handle: h}}, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{next}}}}
 	if r := c.apply(raftfsm.Command{Evict: &evict}); len(r.Claims) != 1 || r.Claims[0].Answer.Generation <= token {
 		t.Errorf("handed on: %+v", r)
 	}

@@ -1,8 +1,6 @@
 package raftfsm
 
 import (
-	"slices"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
 )
@@ -49,11 +47,7 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 		r.Delayed = append(r.Delayed, dropped.Delayed...)
 		r.Dying = append(r.Dying, dropped.Dying...)
 	}
-	for _, next := range c.Successors {
-		if slices.Contains(r.Free, next.Lock.Name) {
-			r.Claims = append(r.Claims, s.grant(next.Lock, next.Claims, wall)...)
-		}
-	}
+	s.handOver(&r, c.Successions, wall)
 	return r
 }
 

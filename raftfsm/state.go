@@ -90,7 +90,7 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.Delete != nil:
 		return s.delete(c.Delete)
 	case c.Acquire != nil:
-		return Result{Claims: s.grant(c.Acquire.Lock, c.Acquire.Claims, wall)}
+		return Result{Claims: s.grant(c.Acquire.Succession, wall)}
 	case c.Release != nil:
 		return s.release(c.Release, wall)
 	case c.EndDelay != nil:

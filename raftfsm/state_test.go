@@ -98,7 +98,7 @@ func (c *cell) claim(id api.SessionID, h api.HandleID) raftfsm.Claim {
 
 func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.ClaimResult {
 	c.t.Helper()
-	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: lock, Claims: claims}}).Claims
+	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: claims}}}).Claims
 }
 
 // An epoch begins once: two masters in one epoch would number grants, events and
@@ -253,7 +253,8 @@ func TestHandOverInOneEntry(t *testing.T) {
 		t.Errorf("withdrawing a request that waits: %+v", r.Answer)
 	}
 	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{
-		Mutation: c.mutation(a), Lock: lock, Handle: ha, Generation: held.Generation, Successors: claims,
+		Mutation: c.mutation(a), Lock: lock, Handle: ha, Generation: held.Generation,
+		Successions: []raftfsm.Succession{{Lock: lock, Claims: claims}},
 	}})
 	codes := []api.Code{r.Claims[0].Answer.Code, r.Claims[1].Answer.Code, r.Claims[2].Answer.Code}
 	if r.Code != api.OK || !slices.Equal(codes, []api.Code{api.SessionExpired, api.Cancelled, api.OK}) {
@@ -278,7 +279,7 @@ func TestLockDelay(t *testing.T) {
 		c.acquire(lock, c.claim(a, ha))
 		claim := c.claim(b, hb)
 		end := raftfsm.Command{EndSessions: &raftfsm.EndSessions{
-			Ends: []raftfsm.End{{Session: a, Reason: why}}, Successors: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}},
+			Ends: []raftfsm.End{{Session: a, Reason: why}}, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}},
 		}}
 		r := c.apply(end)
 		if why == api.ByClose {
@@ -297,7 +298,7 @@ func TestLockDelay(t *testing.T) {
 		if r := c.apply(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID + 1}}); len(r.Free) > 0 {
 			t.Errorf("%v: the end of another delay ended this one", why)
 		}
-		over := raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID, Successors: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}}}}
+		over := raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}}}}
 		if r := c.apply(over); len(r.Claims) != 1 || r.Claims[0].Answer.Code != api.OK {
 			t.Errorf("%v: the delay is over: %+v", why, r)
 		}
@@ -373,21 +374,21 @@ func random(r *rand.Rand, c *cell) raftfsm.Command {
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: time.Minute}}
 	case 3:
 		return raftfsm.Command{EndSessions: &raftfsm.EndSessions{
-			Ends:       []raftfsm.End{{Session: id, Reason: api.EndReason(1 + r.IntN(3))}},
-			Successors: []raftfsm.Succession{{Lock: ref, Claims: []raftfsm.Claim{claim}}},
+			Ends:        []raftfsm.End{{Session: id, Reason: api.EndReason(1 + r.IntN(3))}},
+			Successions: []raftfsm.Succession{{Lock: ref, Claims: []raftfsm.Claim{claim}}},
 		}}
 	case 4, 5, 6:
 		return raftfsm.Command{Open: &raftfsm.Open{
 			Mutation: m, Name: name, Create: api.Create(r.IntN(3)), Kind: api.Kind(r.IntN(3)), Ephemeral: r.IntN(4) == 0, Contents: []byte{byte(r.Int())},
 		}}
 	case 7:
-		return raftfsm.Command{Close: &raftfsm.Close{Mutation: m, Node: ref, Handle: api.HandleID(r.IntN(4)), Successors: []raftfsm.Claim{claim}}}
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: m, Node: ref, Handle: api.HandleID(r.IntN(4)), Successions: []raftfsm.Succession{{Lock: ref, Claims: []raftfsm.Claim{claim}}}}}
 	case 8:
 		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: ref, Contents: []byte{byte(r.Int())}}}
 	case 9:
 		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: m, Node: ref, Handle: api.HandleID(r.IntN(4))}}
 	case 10:
-		return raftfsm.Command{Acquire: &raftfsm.Acquire{Lock: ref, Claims: []raftfsm.Claim{claim}}}
+		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: ref, Claims: []raftfsm.Claim{claim}}}}
 	case 11:
 		d, _ := c.state.Tree.Delay(name)
 		return raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: name, ID: d.ID}}

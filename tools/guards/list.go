@@ -86,7 +86,7 @@ func replicatedGuards() []guard {
 		},
 		{
 			name: "Release grants in the same entry", file: "raftfsm/locks.go",
-			old: "Claims: s.grant(c.Lock, c.Successors, wall),", new: "Claims: nil,",
+			old: "		s.handOver(&r, c.Successions, wall)\n		return r\n", new: "		return r\n",
 			pkg: "./raftfsm", test: "TestHandOverInOneEntry",
 		},
 		{
@@ -112,7 +112,7 @@ func masterGuards() []guard {
 	return []guard{
 		{
 			name: "Release names its successors", file: "cell/locks.go",
-			old: "			Successors: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
+			old: "			Successions: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
