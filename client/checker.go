@@ -32,7 +32,7 @@ func (c *Cell) checkAt(ctx context.Context, t *target, text string) error {
 }
 
 // Checker returns what a sequencer.Guard asks about sequencers: this cell, anew
-// for each request. Client.Checker asks less often.
+// for each request. Client.CachingChecker asks less often.
 func (c *Cell) Checker() sequencer.Checker { return cellChecker{c} }
 
 type cellChecker struct{ cell *Cell }
@@ -47,7 +47,7 @@ const (
 	// second too many is what the holder of a lost lock may go on for.
 	MaxCheckAge = time.Second
 
-	// mostChecked bounds the locks that a Checker keeps answers of, and so its
+	// mostChecked bounds the locks that a CachingChecker keeps answers of, and so its
 	// handles and their goroutines: as many as a Guard tells apart.
 	mostChecked = sequencer.DefaultMaxLocks
 
@@ -56,7 +56,7 @@ const (
 	watchAgain = 10 * time.Second
 )
 
-// Checker answers a sequencer.Guard's questions with the help of a live session
+// CachingChecker answers a sequencer.Guard's questions with the help of a live session
 // (Chubby §2.4: "against the server's Chubby cache"). A good answer serves for
 // at most maxAge from when the question was sent, by the session's clock; it
 // falls sooner at any event of the lock (acquired, vacant, its node deleted),
@@ -80,7 +80,7 @@ const (
 // Its methods may be called from several goroutines. It has one goroutine, and a
 // handle, for each lock that it watches, and one for each sequencer that is being
 // asked about. Close it before its Client, or after.
-type Checker struct {
+type CachingChecker struct {
 	client *Client
 	maxAge time.Duration
 	most   int             // locks, and goroutines that watch one
@@ -95,11 +95,11 @@ type Checker struct {
 	locks    map[api.Path]*checkedLock
 	recent   *list.List // of *checkedLock, the one asked about last in front
 	watchers int        // goroutines that watch a lock; at most most
-	stats    CheckerStats
+	stats    CachingCheckerStats
 }
 
-// CheckerStats counts what a Checker did since it was made.
-type CheckerStats struct {
+// CachingCheckerStats counts what a CachingChecker did since it was made.
+type CachingCheckerStats struct {
 	Asked   uint64 // calls to the cell, each with its retries
 	Kept    uint64 // questions answered without one, by an answer that was kept
 	Locks   int    // of which it keeps, or kept, an answer now
@@ -123,7 +123,7 @@ type question struct {
 	err     error
 }
 
-// checkedLock is what is known of one lock. The mu of the Checker guards it.
+// checkedLock is what is known of one lock. The mu of the CachingChecker guards it.
 type checkedLock struct {
 	path  api.Path
 	place *list.Element // in recent
@@ -138,16 +138,16 @@ type checkedLock struct {
 	said    bool               // that it cannot be watched
 }
 
-// Checker returns what a sequencer.Guard asks about sequencers: this session,
+// CachingChecker returns what a sequencer.Guard asks about sequencers: this session,
 // which keeps good answers for at most maxAge, from 0 (every request asks) to
 // MaxCheckAge; else it is InvalidArgument. The session must be one of the cell
 // whose locks are guarded. It is to be closed.
-func (c *Client) Checker(maxAge time.Duration) (*Checker, error) {
+func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	if maxAge < 0 || maxAge > MaxCheckAge {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: c.cell.root(),
 			Message: fmt.Sprintf("maxAge is %v; want 0 to %v: for so long the holder of a lost lock may still be let in", maxAge, MaxCheckAge)}
 	}
-	k := &Checker{
+	k := &CachingChecker{
 		client: c, maxAge: maxAge, most: mostChecked, asking: map[sequencer.Sequencer]*questions{}, locks: map[api.Path]*checkedLock{}, recent: list.New(),
 	}
 	k.base, k.stop = context.WithCancel(context.WithoutCancel(c.session.over))
@@ -157,7 +157,7 @@ func (c *Client) Checker(maxAge time.Duration) (*Checker, error) {
 // Close ends what it watches and returns when none of its goroutines runs any
 // more, which takes 5 s at most, if the cell cannot be reached to close its
 // handles. Those who wait for an answer, and who ask later, get Unavailable.
-func (k *Checker) Close() {
+func (k *CachingChecker) Close() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
@@ -166,7 +166,7 @@ func (k *Checker) Close() {
 }
 
 // Stats returns the counts so far.
-func (k *Checker) Stats() CheckerStats {
+func (k *CachingChecker) Stats() CachingCheckerStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	stats := k.stats
@@ -183,7 +183,7 @@ func (k *Checker) Stats() CheckerStats {
 // or was at most maxAge ago and nothing was heard since. BadSequencer says that
 // it is not; Unavailable, Cancelled and other codes that the cell could not be
 // asked, or not in time.
-func (k *Checker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+func (k *CachingChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	// To wait once for a call that is under way is worth it: its answer may be kept.
 	for late := k.maxAge > 0; ; late = false {
 		q, definite, err := k.find(s, late)
@@ -211,7 +211,7 @@ func (k *Checker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) err
 // wait for. definite says that it is not sent before this, so that its answer
 // counts whatever it is; late allows one that is under way, whose answer counts
 // if it is kept.
-func (k *Checker) find(s sequencer.Sequencer, late bool) (q *question, definite bool, err error) {
+func (k *CachingChecker) find(s sequencer.Sequencer, late bool) (q *question, definite bool, err error) {
 	now, epoch, safe := k.client.session.moment()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,13 +241,13 @@ func (k *Checker) find(s sequencer.Sequencer, late bool) (q *question, definite 
 
 func newQuestion() *question { return &question{done: make(chan struct{})} }
 
-func (k *Checker) wasClosed(s sequencer.Sequencer) error {
+func (k *CachingChecker) wasClosed(s sequencer.Sequencer) error {
 	return &api.Error{Code: api.Unavailable, Op: "check sequencer", Path: s.Path.String(), Err: Closed,
-		Message: "the Checker was closed; close it after the last Guard that uses it"}
+		Message: "the CachingChecker was closed; close it after the last Guard that uses it"}
 }
 
 // stands reports whether an answer that was kept says that s is good; mu is held.
-func (k *Checker) stands(s sequencer.Sequencer, now session.Instant, epoch api.Epoch) bool {
+func (k *CachingChecker) stands(s sequencer.Sequencer, now session.Instant, epoch api.Epoch) bool {
 	l := k.locks[s.Path]
 	if l == nil || l.good != s || l.epoch != epoch || now.Sub(l.sent) >= k.maxAge {
 		return false
@@ -257,7 +257,7 @@ func (k *Checker) stands(s sequencer.Sequencer, now session.Instant, epoch api.E
 }
 
 // leave ends the call that nobody waits for any more.
-func (k *Checker) leave(q *question) {
+func (k *CachingChecker) leave(q *question) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if q.waiting--; q.waiting == 0 && q.cancel != nil {
@@ -267,7 +267,7 @@ func (k *Checker) leave(q *question) {
 
 // ask makes one call after the other about a sequencer, while somebody waits for
 // one.
-func (k *Checker) ask(s sequencer.Sequencer, all *questions) {
+func (k *CachingChecker) ask(s sequencer.Sequencer, all *questions) {
 	text := s.String()
 	for {
 		ctx, q := k.begin(s, all)
@@ -282,7 +282,7 @@ func (k *Checker) ask(s sequencer.Sequencer, all *questions) {
 }
 
 // begin takes the next call, nil if nobody waits for one.
-func (k *Checker) begin(s sequencer.Sequencer, all *questions) (context.Context, *question) {
+func (k *CachingChecker) begin(s sequencer.Sequencer, all *questions) (context.Context, *question) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	q := all.next
@@ -299,7 +299,7 @@ func (k *Checker) begin(s sequencer.Sequencer, all *questions) (context.Context,
 }
 
 // stamp notes when an attempt is sent, and what its answer will be compared with.
-func (k *Checker) stamp(s sequencer.Sequencer, q *question) {
+func (k *CachingChecker) stamp(s sequencer.Sequencer, q *question) {
 	now, epoch, _ := k.client.session.moment()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -310,7 +310,7 @@ func (k *Checker) stamp(s sequencer.Sequencer, q *question) {
 }
 
 // finish hands out the answer to a call.
-func (k *Checker) finish(s sequencer.Sequencer, all *questions, q *question, err error) {
+func (k *CachingChecker) finish(s sequencer.Sequencer, all *questions, q *question, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil && k.closed {
@@ -329,7 +329,7 @@ func (k *Checker) finish(s sequencer.Sequencer, all *questions, q *question, err
 
 // keep keeps a good answer, unless what was known of the lock has fallen since
 // the question was sent; mu is held.
-func (k *Checker) keep(s sequencer.Sequencer, q *question) {
+func (k *CachingChecker) keep(s sequencer.Sequencer, q *question) {
 	l := k.locks[s.Path]
 	if l == nil {
 		if len(k.locks) >= k.most {
@@ -347,7 +347,7 @@ func (k *Checker) keep(s sequencer.Sequencer, q *question) {
 }
 
 // forget makes room for another lock; mu is held.
-func (k *Checker) forget(l *checkedLock) {
+func (k *CachingChecker) forget(l *checkedLock) {
 	k.recent.Remove(l.place)
 	delete(k.locks, l.path)
 	if l.unwatch != nil {
@@ -372,7 +372,7 @@ func (b *belief) moment() (now session.Instant, epoch api.Epoch, safe bool) {
 
 // attend sees to it that the lock is watched; mu is held. Only a good answer
 // leads here: for an invented sequencer nothing is opened.
-func (k *Checker) attend(l *checkedLock) {
+func (k *CachingChecker) attend(l *checkedLock) {
 	b := k.client.session
 	if l.unwatch != nil || k.closed || k.watchers == k.most || b.over.Err() != nil || b.clock() < l.again {
 		return
@@ -404,7 +404,7 @@ func (k *Checker) attend(l *checkedLock) {
 
 // watch lets what is known of a lock fall at each of its events, until ctx, the
 // session or the node ends. An error says that it never was told of any.
-func (k *Checker) watch(ctx context.Context, l *checkedLock) error {
+func (k *CachingChecker) watch(ctx context.Context, l *checkedLock) error {
 	h, err := k.client.Open(ctx, l.path.String(), OpenOptions{
 		Read: true, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
 	})

@@ -22,7 +22,7 @@ import (
 // page docs/sequencers.md shows it.
 type protected struct {
 	session *client.Client
-	checker *client.Checker
+	checker *client.CachingChecker
 	store   *sequencer.FileStore
 	guard   *sequencer.Guard
 }
@@ -38,7 +38,7 @@ func protect(ctx context.Context, cfg client.Config, lock api.Path, file string)
 	if p.session, err = client.New(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if p.checker, err = p.session.Checker(client.MaxCheckAge); err != nil {
+	if p.checker, err = p.session.CachingChecker(client.MaxCheckAge); err != nil {
 		return nil, err
 	}
 	if p.store, err = sequencer.OpenFileStore(file); err != nil {
@@ -201,7 +201,7 @@ func BenchmarkChecker(b *testing.B) {
 		})
 	})
 	b.Run("answer=asked", func(b *testing.B) {
-		every, err := p.session.Checker(0)
+		every, err := p.session.CachingChecker(0)
 		if err != nil {
 			b.Fatal(err)
 		}

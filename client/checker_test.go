@@ -30,23 +30,23 @@ func (f *fake) give(generation uint64) {
 	f.holder = &fakeHold{session: only, gen: generation}
 }
 
-func newChecker(t *testing.T, c *Client, maxAge time.Duration) *Checker {
+func newChecker(t *testing.T, c *Client, maxAge time.Duration) *CachingChecker {
 	t.Helper()
-	k, err := c.Checker(maxAge)
+	k, err := c.CachingChecker(maxAge)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-func (f *fake) good(k *Checker, generation uint64) {
+func (f *fake) good(k *CachingChecker, generation uint64) {
 	f.t.Helper()
 	if err := k.CheckSequencer(f.t.Context(), checked(generation)); err != nil {
 		f.t.Errorf("%v: %d is refused: %v", time.Since(f.began), generation, err)
 	}
 }
 
-func (f *fake) bad(k *Checker, generation uint64) {
+func (f *fake) bad(k *CachingChecker, generation uint64) {
 	f.t.Helper()
 	if err := k.CheckSequencer(f.t.Context(), checked(generation)); !errors.Is(err, api.BadSequencer) {
 		f.t.Errorf("%v: %d: %v; want BadSequencer", time.Since(f.began), generation, err)
@@ -62,7 +62,7 @@ func (f *fake) asked(want int) {
 }
 
 // checking starts a Checker whose lock is held, in generation 101, and watched.
-func (f *fake) checking(t *testing.T, cfg Config, maxAge time.Duration) (*Client, *Checker) {
+func (f *fake) checking(t *testing.T, cfg Config, maxAge time.Duration) (*Client, *CachingChecker) {
 	t.Helper()
 	c := f.client(cfg)
 	f.give(101)
@@ -82,7 +82,7 @@ func TestCheckerMaxAge(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		for _, age := range []time.Duration{-1, time.Second + 1} {
-			if _, err := c.Checker(age); !errors.Is(err, api.InvalidArgument) {
+			if _, err := c.CachingChecker(age); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("%v: %v", age, err)
 			}
 		}
@@ -214,7 +214,7 @@ func TestCheckerCoalesces(t *testing.T) {
 				}
 			})
 			var group sync.WaitGroup
-			ask := func(callers int, check func(*Checker, uint64)) {
+			ask := func(callers int, check func(*CachingChecker, uint64)) {
 				for range callers {
 					group.Go(func() { check(k, 101) })
 				}

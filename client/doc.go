@@ -100,7 +100,7 @@
 // has one, and no cache. A Cell has one more while the master is looked for, and
 // one for each replica that is asked, however many sessions it has, two for each to which it
 // tries another connection, and one while it closes one. Close of each waits for
-// its own. A Checker has one for each lock that it watches, and for each sequencer that it
+// its own. A CachingChecker has one for each lock that it watches, and for each sequencer that it
 // asks about. Renew has none: it runs in its caller's. gRPC has three for each connection,
 // that end when the connections are closed.
 //

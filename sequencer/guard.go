@@ -64,7 +64,7 @@ type Store interface {
 // request, from any goroutine, before the request is let in. Its error refuses
 // the request and is returned to the caller, in a Refusal if the code is
 // BadSequencer: so it should be if the lock is lost, and Unavailable if it could
-// not find out. client.Checker is one.
+// not find out. Cell.Checker and Client.CachingChecker of package client return one.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
