@@ -78,10 +78,10 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/guard"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
-		{"cmd/chubbyctl/internal/guard", nil, nil, "what ends a command in time depends on nothing that can block"},
+		{"cmd/chubbyctl/internal/supervise", nil, nil, "what ends a command in time depends on nothing that can block"},
 		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},
 		{
 			"examples/...", []string{"client", "client/recipe", "sequencer", "sequencer/seqgrpc", "sequencer/seqhttp", "api"},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // acquireOptions are those of acquire.
@@ -51,7 +51,7 @@ Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost w
 CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if
 CMD could not be run or found (it is looked up before the lock is taken); %d if no
 master was found within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfter,
-			exitLost, exitHeld, exitWaited, guard.ExitNotRunnable, guard.ExitNotFound, exitUnavailable, exitDenied),
+			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
@@ -80,7 +80,7 @@ master was found within --timeout; %d if permission was denied.`, aboutSignals()
 // aboutSignals says which signals CMD gets in place of chubbyctl.
 func aboutSignals() string {
 	return style{width: 86}.wrapped("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
-		"process group, others to CMD alone. Not passed on are "+guard.NotForwarded()+". While chubbyctl waits for the lock, "+
+		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
 		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
 		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
 }
@@ -92,7 +92,7 @@ func newGuardianCommand() *cobra.Command {
 		Hidden:             true,
 		DisableFlagParsing: true,
 		PersistentPreRunE:  func(*cobra.Command, []string) error { return nil },
-		RunE:               func(_ *cobra.Command, args []string) error { return guard.RunGuardian(args) },
+		RunE:               func(_ *cobra.Command, args []string) error { return supervise.RunGuardian(args) },
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // holding is what running a command needs of a client.Lock.
@@ -71,7 +71,7 @@ func (o *workOptions) supervise(w work) error {
 	if o.verbose {
 		o.notice(budget.String())
 	}
-	if limits := guard.Limits(); limits != "" {
+	if limits := supervise.Limits(); limits != "" {
 		o.notice(limits)
 	}
 	self, err := thisProgram()
@@ -79,12 +79,12 @@ func (o *workOptions) supervise(w work) error {
 		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
 	}
 	lost := func() error {
-		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", o.path, cmp.Or(lock.Err(), guard.ErrLate))}
+		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", o.path, cmp.Or(lock.Err(), supervise.ErrLate))}
 	}
 	if lock.Err() != nil {
 		return lost()
 	}
-	process, err := guard.Start(guard.Command{
+	process, err := supervise.Start(supervise.Command{
 		Path: o.program, Args: o.argv, Env: w.env,
 		Guardian:  []string{self, guardianVerb},
 		KillAfter: o.killAfter,
@@ -99,7 +99,7 @@ func (o *workOptions) supervise(w work) error {
 		Notice: o.notice,
 	}, o.signals)
 	switch {
-	case errors.Is(err, guard.ErrLate):
+	case errors.Is(err, supervise.ErrLate):
 		return lost()
 	case err != nil:
 		return err
@@ -138,7 +138,7 @@ func exitWith(code int) error {
 // attend watches over a running command until it is gone: it tells of jeopardy,
 // asks the command to end when another should have the lock, and stops it when
 // the lock is lost.
-func (o *workOptions) attend(process *guard.Process, w work) {
+func (o *workOptions) attend(process *supervise.Process, w work) {
 	lost, asked := w.lock.Context().Done(), w.asked
 	jeopardy := false
 	for {
@@ -170,7 +170,7 @@ func (o *workOptions) attend(process *guard.Process, w work) {
 }
 
 // tell gives CMD a signal that was asked for.
-func (o *workOptions) tell(process *guard.Process, s os.Signal) {
+func (o *workOptions) tell(process *supervise.Process, s os.Signal) {
 	if s != nil {
 		process.Signal(s)
 	}

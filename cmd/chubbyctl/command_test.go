@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // TestMain also is the guardian that the tests' commands run under, and chubbyctl
@@ -62,7 +62,7 @@ func (s *liveSession) Left() time.Duration    { return time.Duration(s.left.Load
 
 func supervising(t *testing.T, argv ...string) *workOptions {
 	t.Helper()
-	program, err := guard.Find(argv[0])
+	program, err := supervise.Find(argv[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // completionBound is how long the cell may take to answer somebody who presses
@@ -179,7 +179,7 @@ func programs(half string) []string {
 			if len(names) >= mostPrograms {
 				return names
 			}
-			if name := e.Name(); strings.HasPrefix(name, half) && !slices.Contains(names, name) && guard.Runnable(filepath.Join(dir, name)) {
+			if name := e.Name(); strings.HasPrefix(name, half) && !slices.Contains(names, name) && supervise.Runnable(filepath.Join(dir, name)) {
 				names = append(names, name)
 			}
 		}

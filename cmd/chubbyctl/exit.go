@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // The exit codes, which scripts depend on. A command run under a lock adds its
@@ -72,7 +72,7 @@ func exitCode(err error) int {
 	var (
 		own    *exitError
 		usage  usageError
-		notRun *guard.NotRunError
+		notRun *supervise.NotRunError
 		signal interrupted
 	)
 	switch {
@@ -85,7 +85,7 @@ func exitCode(err error) int {
 	case errors.As(err, &notRun):
 		return notRun.Code
 	case errors.As(err, &signal):
-		return exitBySignal + guard.Number(signal.signal)
+		return exitBySignal + supervise.Number(signal.signal)
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable
 	}
@@ -191,7 +191,7 @@ func describe(err error) errorFields {
 func codeName(err error) string {
 	var (
 		usage  usageError
-		notRun *guard.NotRunError
+		notRun *supervise.NotRunError
 		signal interrupted
 		known  *api.Error
 	)

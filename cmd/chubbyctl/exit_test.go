@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // Every code has an exit code, wrapped or not; a new one must be decided on
@@ -51,7 +51,7 @@ func TestExitCodeOfOtherEnds(t *testing.T) {
 		{context.DeadlineExceeded, 69},
 		{&exitError{code: 33}, 33},
 		{fmt.Errorf("x: %w", &exitError{exitLost, api.Errorf(api.LockLost, "x")}), 74},
-		{&guard.NotRunError{Name: "x", Code: 127}, 127},
+		{&supervise.NotRunError{Name: "x", Code: 127}, 127},
 		{interrupted{syscall.SIGINT}, 130},
 		{interrupted{syscall.SIGTERM}, 143},
 	} {

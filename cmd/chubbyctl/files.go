@@ -13,7 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // statFields is a node's metadata, as -o json shows it.
@@ -236,7 +236,7 @@ func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]by
 func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
-		signal.Reset(guard.Interrupts()...)
+		signal.Reset(supervise.Interrupts()...)
 		defer g.interrupts(cmd)
 		if err := context.Cause(cmd.Context()); err != nil {
 			return nil, err // one came before

@@ -4,7 +4,7 @@
 // Scripts depend on its names, flags, environment, JSON fields and exit codes;
 // they are kept once shipped. Everything goes through the exported client
 // library; what is here is options, output, and the supervision of commands
-// (internal/guard).
+// (internal/supervise).
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 func main() { os.Exit(run()) }
@@ -69,7 +69,7 @@ func withInterrupts(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	done := make(chan struct{})
-	signal.Notify(signals, guard.Interrupts()...)
+	signal.Notify(signals, supervise.Interrupts()...)
 	go func() {
 		defer close(done)
 		select {

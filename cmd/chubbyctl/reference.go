@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // entry is a word with what it means, for help and the reference pages.
@@ -23,7 +23,7 @@ func exitCodes() []entry {
 		code(exitHeld, "--try: the lock is held by another, or delayed"),
 		code(exitDenied, "permission denied"),
 		code(exitWaited, "--wait ran out"),
-		{fmt.Sprintf("%d, %d", guard.ExitNotRunnable, guard.ExitNotFound), "CMD could not be run, or was not found"},
+		{fmt.Sprintf("%d, %d", supervise.ExitNotRunnable, supervise.ExitNotFound), "CMD could not be run, or was not found"},
 		{fmt.Sprintf("%d+n", exitBySignal), "ended by signal n: CMD, or chubbyctl itself"},
 		{"other", "CMD's own, if it ran to its end while the lock was held"},
 	}

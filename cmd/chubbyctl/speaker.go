@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // speaker writes lines for people to standard error, one at a time, and keeps
@@ -78,7 +78,7 @@ func (s *speaker) finish(asked bool) {
 		within(idle, lastBound)
 		return
 	}
-	signal.Reset(guard.Interrupts()...)
+	signal.Reset(supervise.Interrupts()...)
 	<-idle
 }
 

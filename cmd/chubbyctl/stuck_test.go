@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // stuck is the end of a chubbyctl whose CMD has ended, and whose last words nobody
 // reads.
 func stuck() int {
-	guard.Listen()
+	supervise.Listen()
 	g := &globals{output: "text", stderr: &speaker{w: os.Stderr}}
 	for range 3 {
 		remark(g.stderr, "%s", bytes.Repeat([]byte("x"), 256<<10)) // more than a pipe holds
@@ -77,7 +77,7 @@ func TestWhatEndsAtLeast(t *testing.T) {
 		want bool
 	}{
 		{nil, true}, {exitWith(3), true}, {exitWith(exitBySignal + int(syscall.SIGTERM)), true},
-		{exitWith(exitBySignal + int(syscall.SIGHUP)), false}, {&guard.NotRunError{Code: 127}, false},
+		{exitWith(exitBySignal + int(syscall.SIGHUP)), false}, {&supervise.NotRunError{Code: 127}, false},
 	} {
 		if got := lingers(c.err); got != c.want {
 			t.Errorf("after %v it lingers: %t, want %t", c.err, got, c.want)
@@ -88,7 +88,7 @@ func TestWhatEndsAtLeast(t *testing.T) {
 			t.Error("SIGHUP counts as a wish to end")
 		}
 	}
-	if len(enders()) != len(guard.Interrupts())-1 {
-		t.Errorf("of %v, %v count as a wish to end", guard.Interrupts(), enders())
+	if len(enders()) != len(supervise.Interrupts())-1 {
+		t.Errorf("of %v, %v count as a wish to end", supervise.Interrupts(), enders())
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/guard"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // workOptions are the options of a lock and of what is done while it is held:
@@ -121,10 +121,10 @@ func (o *workOptions) validate() error {
 		return err
 	}
 	var err error
-	if o.program, err = guard.Find(o.argv[0]); err != nil {
+	if o.program, err = supervise.Find(o.argv[0]); err != nil {
 		return err
 	}
-	o.scan = guard.Scan()
+	o.scan = supervise.Scan()
 	return o.budget(o.lease).check(o.verb)
 }
 
@@ -144,7 +144,7 @@ func (o *workOptions) signalsForWork() error {
 			return usagef("%s is for a command, and there is none", one.flag)
 		}
 		var err error
-		if *one.signal, err = guard.ParseSignal(one.name); err != nil {
+		if *one.signal, err = supervise.ParseSignal(one.name); err != nil {
 			return usagef("%s: %v", one.flag, err)
 		}
 	}
@@ -155,7 +155,7 @@ func (o *workOptions) signalsForWork() error {
 // given a context for waiting, and one that --timeout bounds.
 func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*tenure, error)) error {
 	if len(o.argv) > 0 {
-		o.signals = guard.Listen()
+		o.signals = supervise.Listen()
 	}
 	changed := make(chan struct{}, 1)
 	cfg := o.config(o.path.Cell())
@@ -215,7 +215,7 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
 	// CMD has ended. Signals are for chubbyctl again, and one is enough to end what
 	// it does last.
-	farewell, stop = signal.NotifyContext(farewell, guard.Interrupts()...)
+	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
 	if lingers(err) && unasked.Err() == nil {
 		o.linger(farewell, t.lock, o.atLeast-held())
 	}
@@ -225,13 +225,13 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 // enders are the interrupts that ask CMD to end, whatever it makes of them. SIGHUP
 // asks many a program to read its configuration again.
 func enders() []os.Signal {
-	return slices.DeleteFunc(guard.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
+	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
 // lingers reports whether --at-least counts after CMD has ended so: not for one that
 // was not run, or that the end of its terminal has ended.
 func lingers(err error) bool {
-	notRun := (*guard.NotRunError)(nil)
+	notRun := (*supervise.NotRunError)(nil)
 	return !errors.As(err, &notRun) && exitCode(err) != exitBySignal+int(syscall.SIGHUP)
 }
 

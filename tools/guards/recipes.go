@@ -56,19 +56,19 @@ func recipeGuards() []guard {
 func commandGuards() []guard {
 	return []guard{
 		{
-			name: "nobody is left when the command is gone", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			name: "nobody is left when the command is gone", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
 			old: "		case g.childless && len(family(g.pid)) == 0:\n", new: "		case len(family(g.pid)) == 0:\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestHoppingDescendants",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestHoppingDescendants",
 		},
 		{
-			name: "nothing is started when it is too late", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			name: "nothing is started when it is too late", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
 			old: "	if first.Kill == 0 || first.Term <= now() {\n", new: "	if false {\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestLateStart",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestLateStart",
 		},
 		{
-			name: "the guardian acts when chubbyctl is gone", file: "cmd/chubbyctl/internal/guard/guardian_unix.go",
+			name: "the guardian acts when chubbyctl is gone", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
 			old: "				orders = nil\n				err = g.stop()\n", new: "				orders = nil\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestSupervisorKilledOrStopped",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestSupervisorKilledOrStopped",
 		},
 		{
 			name: "a command that must end is not told that it is safe", file: "cmd/chubbyctl/command.go",

@@ -3,42 +3,42 @@ package main
 // supervisionGuards are those of chubbyctl and its guardian, which cover for each
 // other.
 func supervisionGuards() []guard {
-	const guarding = "cmd/chubbyctl/internal/guard/"
+	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []guard{
 		{
-			name: "a process whose main thread has ended is alive", file: guarding + "family_linux.go",
+			name: "a process whose main thread has ended is alive", file: supervision + "family_linux.go",
 			old: "		return err == nil && n > 1\n", new: "		return err == nil && n > 1 && false\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestHeadlessDescendants",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestHeadlessDescendants",
 		},
 		{
-			name: "a guardian that is late is ended", file: guarding + "process_unix.go",
+			name: "a guardian that is late is ended", file: supervision + "process_unix.go",
 			old: "chubbyctl kills both\")\n		_ = p.guardian.Process.Kill()", new: "chubbyctl kills both\")\n		_ = p.guardian.Process.Signal(unix.Signal(0))",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestStoppedGuardian",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardian",
 		},
 		{
-			name: "reports never wait for their reader", file: guarding + "outbox_unix.go",
+			name: "reports never wait for their reader", file: supervision + "outbox_unix.go",
 			old: "unix.SetNonblock(o.fd, !r.Gone)", new: "unix.SetNonblock(o.fd, false)",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestReportsDoNotBlock",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestReportsDoNotBlock",
 		},
 		{
-			name: "the guardian passes no signals on", file: guarding + "guardian_unix.go",
+			name: "the guardian passes no signals on", file: supervision + "guardian_unix.go",
 			old: "	signal.Notify(ignored, forwarded()...)\n", new: "	signal.Notify(ignored, forwarded()...)\n	go func() {\n		for s := range ignored {\n			g.pass(s.(syscall.Signal))\n		}\n	}()\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestGuardianPassesNothingOn",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianPassesNothingOn",
 		},
 		{
-			name: "real-time signals are passed on", file: guarding + "signals_linux.go",
+			name: "real-time signals are passed on", file: supervision + "signals_linux.go",
 			old: "const lastSignal = syscall.Signal(64)", new: "const lastSignal = syscall.Signal(31)",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestEverySignalIsPassedOn",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestEverySignalIsPassedOn",
 		},
 		{
-			name: "a stop for one process stops one", file: guarding + "process_unix.go",
+			name: "a stop for one process stops one", file: supervision + "process_unix.go",
 			old: "		suspendSelf(os.Getpid())\n", new: "		suspendSelf(0)\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestStopOfOneProcess",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStopOfOneProcess",
 		},
 		{
-			name: "a foreign stop of the command suspends nobody", file: guarding + "process_unix.go",
+			name: "a foreign stop of the command suspends nobody", file: supervision + "process_unix.go",
 			old: "	case r.Suspended == int(unix.SIGSTOP):\n", new: "	case r.Suspended == -1:\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestForeignStopDoesNotSuspend",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestForeignStopDoesNotSuspend",
 		},
 		{
 			name: "nothing listens is no outage", file: "client/refusals.go",
@@ -67,7 +67,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/files.go",
-			old: "		signal.Reset(guard.Interrupts()...)\n", new: "		_ = guard.Interrupts()\n		signal.Stop(nil)\n",
+			old: "		signal.Reset(supervise.Interrupts()...)\n", new: "		_ = guard.Interrupts()\n		signal.Stop(nil)\n",
 			pkg: "./e2e", test: "TestCtrlCWhileTyping",
 		},
 		{

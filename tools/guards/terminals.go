@@ -2,22 +2,22 @@ package main
 
 // terminalGuards are those of what a person at a terminal sees of chubbyctl, and of what it says is done.
 func terminalGuards() []guard {
-	const guarding = "cmd/chubbyctl/internal/guard/"
+	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []guard{
 		{
-			name: "a stop that was passed on is not one more", file: guarding + "guardian_unix.go",
+			name: "a stop that was passed on is not one more", file: supervision + "guardian_unix.go",
 			old: "			if g.passed && ", new: "			if false && ",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestSuspendedOnce",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestSuspendedOnce",
 		},
 		{
-			name: "a terminal that a job had comes back", file: guarding + "terminal_unix.go",
+			name: "a terminal that a job had comes back", file: supervision + "terminal_unix.go",
 			old: "foreground != from && !ended {", new: "foreground != from && (!ended || true) {",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestTerminalComesBackFromAJob",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestTerminalComesBackFromAJob",
 		},
 		{
-			name: "the end of chubbyctl continues its guardian", file: guarding + "family_linux.go",
+			name: "the end of chubbyctl continues its guardian", file: supervision + "family_linux.go",
 			old: "Setpgid: true, Pdeathsig: unix.SIGCONT}", new: "Setpgid: true}",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestStoppedGuardianOfAKilledChubbyctl",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardianOfAKilledChubbyctl",
 		},
 		{
 			name: "what was made is not called undone", file: "cmd/chubbyctl/files.go",

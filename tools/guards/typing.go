@@ -2,7 +2,7 @@ package main
 
 // typingGuards are those of what chubbyctl does for people who type, wait and read.
 func typingGuards() []guard {
-	const guarding = "cmd/chubbyctl/internal/guard/"
+	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []guard{
 		{
 			name: "nobody waits for who reads the messages", file: "cmd/chubbyctl/speaker.go",
@@ -11,7 +11,7 @@ func typingGuards() []guard {
 		},
 		{
 			name: "a signal ends who waits for a reader", file: "cmd/chubbyctl/speaker.go",
-			old: "	signal.Reset(guard.Interrupts()...)\n", new: "	_ = signal.Reset\n	_ = guard.Interrupts\n",
+			old: "	signal.Reset(supervise.Interrupts()...)\n", new: "	_ = signal.Reset\n	_ = guard.Interrupts\n",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReads",
 		},
 		{
@@ -35,24 +35,24 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestWhatEndsAtLeast",
 		},
 		{
-			name: "other children of the shell are spared", file: guarding + "process_unix.go",
+			name: "other children of the shell are spared", file: supervision + "process_unix.go",
 			old: "	p.others = children()\n", new: "	_ = children\n",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestChildrenOfOthersAreSpared",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestChildrenOfOthersAreSpared",
 		},
 		{
-			name: "a command is fed in the foreground", file: guarding + "process_unix.go",
+			name: "a command is fed in the foreground", file: supervision + "process_unix.go",
 			old: "	if !p.starved || p.terminal == nil ||", new: "	if true || p.terminal == nil ||",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestBroughtToTheForeground",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestBroughtToTheForeground",
 		},
 		{
-			name: "a stopped command is told to end", file: guarding + "guardian_unix.go",
+			name: "a stopped command is told to end", file: supervision + "guardian_unix.go",
 			old: "	if g.suspended && slices", new: "	if g.suspended && false && slices",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestInterruptOfAStoppedCommand",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestInterruptOfAStoppedCommand",
 		},
 		{
-			name: "a killed command leaves the terminal as it was", file: guarding + "process_unix.go",
+			name: "a killed command leaves the terminal as it was", file: supervision + "process_unix.go",
 			old: "errors.Join(err, p.terminal.mend())", new: "errors.Join(err, nil)",
-			pkg: "./cmd/chubbyctl/internal/guard", test: "TestTerminalIsSetBack",
+			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestTerminalIsSetBack",
 		},
 		{
 			name: "a sequencer replaces no other file", file: "cmd/chubbyctl/sequencerfile.go",

@@ -1,6 +1,6 @@
 //go:build unix
 
-package guard
+package supervise
 
 import (
 	"encoding/json"
@@ -420,7 +420,7 @@ func (p *Process) give(o order) {
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
 // Wait returns how the command ended, once it and everything it started are
-// gone. It fails only if that could not be guarded to the end.
+// gone. It fails only if that could not be supervised to the end.
 func (p *Process) Wait() (Result, error) {
 	<-p.finished
 	return p.result, p.err

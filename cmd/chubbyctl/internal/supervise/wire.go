@@ -1,6 +1,6 @@
 //go:build unix
 
-package guard
+package supervise
 
 // order is what chubbyctl tells the guardian. The first one starts the command, if
 // it has a time that is not over.

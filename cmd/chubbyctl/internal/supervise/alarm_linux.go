@@ -1,4 +1,4 @@
-package guard
+package supervise
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package guard
+package supervise
 
 import (
 	"syscall"

@@ -1,4 +1,4 @@
-// Package guard runs a command that must be gone, with everything it started,
+// Package supervise runs a command that must be gone, with everything it started,
 // before a moment that may be put off but is never missed: the moment at which
 // somebody else could hold the lock that the command runs under.
 //
@@ -34,4 +34,4 @@
 // A Process has one that talks to the guardian, one that reads its reports and
 // one that tells the user; all end before Wait returns. The guardian has one loop, a reader of orders
 // and, on Linux, a reader of its timer.
-package guard
+package supervise
