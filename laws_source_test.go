@@ -205,6 +205,7 @@ func lawState(t *testing.T, files []source) {
 	tables := []exempt{
 		{"api/errors.go", "codeNames", "the names of the codes"},
 		{"api/event.go", "eventRows", "the kinds of events"},
+		{"cell/refusal.go", "ErrRefused", "the error of a room below, for users"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
 		{"*/clock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
 		{"cmd/*/version.go", "version", "set by the linker"},

@@ -63,7 +63,11 @@ func rooms() []room {
 		{"session", []string{"api"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
 		{"raftfsm", []string{"api", "namespace", "session"}, []string{raft}, "what is replicated: no wire, no clock, so every replica computes the same"},
 		{
-			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm"},
+			"cell/internal/identity", []string{"api"}, nil,
+			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
+		},
+		{
+			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/identity"},
 			[]string{raft, boltlog, walLog, hclog, bbolt, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},

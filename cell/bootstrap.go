@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -35,27 +36,27 @@ import (
 
 // bootstrapReport is what a replica answers to one that bootstraps.
 type bootstrapReport struct {
-	ID          string         `json:"id"`
-	Incarnation string         `json:"incarnation"`
-	Members     []rosterMember `json:"members"` // as its configuration has them, without incarnations
-	Roster      *roster        `json:"roster,omitempty"`
-	Begun       bool           `json:"begun,omitempty"`
+	ID          string            `json:"id"`
+	Incarnation string            `json:"incarnation"`
+	Members     []identity.Member `json:"members"` // as its configuration has them, without incarnations
+	Roster      *identity.Roster  `json:"roster,omitempty"`
+	Begun       bool              `json:"begun,omitempty"`
 }
 
 // bootstrapStep is what a member is to do next.
 type bootstrapStep struct {
-	store   *roster  // store this roster
-	begin   bool     // write the first entry and start Raft
-	waiting []string // or else wait for these, each with the reason
+	store   *identity.Roster // store this roster
+	begin   bool             // write the first entry and start Raft
+	waiting []string         // or else wait for these, each with the reason
 }
 
 // nextStep decides what the member with that identity and list of members does
 // after it has asked the others. heard has the reports of those that answered,
 // and failed why the others did not.
-func nextStep(me identity, members []rosterMember, heard map[string]bootstrapReport, failed map[string]error) (bootstrapStep, error) {
+func nextStep(me identity.Replica, members []identity.Member, heard map[string]bootstrapReport, failed map[string]error) (bootstrapStep, error) {
 	for _, m := range members {
 		r, ok := heard[m.ID]
-		if !ok || m.ID == me.id {
+		if !ok || m.ID == me.ID {
 			continue
 		}
 		if err := contradiction(me, r); err != nil {
@@ -67,27 +68,27 @@ func nextStep(me identity, members []rosterMember, heard map[string]bootstrapRep
 	for _, m := range members {
 		r, ok := heard[m.ID]
 		switch {
-		case m.ID == me.id:
+		case m.ID == me.ID:
 		case !ok:
 			step.waiting = append(step.waiting, fmt.Sprintf("%s (%s)", m.ID, reasonOf(failed[m.ID])))
-		case r.Roster != nil && me.roster == nil && r.Roster.lists(members):
+		case r.Roster != nil && me.Roster == nil && r.Roster.Lists(members):
 			return bootstrapStep{store: r.Roster}, nil
-		case r.Roster != nil && me.roster == nil:
-			step.waiting = append(step.waiting, fmt.Sprintf("%s (it bootstraps a cell of other members: %s)", m.ID, difference(members, r.Roster.Members)))
+		case r.Roster != nil && me.Roster == nil:
+			step.waiting = append(step.waiting, fmt.Sprintf("%s (it bootstraps a cell of other members: %s)", m.ID, identity.Difference(members, r.Roster.Members)))
 		case r.Roster != nil && r.Begun:
 			return bootstrapStep{begin: true}, nil
 		case r.Roster != nil:
 			stored++
 		case !slices.Equal(r.Members, members):
-			step.waiting = append(step.waiting, fmt.Sprintf("%s (it is configured with other members: %s)", m.ID, difference(members, r.Members)))
-		case me.roster != nil || !lowest(me.id, members):
+			step.waiting = append(step.waiting, fmt.Sprintf("%s (it is configured with other members: %s)", m.ID, identity.Difference(members, r.Members)))
+		case me.Roster != nil || !lowest(me.ID, members):
 			step.waiting = append(step.waiting, m.ID+" (it waits as well)")
 		}
 	}
 	switch {
-	case me.roster != nil && stored == len(members):
+	case me.Roster != nil && stored == len(members):
 		step.begin = true
-	case me.roster == nil && lowest(me.id, members) && len(step.waiting) == 0:
+	case me.Roster == nil && lowest(me.ID, members) && len(step.waiting) == 0:
 		drawn, err := drawRoster(me, members, heard)
 		return bootstrapStep{store: drawn}, err
 	}
@@ -96,79 +97,58 @@ func nextStep(me identity, members []rosterMember, heard map[string]bootstrapRep
 
 // contradiction compares what another member reports with what this one holds.
 // It returns why this replica must not run, if it must not.
-func contradiction(me identity, r bootstrapReport) error {
+func contradiction(me identity.Replica, r bootstrapReport) error {
 	switch {
-	case r.Roster == nil && me.roster == nil:
+	case r.Roster == nil && me.Roster == nil:
 		return nil
 	case r.Roster == nil:
-		if known := me.roster.incarnationOf(r.ID); known != r.Incarnation {
-			return stuck(me.id, r.ID, me.roster.CellID)
+		if known := me.Roster.IncarnationOf(r.ID); known != r.Incarnation {
+			return stuck(me.ID, r.ID, me.Roster.CellID)
 		}
 		return nil
-	case r.Roster.incarnationOf(r.ID) != r.Incarnation:
-		return refused("replica %s shows a cell, with the id %.12s, that does not know its data directory: its files are not of one replica", r.ID, r.Roster.CellID)
-	case me.roster != nil && me.roster.CellID != r.Roster.CellID:
-		return refused("replica %s is of the cell with the id %.12s, and this data directory of the one with the id %.12s: they were bootstrapped separately. Which is the right one? %s",
-			r.ID, r.Roster.CellID, me.roster.CellID, lossAdvice)
-	case r.Roster.incarnationOf(me.id) == me.incarnation:
-		if r.Begun && me.roster == nil {
-			return lostEntries(me.id, 0, r.ID, 1) // it had stored the roster, or that one could not have begun
+	case r.Roster.IncarnationOf(r.ID) != r.Incarnation:
+		return identity.Refused("replica %s shows a cell, with the id %.12s, that does not know its data directory: its files are not of one replica", r.ID, r.Roster.CellID)
+	case me.Roster != nil && me.Roster.CellID != r.Roster.CellID:
+		return identity.Refused("replica %s is of the cell with the id %.12s, and this data directory of the one with the id %.12s: they were bootstrapped separately. Which is the right one? %s",
+			r.ID, r.Roster.CellID, me.Roster.CellID, identity.LossAdvice)
+	case r.Roster.IncarnationOf(me.ID) == me.Incarnation:
+		if r.Begun && me.Roster == nil {
+			return lostEntries(me.ID, 0, r.ID, 1) // it had stored the roster, or that one could not have begun
 		}
 		return nil
 	case r.Begun:
-		return lostData(me.id, r.ID, r.Roster.CellID)
+		return lostData(me.ID, r.ID, r.Roster.CellID)
 	default:
-		return stuck(r.ID, me.id, r.Roster.CellID)
+		return stuck(r.ID, me.ID, r.Roster.CellID)
 	}
 }
 
 // stuck is the refusal of a bootstrap that can never be completed.
 func stuck(holder, gone, cellID string) error {
-	return refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
-		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, lossAdvice)
+	return identity.Refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
+		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, identity.LossAdvice)
 }
 
 // lowest reports whether no member has an ID before this one.
-func lowest(id string, members []rosterMember) bool {
-	return !slices.ContainsFunc(members, func(m rosterMember) bool { return m.ID < id })
+func lowest(id string, members []identity.Member) bool {
+	return !slices.ContainsFunc(members, func(m identity.Member) bool { return m.ID < id })
 }
 
 // drawRoster makes the roster of a new cell of the members that were heard.
-func drawRoster(me identity, members []rosterMember, heard map[string]bootstrapReport) (*roster, error) {
-	id, err := randomID()
+func drawRoster(me identity.Replica, members []identity.Member, heard map[string]bootstrapReport) (*identity.Roster, error) {
+	id, err := identity.RandomID()
 	if err != nil {
 		return nil, err
 	}
-	r := &roster{CellID: id}
+	r := &identity.Roster{CellID: id}
 	for _, m := range members {
-		m.Incarnation = me.incarnation
-		if m.ID != me.id {
+		m.Incarnation = me.Incarnation
+		if m.ID != me.ID {
 			m.Incarnation = heard[m.ID].Incarnation
 		}
 		r.Members = append(r.Members, m)
 	}
 	return r, nil
-}
-
-// difference says how a list of members ("there") differs from ours ("here"),
-// nothing if it does not.
-func difference(ours, theirs []rosterMember) string {
-	var words []string
-	for _, m := range ours {
-		i := slices.IndexFunc(theirs, func(o rosterMember) bool { return o.ID == m.ID })
-		switch {
-		case i < 0:
-			words = append(words, fmt.Sprintf("%s is not there", m.ID))
-		case theirs[i].Raft != m.Raft:
-			words = append(words, fmt.Sprintf("%s is there at the raft address %s, here at %s", m.ID, theirs[i].Raft, m.Raft))
-		}
-	}
-	for _, m := range theirs {
-		if !slices.ContainsFunc(ours, func(o rosterMember) bool { return o.ID == m.ID }) {
-			words = append(words, fmt.Sprintf("%s is only there", m.ID))
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // reasonOf is the shortest true word about why a member was not heard.
@@ -190,10 +170,10 @@ const (
 // bootstrapper takes a member through its cell's bootstrap.
 type bootstrapper struct {
 	cell    string
-	members []rosterMember
+	members []identity.Member
 	who     *identityFile
-	ask     func(m rosterMember) (bootstrapReport, error) // returns within bootstrapAsk
-	begin   func() error                                  // writes the first entry
+	ask     func(m identity.Member) (bootstrapReport, error) // returns within bootstrapAsk
+	begin   func() error                                     // writes the first entry
 	clock   session.Clock
 	logger  *slog.Logger
 }
@@ -215,7 +195,7 @@ func (b *bootstrapper) run(ctx context.Context) error {
 			}
 			continue
 		case step.begin:
-			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.get().roster.CellID, "members", len(b.members))
+			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.get().Roster.CellID, "members", len(b.members))
 			return b.begin()
 		}
 		now := b.clock()
@@ -240,7 +220,7 @@ func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[st
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]bootstrapReport{}, map[string]error{}
 	var asking sync.WaitGroup
-	me := b.who.get().id
+	me := b.who.get().ID
 	for _, m := range b.members {
 		if m.ID == me {
 			continue
@@ -261,11 +241,11 @@ func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[st
 }
 
 // rosterOf is a configured list of members, in the order of their IDs.
-func rosterOf(members []Member) []rosterMember {
-	list := make([]rosterMember, 0, len(members))
+func rosterOf(members []Member) []identity.Member {
+	list := make([]identity.Member, 0, len(members))
 	for _, m := range members {
-		list = append(list, rosterMember{ID: m.ID, Raft: m.Raft})
+		list = append(list, identity.Member{ID: m.ID, Raft: m.Raft})
 	}
-	slices.SortFunc(list, func(a, b rosterMember) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b identity.Member) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

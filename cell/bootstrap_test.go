@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"pgregory.net/rapid"
 )
 
 // bootWorld is a cell's members as far as bootstrap knows them: what is on their
 // disks, who runs, and what each heard last.
 type bootWorld struct {
-	members []rosterMember
-	disks   map[string]*identity
+	members []identity.Member
+	disks   map[string]*identity.Replica
 	runs    map[string]bool
 	heard   map[string]map[string]bootstrapReport // by asker, then by who answered
 	drawn   int
@@ -25,12 +26,12 @@ type bootWorld struct {
 
 func newBootWorld(n int) *bootWorld {
 	w := &bootWorld{
-		disks: map[string]*identity{}, runs: map[string]bool{}, heard: map[string]map[string]bootstrapReport{},
+		disks: map[string]*identity.Replica{}, runs: map[string]bool{}, heard: map[string]map[string]bootstrapReport{},
 		stored: map[string]map[string]bool{}, begun: map[string]bool{},
 	}
 	for i := range n {
 		id := fmt.Sprintf("r%d", i+1)
-		w.members = append(w.members, rosterMember{ID: id, Raft: id + ":1"})
+		w.members = append(w.members, identity.Member{ID: id, Raft: id + ":1"})
 		w.wipe(id)
 	}
 	return w
@@ -39,7 +40,7 @@ func newBootWorld(n int) *bootWorld {
 // wipe gives a replica an empty disk.
 func (w *bootWorld) wipe(id string) {
 	w.drawn++
-	w.disks[id] = &identity{id: id, incarnation: fmt.Sprintf("%s-%d", id, w.drawn)}
+	w.disks[id] = &identity.Replica{ID: id, Incarnation: fmt.Sprintf("%s-%d", id, w.drawn)}
 	w.stop(id)
 }
 
@@ -50,7 +51,7 @@ func (w *bootWorld) stop(id string) { w.runs[id], w.heard[id] = false, map[strin
 func (w *bootWorld) ask(asker, other string) {
 	if w.runs[asker] && w.runs[other] && asker != other {
 		d := w.disks[other]
-		w.heard[asker][other] = bootstrapReport{ID: other, Incarnation: d.incarnation, Members: w.members, Roster: d.roster, Begun: d.begun}
+		w.heard[asker][other] = bootstrapReport{ID: other, Incarnation: d.Incarnation, Members: w.members, Roster: d.Roster, Begun: d.Begun}
 	}
 }
 
@@ -58,36 +59,36 @@ func (w *bootWorld) ask(asker, other string) {
 // returns the invariant that was broken, if one was.
 func (w *bootWorld) step(id string) error {
 	me := w.disks[id]
-	if !w.runs[id] || me.begun {
+	if !w.runs[id] || me.Begun {
 		return nil
 	}
 	step, err := nextStep(*me, w.members, w.heard[id], nil)
 	if err != nil {
 		w.stop(id)
-		if !errors.Is(err, ErrRefused) {
+		if !errors.Is(err, identity.ErrRefused) {
 			return fmt.Errorf("%s failed with %w, which is no refusal", id, err)
 		}
 		return nil
 	}
 	if step.store != nil {
-		if me.roster != nil {
-			return fmt.Errorf("%s replaces its roster %s", id, me.roster.CellID)
+		if me.Roster != nil {
+			return fmt.Errorf("%s replaces its roster %s", id, me.Roster.CellID)
 		}
-		me.roster = step.store
-		if w.stored[me.roster.CellID] == nil {
-			w.stored[me.roster.CellID] = map[string]bool{}
+		me.Roster = step.store
+		if w.stored[me.Roster.CellID] == nil {
+			w.stored[me.Roster.CellID] = map[string]bool{}
 		}
-		w.stored[me.roster.CellID][me.incarnation] = true
+		w.stored[me.Roster.CellID][me.Incarnation] = true
 	}
 	if step.begin {
-		me.begun = true
-		return w.begin(me.roster)
+		me.Begun = true
+		return w.begin(me.Roster)
 	}
 	return nil
 }
 
 // begin checks that the cell of that roster may be begun.
-func (w *bootWorld) begin(r *roster) error {
+func (w *bootWorld) begin(r *identity.Roster) error {
 	for _, m := range r.Members {
 		if !w.stored[r.CellID][m.Incarnation] {
 			return fmt.Errorf("%s was begun, and %s never stored it", r.CellID, m.Incarnation)
@@ -95,8 +96,8 @@ func (w *bootWorld) begin(r *roster) error {
 	}
 	w.begun[r.CellID] = true
 	for _, d := range w.disks {
-		if d.roster != nil && d.roster.CellID != r.CellID && w.begun[d.roster.CellID] {
-			return fmt.Errorf("%s was begun while %s had a disk of %s, which had begun before", r.CellID, d.id, d.roster.CellID)
+		if d.Roster != nil && d.Roster.CellID != r.CellID && w.begun[d.Roster.CellID] {
+			return fmt.Errorf("%s was begun while %s had a disk of %s, which had begun before", r.CellID, d.ID, d.Roster.CellID)
 		}
 	}
 	return nil
@@ -173,7 +174,7 @@ func TestBootstrapIsCompleted(t *testing.T) {
 			round(false)
 		}
 		for _, m := range w.members {
-			if d := w.disks[m.ID]; !d.begun || !slices.Equal(d.roster.Members, w.disks["r1"].roster.Members) {
+			if d := w.disks[m.ID]; !d.Begun || !slices.Equal(d.Roster.Members, w.disks["r1"].Roster.Members) {
 				t.Fatalf("%s: %+v; it has not begun the one cell", m.ID, d)
 			}
 		}
@@ -183,32 +184,32 @@ func TestBootstrapIsCompleted(t *testing.T) {
 // TestBootstrapSaysWhatIsWrong: one that waits names every member and the reason,
 // and one that must not go on says what an operator has to know.
 func TestBootstrapSaysWhatIsWrong(t *testing.T) {
-	members := []rosterMember{{ID: "r1", Raft: "h1"}, {ID: "r2", Raft: "h2"}}
-	me := identity{id: "r1", incarnation: "i1"}
-	ours := func(first, second string) *roster {
-		return &roster{CellID: "cell1", Members: []rosterMember{{ID: "r1", Raft: "h1", Incarnation: first}, {ID: "r2", Raft: "h2", Incarnation: second}}}
+	members := []identity.Member{{ID: "r1", Raft: "h1"}, {ID: "r2", Raft: "h2"}}
+	me := identity.Replica{ID: "r1", Incarnation: "i1"}
+	ours := func(first, second string) *identity.Roster {
+		return &identity.Roster{CellID: "cell1", Members: []identity.Member{{ID: "r1", Raft: "h1", Incarnation: first}, {ID: "r2", Raft: "h2", Incarnation: second}}}
 	}
 	for name, c := range map[string]struct {
-		me     identity
+		me     identity.Replica
 		report *bootstrapReport // r2's; nil: it does not answer
 		waits  string
 		fails  string
 	}{
 		"nobody answers": {me: me, waits: "r2 (no route)"},
 		"other members": {
-			me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Members: []rosterMember{{ID: "r2", Raft: "h9"}, {ID: "r3", Raft: "h3"}}},
+			me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Members: []identity.Member{{ID: "r2", Raft: "h9"}, {ID: "r3", Raft: "h3"}}},
 			waits: "r1 is not there, r2 is there at the raft address h9, here at h2, r3 is only there",
 		},
 		"the cell exists":          {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2"), Begun: true}, fails: "replica r1 lost its data: replica r2 knows another data directory"},
 		"this disk was taken back": {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i1", "i2"), Begun: true}, fails: "replica r1 lost entries"},
 		"begun with a lost disk":   {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2")}, fails: "can never be completed"},
 		"the other's disk is lost": {
-			me:     identity{id: "r1", incarnation: "i1", roster: ours("i1", "i2")},
+			me:     identity.Replica{ID: "r1", Incarnation: "i1", Roster: ours("i1", "i2")},
 			report: &bootstrapReport{ID: "r2", Incarnation: "i9", Members: members}, fails: "another data directory of replica r2",
 		},
 		"two cells": {
-			me:     identity{id: "r1", incarnation: "i1", roster: ours("i1", "i2")},
-			report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: &roster{CellID: "cell2", Members: ours("i1", "i2").Members}}, fails: "bootstrapped separately",
+			me:     identity.Replica{ID: "r1", Incarnation: "i1", Roster: ours("i1", "i2")},
+			report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: &identity.Roster{CellID: "cell2", Members: ours("i1", "i2").Members}}, fails: "bootstrapped separately",
 		},
 	} {
 		heard, failed := map[string]bootstrapReport{}, map[string]error{"r2": errors.New("no route")}
@@ -217,7 +218,7 @@ func TestBootstrapSaysWhatIsWrong(t *testing.T) {
 		}
 		step, err := nextStep(c.me, members, heard, failed)
 		switch {
-		case c.fails != "" && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.fails)):
+		case c.fails != "" && (!errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.fails)):
 			t.Errorf("%s: %v; want a refusal with %q", name, err, c.fails)
 		case c.fails == "" && (err != nil || step.begin || step.store != nil || !strings.Contains(strings.Join(step.waiting, ", "), c.waits)):
 			t.Errorf("%s: %+v, %v; want to wait for %q", name, step, err, c.waits)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
 // maxReport bounds the bytes of a bootstrapReport that are read: hundreds of
@@ -29,7 +30,7 @@ func (p *raftPort) serveBootstrap(c *portConn) {
 }
 
 // askBootstrap asks a replica what it holds.
-func (p *raftPort) askBootstrap(m rosterMember) (bootstrapReport, error) {
+func (p *raftPort) askBootstrap(m identity.Member) (bootstrapReport, error) {
 	var r bootstrapReport
 	conn, err := p.dial(bootstrapStream, m.ID, m.Raft, bootstrapAsk)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
 // commitMark is how far this replica knows its log to be committed, which means
@@ -103,7 +105,7 @@ func (c *commitMark) deletable(begin, first, last uint64) error {
 	mark, snapshot := c.index(), c.snapshot()
 	switch replaced := first > begin || begin > snapshot; { // what a snapshot has overtaken begins in it
 	case replaced && first <= mark:
-		return refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
+		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
 			"The master must have been elected by replicas that lost their data. This replica stops and keeps what it has. "+
 			"Stop the other replicas, too, before more is lost, and keep every data directory for analysis: this one holds what the master lacks", first, last, min(last, mark))
 	case !replaced && min(last, mark) > snapshot:

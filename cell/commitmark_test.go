@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
 
@@ -81,7 +82,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 					}
 					return
 				}
-				if errors.Is(told, ErrRefused) == c.again || errors.Is(told, errStartAgain) != c.again || !strings.Contains(told.Error(), c.refused) {
+				if errors.Is(told, identity.ErrRefused) == c.again || errors.Is(told, errStartAgain) != c.again || !strings.Contains(told.Error(), c.refused) {
 					t.Errorf("the replica was ended with %v; want %q", told, c.refused)
 				}
 				var left raft.Log

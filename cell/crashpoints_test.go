@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -320,10 +321,10 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*stores) error) (*
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
-	if !s.who.get().begun {
+	if !s.who.get().Begun {
 		me := s.who.get()
-		all := &roster{CellID: "c", Members: []rosterMember{{ID: "r1", Raft: "a1", Incarnation: me.incarnation}, {ID: "r2", Raft: "a2", Incarnation: "i2"}, {ID: "r3", Raft: "a3", Incarnation: "i3"}}}
-		if me.roster == nil {
+		all := &identity.Roster{CellID: "c", Members: []identity.Member{{ID: "r1", Raft: "a1", Incarnation: me.Incarnation}, {ID: "r2", Raft: "a2", Incarnation: "i2"}, {ID: "r3", Raft: "a3", Incarnation: "i3"}}}
+		if me.Roster == nil {
 			err = s.who.store(all, false)
 		}
 		if err == nil {

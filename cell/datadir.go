@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"golang.org/x/sys/unix"
 )
 
@@ -167,18 +168,18 @@ func readMarker(dir string) (*marker, error) {
 func (m marker) check(dir string, want marker) error {
 	switch {
 	case m.Format == 1:
-		return refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
+		return identity.Refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
 			"This version cannot use it: read the files with the version that wrote them, and bootstrap a new cell in empty directories", dir)
 	case m.Format != want.Format:
-		return refusal{dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format)}
+		return identity.Refuse(dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format))
 	case m.Cell != want.Cell:
 		e := dataError(dir, nil, "it belongs to cell %q, not %q: name another directory", m.Cell, want.Cell)
 		e.Code, e.Cell = api.WrongCell, m.Cell
-		return refusal{e}
+		return identity.Refuse(e)
 	case m.ID != want.ID:
-		return refusal{dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID)}
+		return identity.Refuse(dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID))
 	case m.LogStore != want.LogStore:
-		return refusal{dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore)}
+		return identity.Refuse(dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore))
 	}
 	for _, name := range storeFiles(m.LogStore) {
 		switch _, err := os.Stat(filepath.Join(dir, name)); {

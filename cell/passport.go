@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -21,7 +22,7 @@ import (
 // A replica compares itself with what the other one remembers of it, too: then
 // it knows that it must stop, and says why. It is for any goroutine.
 type passport struct {
-	who    func() identity
+	who    func() identity.Replica
 	lost   func(error) // told that this replica must not go on; must not block
 	clock  session.Clock
 	logger *slog.Logger
@@ -37,7 +38,7 @@ type passport struct {
 const refusedEvery = 10 * time.Second
 
 // newPassport returns the passport of a replica whose data ends at last.
-func newPassport(who func() identity, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *passport {
+func newPassport(who func() identity.Replica, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *passport {
 	p := &passport{who: who, lost: lost, clock: clock, logger: logger, held: map[string]uint64{}, told: map[string]session.Instant{}}
 	p.holdsUpTo(func() uint64 { return last })
 	return p
@@ -51,7 +52,7 @@ func (p *passport) last() uint64 { return (*p.holds.Load())() }
 // saw remembers that a replica held every entry up to index, and that they were
 // committed: none of them can ever be missing there again.
 func (p *passport) saw(id string, index uint64) {
-	if r := p.who().roster; r == nil || r.incarnationOf(id) == "" {
+	if r := p.who().Roster; r == nil || r.IncarnationOf(id) == "" {
 		return // so that the map is bounded
 	}
 	p.mu.Lock()
@@ -68,7 +69,7 @@ func (p *passport) heldBy(id string) uint64 {
 // sign completes a hello to a replica.
 func (p *passport) sign(h hello) hello {
 	me := p.who()
-	h.cellID, h.incarnation = me.cellID(), me.incarnation
+	h.cellID, h.incarnation = me.CellID(), me.Incarnation
 	h.held = p.heldBy(h.to)
 	h.last = p.last()
 	return h
@@ -79,19 +80,19 @@ func (p *passport) sign(h hello) hello {
 // it finds out itself from the answer.
 func (p *passport) admit(h hello) (helloVerdict, error) {
 	me := p.who()
-	switch known := me.rosterIncarnation(h.from); {
-	case !me.begun:
+	switch known := me.KnownIncarnation(h.from); {
+	case !me.Begun:
 		return helloNoCell, api.Errorf(api.Unavailable, "replica %.64q called, and the cell has not begun here", h.from)
-	case h.cellID != "" && h.cellID != me.roster.CellID:
+	case h.cellID != "" && h.cellID != me.Roster.CellID:
 		return helloOtherCell, otherCell(h, me)
 	case known == "":
 		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q is none of the cell's: correct its configuration", h.from)
 	case known != h.incarnation:
-		return helloAmnesia, lostData(h.from, me.id, me.roster.CellID)
+		return helloAmnesia, lostData(h.from, me.ID, me.Roster.CellID)
 	case h.cellID == "":
 		return helloNoCell, api.Errorf(api.Unavailable, "replica %s called, and has not begun", h.from)
 	case h.last < p.heldBy(h.from):
-		return helloBehind, lostEntries(h.from, h.last, me.id, p.heldBy(h.from))
+		return helloBehind, lostEntries(h.from, h.last, me.ID, p.heldBy(h.from))
 	}
 	return helloAccepted, nil
 }
@@ -100,21 +101,21 @@ func (p *passport) admit(h hello) (helloVerdict, error) {
 // written after asked, so it cannot hold less than was known then.
 func (p *passport) check(asked, h hello) error {
 	me := p.who()
-	known := me.rosterIncarnation(h.from)
+	known := me.KnownIncarnation(h.from)
 	var err error
 	switch {
-	case !me.begun:
+	case !me.Begun:
 		return api.Errorf(api.Unavailable, "the cell has not begun here")
 	case h.cellID == "" && h.incarnation == known:
 		return api.Errorf(api.Unavailable, "replica %s has not begun yet", h.from)
-	case h.cellID != "" && h.cellID != me.roster.CellID:
+	case h.cellID != "" && h.cellID != me.Roster.CellID:
 		err = otherCell(h, me)
 	case h.incarnation != known:
-		err = lostData(h.from, me.id, me.roster.CellID)
+		err = lostData(h.from, me.ID, me.Roster.CellID)
 	case h.last < asked.held:
-		err = lostEntries(h.from, h.last, me.id, asked.held)
+		err = lostEntries(h.from, h.last, me.ID, asked.held)
 	case h.verdict == helloAmnesia:
-		err = lostData(me.id, h.from, h.cellID)
+		err = lostData(me.ID, h.from, h.cellID)
 		p.lost(err)
 	}
 	if err == nil {
@@ -128,14 +129,14 @@ func (p *passport) check(asked, h hello) error {
 // it if it holds less.
 func (p *passport) examine(h hello) error {
 	me := p.who()
-	if h.to != me.id || !me.begun || h.cellID != me.roster.CellID || me.rosterIncarnation(h.from) != h.incarnation {
+	if h.to != me.ID || !me.Begun || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
 		return nil // it is not about this replica, or not of one that could know
 	}
 	last := p.last() // read after the hello arrived: what it remembers was earlier
 	if h.held <= last {
 		return nil
 	}
-	err := lostEntries(me.id, last, h.from, h.held)
+	err := lostEntries(me.ID, last, h.from, h.held)
 	p.lost(err)
 	return err
 }
@@ -155,18 +156,10 @@ func (p *passport) complain(id string, err error) {
 	}
 }
 
-// rosterIncarnation returns the incarnation that the cell knows a replica by.
-func (i identity) rosterIncarnation(id string) string {
-	if i.roster == nil {
-		return ""
-	}
-	return i.roster.incarnationOf(id)
-}
-
 // otherCell is the refusal of a replica whose cell has this one's name.
-func otherCell(h hello, me identity) error {
+func otherCell(h hello, me identity.Replica) error {
 	return &api.Error{Code: api.WrongCell, Message: "replica " + printable(h.from) + " is of another cell of the same name: its cell has the id " + printable(h.cellID) +
-		", this one's has " + me.roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}
+		", this one's has " + me.Roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}
 }
 
 // printable is a stranger's text for a log line.

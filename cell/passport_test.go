@@ -9,27 +9,28 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
 // traveller is a replica's port with an identity, and what it was told of itself.
 type traveller struct {
 	*raftPort
-	me   identity
+	me   identity.Replica
 	held uint64 // its last index
 	lost error
 	log  *lineCount
 }
 
 // newTraveller opens replica id of cell "foo" at a host of the same name.
-func newTraveller(t *testing.T, wire *memNet, me identity) *traveller {
+func newTraveller(t *testing.T, wire *memNet, me identity.Replica) *traveller {
 	t.Helper()
 	v := &traveller{me: me, log: &lineCount{}}
 	logger := slog.New(slog.NewTextHandler(v.log, nil))
-	p := newPassport(func() identity { return v.me }, 0, func(err error) { v.lost = err }, testClock(), logger)
+	p := newPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testClock(), logger)
 	p.holdsUpTo(func() uint64 { return v.held })
 	v.raftPort = openPort(portConfig{
-		passport: p, bootstrap: func() bootstrapReport { return bootstrapReport{ID: me.id} },
-		cell: "foo", id: me.id, client: me.id + ".client", address: me.id, listen: wire.listen(me.id), connect: wire.dialer(me.id),
+		passport: p, bootstrap: func() bootstrapReport { return bootstrapReport{ID: me.ID} },
+		cell: "foo", id: me.ID, client: me.ID + ".client", address: me.ID, listen: wire.listen(me.ID), connect: wire.dialer(me.ID),
 		peer:   func(address string) (string, bool) { return address, true },
 		logger: logger,
 	})
@@ -38,12 +39,12 @@ func newTraveller(t *testing.T, wire *memNet, me identity) *traveller {
 }
 
 // memberOf is a replica of a cell of three, whose directories are the first.
-func memberOf(cellID, id, incarnation string) identity {
-	r := &roster{CellID: cellID}
+func memberOf(cellID, id, incarnation string) identity.Replica {
+	r := &identity.Roster{CellID: cellID}
 	for _, m := range []string{"r1", "r2", "r3"} {
-		r.Members = append(r.Members, rosterMember{ID: m, Incarnation: m + "-first"})
+		r.Members = append(r.Members, identity.Member{ID: m, Incarnation: m + "-first"})
 	}
-	return identity{id: id, incarnation: incarnation, roster: r, begun: true}
+	return identity.Replica{ID: id, Incarnation: incarnation, Roster: r, Begun: true}
 }
 
 // TestPassport: whoever calls whom, replicas of different cells, of directories
@@ -52,10 +53,10 @@ func memberOf(cellID, id, incarnation string) identity {
 // it.
 func TestPassport(t *testing.T) {
 	for name, c := range map[string]struct {
-		other     identity // that calls r1, and is called by it
-		held      uint64   // r1's last index, and what the other one remembers of it is 7
-		remembers uint64   // the other's, of r1
-		holds     uint64   // the other's last index; r1 knows that it held 5
+		other     identity.Replica // that calls r1, and is called by it
+		held      uint64           // r1's last index, and what the other one remembers of it is 7
+		remembers uint64           // the other's, of r1
+		holds     uint64           // the other's last index; r1 knows that it held 5
 		accepted  bool
 		logged    string // by r1
 		lost      string // what the other one is told of itself
@@ -63,9 +64,9 @@ func TestPassport(t *testing.T) {
 	}{
 		"a peer":                    {other: memberOf("c1", "r2", "r2-first"), holds: 5, held: 7, remembers: 7, accepted: true},
 		"another cell":              {other: memberOf("c2", "r2", "r2-first"), holds: 5, logged: "another cell of the same name"},
-		"a new directory":           {other: identity{id: "r2", incarnation: "r2-new"}, holds: 0, logged: "replica r2 lost its data"},
+		"a new directory":           {other: identity.Replica{ID: "r2", Incarnation: "r2-new"}, holds: 0, logged: "replica r2 lost its data"},
 		"a directory of this cell":  {other: memberOf("c1", "r2", "r2-new"), holds: 5, logged: "replica r2 lost its data", lost: "replica r2 lost its data"},
-		"a bootstrapping directory": {other: identity{id: "r2", incarnation: "r2-first"}, holds: 0},
+		"a bootstrapping directory": {other: identity.Replica{ID: "r2", Incarnation: "r2-first"}, holds: 0},
 		"not a member":              {other: memberOf("c1", "r9", "r9-first"), holds: 5},
 		"less than it held":         {other: memberOf("c1", "r2", "r2-first"), holds: 4, logged: "replica r2 lost entries", lost: "replica r2 lost entries"},
 		"more than we hold":         {other: memberOf("c1", "r2", "r2-first"), holds: 5, held: 6, remembers: 7, lostSelf: "replica r1 lost entries"},
@@ -94,7 +95,7 @@ func TestPassport(t *testing.T) {
 						t.Errorf("called=%v: r1 logged %q, want %q", called, lines, c.logged)
 					}
 					check := func(who string, got error, want string) {
-						if (got != nil) != (want != "") || got != nil && (!strings.Contains(got.Error(), want) || !errors.Is(got, ErrRefused)) {
+						if (got != nil) != (want != "") || got != nil && (!strings.Contains(got.Error(), want) || !errors.Is(got, identity.ErrRefused)) {
 							t.Errorf("called=%v: %s is told %v, want %q", called, who, got, want)
 						}
 					}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -41,13 +42,13 @@ type nodeConfig struct {
 
 // testPassport is that of a member of a cell that has begun: r1 to r9.
 func testPassport(cell, id string) *passport {
-	r := &roster{CellID: cell + "-id"}
+	r := &identity.Roster{CellID: cell + "-id"}
 	for i := range 9 {
 		other := fmt.Sprintf("r%d", i+1)
-		r.Members = append(r.Members, rosterMember{ID: other, Incarnation: other + "-first"})
+		r.Members = append(r.Members, identity.Member{ID: other, Incarnation: other + "-first"})
 	}
-	me := identity{id: id, incarnation: id + "-first", roster: r, begun: true}
-	return newPassport(func() identity { return me }, 0, func(err error) { panic(err) }, testClock(), slog.New(slog.DiscardHandler))
+	me := identity.Replica{ID: id, Incarnation: id + "-first", Roster: r, Begun: true}
+	return newPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testClock(), slog.New(slog.DiscardHandler))
 }
 
 // startNode starts a replica, in a cell that is not bootstrapped yet.

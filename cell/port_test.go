@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
 // FuzzDecodeHello: a hello is never misread, and nothing a stranger sends makes
@@ -171,9 +172,9 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		wiped := newTraveller(t, wire, identity{id: "r2", incarnation: "r2-new"})
+		wiped := newTraveller(t, wire, identity.Replica{ID: "r2", Incarnation: "r2-new"})
 		wiped.client = "elsewhere"
-		if _, err := wiped.askBootstrap(rosterMember{ID: "r1", Raft: "r1"}); err != nil {
+		if _, err := wiped.askBootstrap(identity.Member{ID: "r1", Raft: "r1"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

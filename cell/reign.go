@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
@@ -107,7 +108,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
 	var failing <-chan time.Time // since the first failure
 	for retry := minTakeOverRetry; ; retry = min(2*retry, maxTakeOverRetry) {
 		m, err := r.beginEpoch(ctx, term)
-		if err == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, identity.ErrRefused) {
 			return m, err
 		}
 		if now, leads := r.leads(); !leads || now != term {
@@ -139,7 +140,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	if _, err := rand.Read(secret); err != nil {
 		return nil, fmt.Errorf("draw random bytes: %w", err)
 	}
-	id := api.CellID(r.stores.who.get().roster.CellID)
+	id := api.CellID(r.stores.who.get().Roster.CellID)
 	restore := r.restoresAccess()
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
 		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version, RestoreAccess: restore},
@@ -157,8 +158,8 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	}
 	state := r.fsm.State()
 	if state.Cell != r.cfg.Cell || state.CellID != id {
-		return nil, refused("the log in %s is of cell %s with the id %.12s, and the directory of cell %s with the id %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
-			r.cfg.Data, state.Cell, state.CellID, r.cfg.Cell, id, lossAdvice)
+		return nil, identity.Refused("the log in %s is of cell %s with the id %.12s, and the directory of cell %s with the id %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
+			r.cfg.Data, state.Cell, state.CellID, r.cfg.Cell, id, identity.LossAdvice)
 	}
 	if restore {
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/go-hclog"
@@ -178,7 +179,7 @@ func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config
 // bootstrap begins the cell in a data directory that holds nothing, or goes on
 // with a bootstrap that was interrupted.
 func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
-	if r.stores.who.get().begun {
+	if r.stores.who.get().Begun {
 		return nil
 	}
 	b := &bootstrapper{
@@ -194,21 +195,21 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 // bootstrapReport is what this replica answers to one that bootstraps.
 func (r *Replica) bootstrapReport() bootstrapReport {
 	me := r.stores.who.get()
-	return bootstrapReport{ID: me.id, Incarnation: me.incarnation, Members: rosterOf(r.cfg.Members), Roster: me.roster, Begun: me.begun}
+	return bootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
 }
 
 // checkConfiguration refuses to start a replica that is configured with other
 // members than its cell has: it would be somebody else to some of the others.
 func (r *Replica) checkConfiguration() error {
-	var has []rosterMember
+	var has []identity.Member
 	for _, s := range r.stores.configuration.Servers {
-		has = append(has, rosterMember{ID: string(s.ID), Raft: string(s.Address)})
+		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
 	}
-	if me := r.stores.who.get(); len(has) == 0 && me.roster != nil {
-		has = me.roster.Members
+	if me := r.stores.who.get(); len(has) == 0 && me.Roster != nil {
+		has = me.Roster.Members
 	}
-	if diff := difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
-		return refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
+	if diff := identity.Difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
+		return identity.Refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
 			"This version cannot change the members of a cell: set members back. A member with a DNS name as its raft address can move to another host with its data directory",
 			r.cfg.ID, r.cfg.Cell, r.cfg.Data, diff)
 	}

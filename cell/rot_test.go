@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
 
@@ -89,7 +90,7 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = testStores(dir, c.kind)
-			if err == nil || errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Unavailable || strings.Contains(err.Error(), lossAdvice) {
+			if err == nil || errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Unavailable || strings.Contains(err.Error(), identity.LossAdvice) {
 				t.Errorf("%v, want an error that says nothing of damage", err)
 			}
 			if err := os.Rename(aside, path); err != nil {
@@ -157,7 +158,7 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 				t.Errorf("it goes on, from entry %d", r.raft.LastIndex())
 				_ = r.stop()
 			}
-			if !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+			if !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
 				t.Errorf("%v, want a refusal", err)
 			}
 		})
@@ -237,7 +238,7 @@ func TestVotesRot(t *testing.T) {
 			if err == nil {
 				mustClose(t, s)
 			}
-			if !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+			if !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
 				t.Errorf("%s for %s: %v, want a refusal", rotten, was, err)
 			}
 		}
@@ -258,7 +259,7 @@ func TestWALMetadataRot(t *testing.T) {
 			t.Fatal(err)
 		}
 		overwrite(name, strings.ReplaceAll(string(text), was, "_"+was[1:]))(t, dir)
-		if _, err := testStores(dir, WALStore); !errors.Is(err, ErrRefused) || api.CodeOf(err) != api.Corrupt {
+		if _, err := testStores(dir, WALStore); !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
 			t.Errorf("%s: %v, want a refusal", was, err)
 		}
 	}
@@ -276,7 +277,7 @@ func rosterRots(t *testing.T, dir string) {
 // votersOfCell is the configuration of the cell whose replica has those stores.
 func votersOfCell(s *stores) raft.Configuration {
 	addresses := map[string]string{"r1": "a"}
-	if r := s.who.get().roster; r != nil {
+	if r := s.who.get().Roster; r != nil {
 		clear(addresses)
 		for _, m := range r.Members {
 			addresses[m.ID] = m.Raft

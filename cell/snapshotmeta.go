@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
 
@@ -19,8 +20,8 @@ import (
 // another size or configuration it would spoil the data of those it sends them to.
 type checkedSnapshots struct {
 	raft.SnapshotStore
-	path string         // of the directory
-	cell func() *roster // nil while there is none
+	path string                  // of the directory
+	cell func() *identity.Roster // nil while there is none
 }
 
 // Open implements raft.SnapshotStore.
@@ -109,14 +110,14 @@ func (s checkedSnapshots) contradiction(name string, meta *raft.SnapshotMeta, si
 	case r == nil:
 		return nil
 	}
-	var has []rosterMember
+	var has []identity.Member
 	for _, server := range meta.Configuration.Servers {
 		if server.Suffrage != raft.Voter {
 			return fmt.Errorf("its metadata have %.64q as a member without a vote", server.ID)
 		}
-		has = append(has, rosterMember{ID: string(server.ID), Raft: string(server.Address)})
+		has = append(has, identity.Member{ID: string(server.ID), Raft: string(server.Address)})
 	}
-	if diff := difference(r.Members, has); len(has) != len(r.Members) || diff != "" {
+	if diff := identity.Difference(r.Members, has); len(has) != len(r.Members) || diff != "" {
 		return fmt.Errorf("its metadata have %d members, and not those of the cell: %s", len(has), diff)
 	}
 	return nil

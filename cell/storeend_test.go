@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
 // TestDataThatEndsTooEarly: a replica whose data ends before what it has held does not
@@ -75,7 +76,7 @@ func TestDataThatEndsTooEarly(t *testing.T) {
 				if err == nil {
 					mustClose(t, s)
 				}
-				if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), lossAdvice) {
+				if api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), identity.LossAdvice) {
 					t.Errorf("%v, want Corrupt with %q and what to do", err, c.want)
 				}
 			})
@@ -177,7 +178,7 @@ func TestSnapshotThatCannotBeRestored(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if errors.Is(err, ErrRefused) != (c.refused != "") || c.refused != "" && !strings.Contains(err.Error(), c.refused) {
+			if errors.Is(err, identity.ErrRefused) != (c.refused != "") || c.refused != "" && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%v, want %q", err, c.refused)
 			}
 		})

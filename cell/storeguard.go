@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
 
@@ -164,10 +165,10 @@ func storeError(op storeOp, err error) *api.Error {
 	switch {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
-		e.Message = "the data of this replica is damaged: " + lossAdvice
+		e.Message = "the data of this replica is damaged: " + identity.LossAdvice
 	case errors.Is(err, errStartAgain):
 		e.Message = "nothing is damaged: start this replica again, it catches up by itself"
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, identity.ErrRefused):
 		e.Message = "this replica does not do that"
 	case errors.Is(err, api.TooLarge):
 		e.Code = api.TooLarge
@@ -175,7 +176,7 @@ func storeError(op storeOp, err error) *api.Error {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		e.Message = "the disk is full: free some space, then start this replica again"
 	case errors.Is(err, syscall.EIO):
-		e.Message = "the disk reports an I/O error: do not trust it any more. Copy what can be read of the data; " + lossAdvice
+		e.Message = "the disk reports an I/O error: do not trust it any more. Copy what can be read of the data; " + identity.LossAdvice
 	case errors.Is(err, syscall.EROFS):
 		e.Message = "the file system has become read-only, as Linux does on errors: see the kernel's log, repair it, then start this replica again"
 	case errors.Is(err, fs.ErrPermission):

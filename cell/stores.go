@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -159,11 +160,11 @@ func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
 }
 
 // roster returns the cell that the directory is known to be of, nil if none is yet.
-func (s *stores) roster() *roster {
+func (s *stores) roster() *identity.Roster {
 	if s.who == nil {
 		return nil
 	}
-	return s.who.get().roster
+	return s.who.get().Roster
 }
 
 // boltOptions are those of both bbolt files. Without a synced freelist a commit
@@ -290,7 +291,7 @@ func makeFile(path string, create func(path string) (io.Closer, error)) error {
 
 // noData is the refusal of a directory that holds nothing.
 func noData(dir string, opts storeOptions) error {
-	return refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
+	return identity.Refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
 		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
 		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.id, opts.cell)
 }
@@ -303,12 +304,12 @@ func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
 		return nil, err
 	}
 	if used {
-		return nil, refusal{dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName)}
+		return nil, identity.Refuse(dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName))
 	}
 	if !opts.bootstrap {
 		return nil, noData(s.dir, opts)
 	}
-	if whose.Incarnation, err = randomID(); err != nil {
+	if whose.Incarnation, err = identity.RandomID(); err != nil {
 		return nil, err
 	}
 	if err := sheltered(func() error { return s.rawVotes.Set([]byte(voterKey), []byte(whose.Incarnation)) }); err != nil {
@@ -330,8 +331,8 @@ func (s *stores) checkVoter(m marker) error {
 	case err != nil:
 		return dataError(path, err, "the votes cannot be read, or written")
 	case string(voter) != m.Incarnation:
-		return refused("the votes in %s are of incarnation %.12s, and this is replica %s, of incarnation %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
-			path, voter, m.ID, m.Incarnation, lossAdvice)
+		return identity.Refused("the votes in %s are of incarnation %.12s, and this is replica %s, of incarnation %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
+			path, voter, m.ID, m.Incarnation, identity.LossAdvice)
 	}
 	return nil
 }
@@ -348,13 +349,13 @@ func (s *stores) checkIdentity(opts storeOptions) error {
 		return damaged(filepath.Join(s.dir, name), nil, "it is missing or empty, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
 	}
 	switch {
-	case used && now.roster == nil:
+	case used && now.Roster == nil:
 		return missing(rosterName)
-	case !used && now.begun:
+	case !used && now.Begun:
 		return missing(votesName)
-	case used && !now.begun: // a crash came between the first entry and this
-		return s.who.store(now.roster, true)
-	case now.roster == nil && !opts.bootstrap:
+	case used && !now.Begun: // a crash came between the first entry and this
+		return s.who.store(now.Roster, true)
+	case now.Roster == nil && !opts.bootstrap:
 		return noData(s.dir, opts)
 	}
 	return nil
@@ -446,7 +447,7 @@ func (s *stores) checkEnd(newest uint64) error {
 	switch {
 	case newest > s.last:
 		return damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be read, and without it the data ends at entry %d", newest, s.last)
-	case s.last == 0 && s.who.get().begun:
+	case s.last == 0 && s.who.get().Begun:
 		return damaged(s.dir, nil, "it has neither an entry nor a snapshot, though this replica has run here")
 	}
 	return nil
@@ -507,7 +508,7 @@ func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
 	if used {
 		return dataError(s.dir, raft.ErrCantBootstrap, "it holds a cell already")
 	}
-	r := s.who.get().roster
+	r := s.who.get().Roster
 	for _, m := range r.Members {
 		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
 	}

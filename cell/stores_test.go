@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
@@ -66,15 +67,15 @@ func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
 }
 
 // rosterAlone is the roster of a cell of one.
-func rosterAlone(who identity) *roster {
-	return &roster{CellID: "c", Members: []rosterMember{{ID: who.id, Raft: "a", Incarnation: who.incarnation}}}
+func rosterAlone(who identity.Replica) *identity.Roster {
+	return &identity.Roster{CellID: "c", Members: []identity.Member{{ID: who.ID, Raft: "a", Incarnation: who.Incarnation}}}
 }
 
 // preparedAlone is the identity of the only member of a cell, which has not begun.
 func preparedAlone(t *testing.T) *identityFile {
 	t.Helper()
 	f := &identityFile{path: filepath.Join(t.TempDir(), rosterName)}
-	who := identity{id: "r1", incarnation: "i1"}
+	who := identity.Replica{ID: "r1", Incarnation: "i1"}
 	f.now.Store(&who)
 	if err := f.store(rosterAlone(who), false); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 			} {
 				opts := testStoreOptions()
 				c.change(&opts)
-				if _, err := openStores(dir, c.kind, opts); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) {
+				if _, err := openStores(dir, c.kind, opts); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: %v, want a refusal with %q in it", name, err, c.want)
 				}
 			}
@@ -197,7 +198,7 @@ func TestDataDirRefusesLoss(t *testing.T) {
 			dir := t.TempDir()
 			filled(t, dir, c.kind, 9, 7)
 			c.damage(t, dir)
-			if _, err := testStores(dir, c.kind); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) {
+			if _, err := testStores(dir, c.kind); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want a refusal with %q in it", err, c.want)
 			}
 		})
@@ -259,7 +260,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 		}
 		overwrite(name, string(text))(t, dir)
 	}
-	if _, err := testStores(dir, BoltStore); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
+	if _, err := testStores(dir, BoltStore); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
 		t.Errorf("%v, want a refusal", err)
 	}
 	// Those of a version that did not say whose they are are this replica's from now on.
@@ -272,7 +273,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, dir, BoltStore)
-	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.get().incarnation {
+	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.get().Incarnation {
 		t.Errorf("the votes are of %q: %v", voter, err)
 	}
 }
@@ -376,7 +377,7 @@ func TestStartVerifiesLog(t *testing.T) {
 				mustClose(t, s)
 				return
 			}
-			if api.CodeOf(err) != api.Corrupt || !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), lossAdvice) {
+			if api.CodeOf(err) != api.Corrupt || !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), identity.LossAdvice) {
 				t.Errorf("%v, want a refusal, Corrupt with %q and what to do", err, c.want)
 			}
 		})

@@ -51,13 +51,13 @@ func (s *stores) openWAL`,
 			pkg: "./cell", test: "TestLogThatEndsTooEarly",
 		},
 		{
-			name: "damaged data is a refusal", file: "cell/refusal.go",
-			old: "lossAdvice\n	return refusal{e}", new: "lossAdvice\n	return e",
+			name: "damaged data is a refusal", file: "cell/damage.go",
+			old: "identity.LossAdvice\n	return identity.Refuse(e)", new: "identity.LossAdvice\n	return e",
 			pkg: "./cell", test: "TestStartVerifiesLog",
 		},
 		{
 			name: "another replica's data is a refusal", file: "cell/datadir.go",
-			old: "api.WrongCell, m.Cell\n		return refusal{e}", new: "api.WrongCell, m.Cell\n		return e",
+			old: "api.WrongCell, m.Cell\n		return identity.Refuse(e)", new: "api.WrongCell, m.Cell\n		return e",
 			pkg: "./cell", test: "TestDataDirIsOneReplicas",
 		},
 		{

@@ -10,12 +10,12 @@ func identityGuards() []guard {
 		},
 		{
 			name: "a cell begins when all members have stored its roster", file: "cell/bootstrap.go",
-			old: "me.roster != nil && stored == len(members):", new: "me.roster != nil && stored > len(members)/2:",
+			old: "me.Roster != nil && stored == len(members):", new: "me.Roster != nil && stored > len(members)/2:",
 			pkg: "./cell", test: "TestBootstrapBeginsOneCell",
 		},
 		{
 			name: "a roster is drawn when all members hold nothing", file: "cell/bootstrap.go",
-			old: "lowest(me.id, members) && len(step.waiting) == 0:", new: "lowest(me.id, members) && len(heard) >= len(members)/2:",
+			old: "lowest(me.ID, members) && len(step.waiting) == 0:", new: "lowest(me.ID, members) && len(heard) >= len(members)/2:",
 			pkg: "./cell", test: "TestBootstrapWaitsForAll",
 		},
 		{
@@ -35,7 +35,7 @@ func identityGuards() []guard {
 		},
 		{
 			name: "another cell of the same name is refused", file: "cell/passport.go",
-			old: "	case h.cellID != \"\" && h.cellID != me.roster.CellID:\n		return helloOtherCell", new: "	case false:\n		return helloOtherCell",
+			old: "	case h.cellID != \"\" && h.cellID != me.Roster.CellID:\n		return helloOtherCell", new: "	case false:\n		return helloOtherCell",
 			pkg: "./cell", test: "TestPassport",
 		},
 		{

@@ -11,7 +11,7 @@ func restartGuards() []guard {
 		},
 		{
 			name: "a hello for another replica condemns nobody", file: "cell/passport.go",
-			old: "	if h.to != me.id || !me.begun", new: "	if !me.begun",
+			old: "	if h.to != me.ID || !me.Begun", new: "	if !me.Begun",
 			pkg: "./cell", test: "TestPassportOfAnother",
 		},
 		{

@@ -84,7 +84,7 @@ func rotGuards() []guard {
 			pkg: "./cell", test: "TestLogReachesBackBehindTheNewestSnapshot",
 		},
 		{
-			name: "a roster that has rotted is not believed", file: "cell/identity.go",
+			name: "a roster that has rotted is not believed", file: "cell/identityfile.go",
 			old: "c.Sum != sum {", new: "c.Sum == \"rotten\" {",
 			pkg: "./cell", test: "TestDataDirRefusesLoss",
 		},

@@ -1,0 +1,98 @@
+package identity
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Replica says which replica of which cell a data directory is. A replica is
+// known to the others by its ID and its incarnation together: the incarnation is
+// drawn when the directory is made and lost with it, so that a replica that comes
+// back with an empty disk is not taken for the one that voted before
+// (docs/adr/0009-bootstrap-and-identity.md).
+//
+// It is a value; changes are made by identityFile.
+type Replica struct {
+	ID          string
+	Incarnation string
+	Roster      *Roster // nil until the cell's bootstrap has reached this replica
+	Begun       bool    // Raft has been or may be started: every member had stored the roster
+}
+
+// Roster is a cell at its bootstrap: its id, and which data directories are its
+// replicas. It is drawn once and never changed.
+type Roster struct {
+	CellID  string   `json:"cell_id"`
+	Members []Member `json:"members"`
+}
+
+// Member is one replica of a roster.
+type Member struct {
+	ID          string `json:"id"`
+	Raft        string `json:"raft"`
+	Incarnation string `json:"incarnation,omitempty"`
+}
+
+// IncarnationOf returns the incarnation of a member, "" for an id that is not one.
+func (r *Roster) IncarnationOf(id string) string {
+	for _, m := range r.Members {
+		if m.ID == id {
+			return m.Incarnation
+		}
+	}
+	return ""
+}
+
+// Lists reports whether those are the roster's members.
+func (r *Roster) Lists(members []Member) bool {
+	return slices.EqualFunc(r.Members, members, func(a, b Member) bool { return a.ID == b.ID && a.Raft == b.Raft })
+}
+
+// Difference says how a list of members ("there") differs from ours ("here"),
+// nothing if it does not.
+func Difference(ours, theirs []Member) string {
+	var words []string
+	for _, m := range ours {
+		i := slices.IndexFunc(theirs, func(o Member) bool { return o.ID == m.ID })
+		switch {
+		case i < 0:
+			words = append(words, fmt.Sprintf("%s is not there", m.ID))
+		case theirs[i].Raft != m.Raft:
+			words = append(words, fmt.Sprintf("%s is there at the raft address %s, here at %s", m.ID, theirs[i].Raft, m.Raft))
+		}
+	}
+	for _, m := range theirs {
+		if !slices.ContainsFunc(ours, func(o Member) bool { return o.ID == m.ID }) {
+			words = append(words, fmt.Sprintf("%s is only there", m.ID))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// CellID returns the id of the cell whose replica this is, "" before it has one.
+func (i Replica) CellID() string {
+	if i.Roster == nil || !i.Begun {
+		return ""
+	}
+	return i.Roster.CellID
+}
+
+// KnownIncarnation returns the incarnation that the cell knows a replica by.
+func (i Replica) KnownIncarnation(id string) string {
+	if i.Roster == nil {
+		return ""
+	}
+	return i.Roster.IncarnationOf(id)
+}
+
+// RandomID draws 128 bits.
+func RandomID() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("draw random bytes: %w", err)
+	}
+	return hex.EncodeToString(b), nil
+}
