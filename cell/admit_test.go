@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // A call that was sent to the master of another epoch is refused, whatever it asks. So
@@ -14,9 +13,9 @@ import (
 // after it was deleted.
 func TestCallOfAnotherEpochIsRefused(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		token := m.sign.session(m.client(t, 1).who.session)
+		id := m.client(t, 1).who.session
 		for epoch, want := range []error{api.StaleEpoch, nil, api.NotMaster} {
-			if _, err := m.admit(&pb.Caller{Session: token, Epoch: uint64(epoch)}); !errors.Is(err, want) {
+			if err := m.admit(caller{session: id, epoch: api.Epoch(epoch)}); !errors.Is(err, want) {
 				t.Errorf("a call of epoch %d in epoch 1: %v, want %v", epoch, err, want)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -34,7 +33,7 @@ func (c *soloClient) claim(h handle, mode api.LockMode) raftfsm.Claim {
 func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return c.m.tryAcquire(t.Context(), claim, h.node) })
+	got, err := c.m.tryAcquire(t.Context(), claim, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +44,7 @@ func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answ
 func (c *soloClient) wait(ctx context.Context, h handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
-			return c.m.acquire(ctx, claim, h.node, ticket{}, func(*pb.Queued) error { return nil })
-		})
+		a, err := c.m.acquire(ctx, claim, h, ticket{}, func(Queued) error { return nil })
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()
@@ -240,7 +237,7 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Shared)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		if _, err := m.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2].node); !errors.Is(err, api.LockHeld) {
+		if _, err := m.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a reader who came after a writer: %v", err)
 		}
 		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
@@ -297,10 +294,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 		c := m.client(t, 1)
 		f := c.open(t, "/ls/local/f", api.MayCreate).handle
 		calls := map[string]func() error{
-			"any call": func() error {
-				_, err := m.admit(&pb.Caller{Session: m.sign.session(c.who.session), Epoch: 1})
-				return err
-			},
+			"any call":  func() error { return m.admit(c.who) },
 			"KeepAlive": func() error { _, err := m.keepAlive(t.Context(), c.who, c.heard()); return err },
 		}
 		m.congested(func() {
@@ -436,7 +430,7 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 			t.Errorf("open: %v", err)
 		}
 		claim := raftfsm.Claim{Mutation: mutation, Handle: f.owner.Handle, Mode: api.Exclusive}
-		if _, err := m.acquire(t.Context(), claim, f.node, ticket{}, func(*pb.Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.acquire(t.Context(), claim, f, ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("acquire: %v", err)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -85,17 +84,17 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				synctest.Wait()
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				told := map[pb.EventKind]int{}
+				told := map[api.EventKind]int{}
 				for _, e := range m.boxes[watcher.who.session].events {
-					if e.GetHandle() == uint64(mutation.Number) {
-						told[e.GetKind()]++
+					if e.Handle == api.HandleID(mutation.Number) {
+						told[e.Kind]++
 					}
 				}
 				now, there := m.state().Tree.Get("/f")
 				switch {
-				case !there && told[pb.EventKind_EVENT_KIND_HANDLE_INVALID] == 0:
+				case !there && told[api.EventHandleInvalid] == 0:
 					t.Error("the node is gone, and no event says so")
-				case there && now.Content != o.stat.Content && told[pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED] == 0:
+				case there && now.Content != o.stat.Content && told[api.EventContentsModified] == 0:
 					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.stat.Content, now.Content)
 				case there && now.Content == now.Instance:
 					t.Error("nothing was changed, so nothing was tested")

@@ -38,7 +38,7 @@ func TestFullCacheMakesRoom(t *testing.T) {
 			}
 			if waits && i%500 == 0 { // the client is not the fastest
 				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
-					reader.acked = events[len(events)-1].GetSequence()
+					reader.acked = events[len(events)-1].Sequence
 					synctest.Wait()
 					if m.caughtUp(reader) {
 						break
@@ -101,11 +101,11 @@ func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, again := m.client(t, 1), cachingSession(2).CreateSession
 		again.Lease = api.MaxLease
-		reply, err := m.createSession(t.Context(), *again)
+		id, grant, err := m.createSession(t.Context(), *again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader := &soloClient{m: m, who: caller{session: api.SessionID(reply.GetId()), epoch: 1}, grant: reply.GetGrant().GetNumber()}
+		reader := &soloClient{m: m, who: caller{session: id, epoch: 1}, grant: grant.Number}
 		f := author.open(t, "/ls/local/f", api.MayCreate).handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		alive, stop := context.WithCancel(t.Context())

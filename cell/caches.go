@@ -4,7 +4,6 @@ import (
 	"container/list"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -196,7 +195,7 @@ func (m *master) invalidate(box *mailbox, one *copied, now session.Instant) {
 		return
 	}
 	one.posted = now
-	one.sequence = box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: m.path(one.name)})
+	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: m.path(one.name)})
 	m.caches.order[one.session].Remove(one.place)
 	m.caches.told[one.session] = append(m.caches.told[one.session], one)
 	m.metrics.invalidations.Inc()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
@@ -155,15 +154,13 @@ func (c *copier) lockOnce(h handle) {
 	until := time.Now().Add(patience)
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
 	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
-		a, err := c.m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
-			if try {
-				return c.m.tryAcquire(ctx, claim, h.node)
-			}
-			within, cancel := context.WithDeadline(ctx, until)
-			defer cancel()
-			return c.m.acquire(within, claim, h.node, ticket{}, func(*pb.Queued) error { return nil })
-		})
-		if !try && errors.Is(err, api.Uncertain) && time.Now().After(until) {
+		if try {
+			return c.m.tryAcquire(ctx, claim, h)
+		}
+		within, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		a, err := c.m.acquire(within, claim, h, ticket{}, func(Queued) error { return nil })
+		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}
 		return a, err
@@ -214,7 +211,7 @@ func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
 		return
 	}
 	for _, e := range append(slices.Clone(c.m.boxes[c.who.session].events), c.conflicts()...) {
-		if e.GetKind() == pb.EventKind_EVENT_KIND_CONFLICTING_LOCK && e.GetHandle() == uint64(h.owner.Handle) && e.GetGeneration() == uint64(generation) {
+		if e.Kind == api.EventConflictingLock && e.Handle == h.owner.Handle && e.Generation == generation {
 			return
 		}
 	}
@@ -311,17 +308,17 @@ func (s *soloMaster) leftovers(t *testing.T) {
 }
 
 // note takes note of an event.
-func (c *soloClient) note(e *pb.Event) {
+func (c *soloClient) note(e *Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, e)
 }
 
 // conflicts are the events about conflicting requests that were told.
-func (c *soloClient) conflicts() []*pb.Event {
+func (c *soloClient) conflicts() []*Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.told), func(e *pb.Event) bool { return e.GetKind() != pb.EventKind_EVENT_KIND_CONFLICTING_LOCK })
+	return slices.DeleteFunc(slices.Clone(c.told), func(e *Event) bool { return e.Kind != api.EventConflictingLock })
 }
 
 // keep keeps a session alive, and drops what it is told to, until ctx ends.
@@ -335,12 +332,12 @@ func (c *soloClient) keep(ctx context.Context) {
 			}
 			continue
 		}
-		if g := reply.GetGrant(); g != nil {
-			c.grant = g.GetNumber()
+		if g := reply.Grant; g != nil {
+			c.grant = g.Number
 		}
-		for _, e := range reply.GetEvents() {
-			if e.GetSequence() > c.acked {
-				c.acked = e.GetSequence()
+		for _, e := range reply.Events {
+			if e.Sequence > c.acked {
+				c.acked = e.Sequence
 				c.note(e)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -63,14 +62,14 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		}
 		for _, c := range []*soloClient{a, b} {
 			h := c.open(t, "/ls/local/f", api.MayCreate).handle
-			if _, err := m.tryAcquire(t.Context(), claim(c, h, api.Shared, delay), h.node); err != nil {
+			if _, err := m.tryAcquire(t.Context(), claim(c, h, api.Shared, delay), h); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h := w.open(t, "/ls/local/f", api.MayCreate).handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.acquire(t.Context(), claim(w, h, api.Exclusive, 0), h.node, ticket{}, func(*pb.Queued) error { return nil }); err != nil {
+			if _, err := m.acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, ticket{}, func(Queued) error { return nil }); err != nil {
 				t.Error(err)
 			}
 			granted <- m.clock()

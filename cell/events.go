@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -21,7 +20,7 @@ func (m *master) publish(c raftfsm.Change) {
 		m.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.What)
 	}
 	child := func(kind api.EventKind) {
-		m.tell(c.Parent, kind, &pb.Event{Child: c.Node.Name.Base(), Generation: uint64(c.Generation)})
+		m.tell(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
 	}
 	switch c.What {
 	case raftfsm.Added:
@@ -30,7 +29,7 @@ func (m *master) publish(c raftfsm.Change) {
 		m.nodeRemoved(c.Node)
 		child(api.EventChildRemoved)
 	case raftfsm.Written:
-		m.tell(c.Node, api.EventContentsModified, &pb.Event{Generation: uint64(c.Generation)})
+		m.tell(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
 		child(api.EventChildModified)
 	case raftfsm.Described:
 		child(api.EventChildModified)
@@ -40,7 +39,7 @@ func (m *master) publish(c raftfsm.Change) {
 // tell posts an event to every handle on a node that was opened for its kind.
 // Names and contents are for those only who may read the node now, whatever they
 // were allowed when they opened it. m.mu is held, and released in between.
-func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *pb.Event) {
+func (m *master) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
 	needsRead := kind.NeedsRead()
 	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
 	tree := m.state().Tree
@@ -76,14 +75,14 @@ func (s eventSet) needRead() bool {
 
 // post puts an event about a handle into its session's mailbox and returns its
 // number there, 0 if the session has none. The event is copied. m.mu is held.
-func (m *master) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *pb.Event) uint64 {
+func (m *master) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
 	box := m.boxes[to.Session]
 	if box == nil {
 		return 0
 	}
-	return box.post(&pb.Event{
-		Kind: pb.EventKind(kind), Handle: uint64(to.Handle), Path: m.path(ref.Name), Child: e.GetChild(),
-		Generation: e.GetGeneration(), Reason: e.GetReason(), Explanation: e.GetExplanation(),
+	return box.post(&Event{
+		Kind: kind, Handle: to.Handle, Path: m.path(ref.Name), Child: e.Child,
+		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation,
 	})
 }
 
@@ -102,14 +101,14 @@ func (m *master) nodeRemoved(node namespace.Ref) {
 
 // tellRemoved tells one of them. m.mu is held.
 func (m *master) tellRemoved(owner namespace.Owner, node namespace.Ref) {
-	m.post(owner, node, api.EventHandleInvalid, &pb.Event{
-		Generation: uint64(node.Instance), Reason: pb.EndReason_END_REASON_DELETION, Explanation: "the node was deleted",
+	m.post(owner, node, api.EventHandleInvalid, &Event{
+		Generation: node.Instance, Reason: api.ByDeletion, Explanation: "the node was deleted",
 	})
 }
 
 // lockAcquired tells those who watch a lock that somebody has it. m.mu is held.
 func (m *master) lockAcquired(claim raftfsm.ClaimResult) {
-	m.tell(claim.Answer.Lock, api.EventLockAcquired, &pb.Event{Generation: uint64(claim.Answer.Generation)})
+	m.tell(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }
 
 // vacated notes which locks a command has left without a holder, and tells those who
@@ -130,7 +129,7 @@ func (m *master) vacated(r raftfsm.Result) {
 	for _, v := range r.Vacant {
 		if !handedOn[v.Lock] {
 			m.turns.end(v.Lock.Name, m.clock())
-			m.tell(v.Lock, api.EventLockVacant, &pb.Event{Generation: uint64(v.Generation)})
+			m.tell(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
 		}
 		m.mu.pause(1)
 	}
@@ -145,7 +144,7 @@ func (m *master) conflicting(lock namespace.Ref, by namespace.Owner, mode api.Lo
 	}
 	for _, holder := range node.Holders {
 		if h := m.handles.onNode[lock][holder.Owner]; h != nil && h.owner != by && h.events.has(api.EventConflictingLock) {
-			m.post(h.owner, lock, api.EventConflictingLock, &pb.Event{Generation: uint64(node.Lock)})
+			m.post(h.owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
 		}
 		m.mu.pause(1)
 	}
@@ -159,7 +158,7 @@ func (m *master) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 	if one == nil || !one.events.has(api.EventConflictingLock) || m.queues.ahead(got.Lock, got.Mode) == nil {
 		return
 	}
-	m.post(by, got.Lock, api.EventConflictingLock, &pb.Event{Generation: uint64(got.Generation)})
+	m.post(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
 }
 
 // recreated tells a handle of an earlier epoch, which holds its lock, what it would
@@ -177,6 +176,6 @@ func (m *master) recreated(one *openHandle) {
 func (m *master) failedOver() {
 	for _, box := range m.boxes {
 		m.mu.pause(1)
-		box.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER, Explanation: "a new master has taken over: events may have been lost, look again"})
+		box.post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})
 	}
 }

@@ -8,60 +8,56 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Explain says what an operation on a node would wait for.
-func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
-	const op = "explain"
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, q.GetPath(), err)
-	}
-	path, err := api.ParsePath(q.GetPath())
-	if err == nil {
-		err = s.wrongCell(path.Cell())
-	}
-	if err != nil {
-		return nil, s.fail(op, q.GetPath(), err)
-	}
-	reply, err := m.explainNode(ctx, path.Name())
-	return reply, s.fail(op, q.GetPath(), err)
+// Explanation says what an operation on a node would wait for.
+type Explanation struct {
+	Lock        *LockInfo
+	Cachers     []Cacher // that may have the node in a cache: the longest waited for first
+	MoreCachers int
+	Explanation []string
+}
+
+// Cacher is a session that a change of a node would wait for.
+type Cacher struct {
+	Session api.Holder    // its owner
+	Waiting time.Duration // for how long a change has waited for it; 0 if none does
+	AtMost  time.Duration // until it has dropped the node, or has ended
 }
 
 // explainNode describes a node's lock, and whose caches a change of it waits
 // for, until when.
-func (m *master) explainNode(ctx context.Context, name api.Name) (*pb.ExplainReply, error) {
+func (m *master) explainNode(ctx context.Context, name api.Name) (e Explanation, err error) {
 	if _, err := m.fence.prove(ctx); err != nil {
-		return nil, err
+		return e, err
 	}
 	done, err := m.page(ctx)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	defer done()
 	state := m.state()
-	reply := &pb.ExplainReply{Lock: m.lockInfo(state, name)}
+	e.Lock = m.lockInfo(state, name)
 	node, there := state.Tree.Get(name)
 	switch {
 	case !there:
-		reply.Explanation = append(reply.Explanation, "there is no such node; who opens it to create it changes it")
+		e.Explanation = append(e.Explanation, "there is no such node; who opens it to create it changes it")
 	case node.Dying():
-		reply.Explanation = append(reply.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
+		e.Explanation = append(e.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
 	}
-	reply.Explanation = append(reply.Explanation, m.explainLock(state, name, reply.GetLock())...)
-	reply.Cachers, reply.MoreCachers = m.cachers(state, name)
-	reply.Explanation = append(reply.Explanation, m.explainChange(reply.GetCachers(), int(reply.GetMoreCachers()))...)
-	return reply, nil
+	e.Explanation = append(e.Explanation, m.explainLock(state, name, e.Lock)...)
+	e.Cachers, e.MoreCachers = m.cachers(state, name)
+	e.Explanation = append(e.Explanation, m.explainChange(e.Cachers, e.MoreCachers)...)
+	return e, nil
 }
 
 // explainLock says what an Acquire would wait for.
-func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *pb.LockInfo) []string {
+func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
 	node, there := state.Tree.Get(name)
-	holders, waiters := len(lock.GetHolders())+int(lock.GetMoreHolders()), len(lock.GetWaiters())+int(lock.GetMoreWaiters())
-	delayed := time.Duration(lock.GetDelayedNs()).Round(time.Millisecond)
+	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
+	delayed := lock.Delayed.Round(time.Millisecond)
 	switch {
 	case holders > 0 && there && node.Revoked != "":
 		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
@@ -80,30 +76,28 @@ func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *pb.LockI
 // cachers lists sessions that may have something of a name in their caches, the
 // longest waited for first, and says how many more there are. Of very many it looks
 // at some only.
-func (m *master) cachers(state *raftfsm.State, name api.Name) (list []*pb.Cacher, more uint32) {
+func (m *master) cachers(state *raftfsm.State, name api.Name) (list []Cacher, more int) {
 	waited, total := m.waitedFor(name)
-	slices.SortFunc(waited, func(a, b *pb.Cacher) int {
-		return cmp.Or(cmp.Compare(b.GetWaitingNs(), a.GetWaitingNs()), cmp.Compare(a.GetParty().GetSession(), b.GetParty().GetSession()))
+	slices.SortFunc(waited, func(a, b Cacher) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session.Session, b.Session.Session))
 	})
 	list = waited[:min(len(waited), api.MaxListed)]
-	for _, one := range list {
-		one.Party = pb.NewParty(m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: api.SessionID(one.GetParty().GetSession())}}))
+	for i := range list {
+		list[i].Session = m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session.Session}})
 	}
-	return list, uint32(total - len(list))
+	return list, total - len(list)
 }
 
 // waitedFor returns sessions that may have something of a name in their caches,
 // each with how long a change has waited for it, and how many there are. It looks at
 // maxVisited at most of them.
-func (m *master) waitedFor(name api.Name) (list []*pb.Cacher, total int) {
+func (m *master) waitedFor(name api.Name) (list []Cacher, total int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock()
 	add := func(id api.SessionID, since time.Duration) {
 		end, _ := m.leases.End(id)
-		list = append(list, &pb.Cacher{
-			Party: &pb.Party{Session: uint64(id)}, WaitingNs: int64(since), AtMostNs: int64(max(end.Sub(now), 0) + expirySlack),
-		})
+		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: max(end.Sub(now), 0) + expirySlack})
 		m.mu.pause(1)
 	}
 	flush, copies := m.caches.flush, m.caches.copies[name]
@@ -134,25 +128,25 @@ func (m *master) waitedFor(name api.Name) (list []*pb.Cacher, total int) {
 }
 
 // explainChange says what a change would wait for.
-func (m *master) explainChange(cachers []*pb.Cacher, more int) []string {
+func (m *master) explainChange(cachers []Cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
 	}
 	var longest time.Duration
-	var late *pb.Cacher
-	for _, c := range cachers {
-		longest = max(longest, time.Duration(c.GetAtMostNs()))
-		if c.GetWaitingNs() > int64(slowChange) && late == nil {
-			late = c
+	var late *Cacher
+	for i, c := range cachers {
+		longest = max(longest, c.AtMost)
+		if c.Waiting > slowChange && late == nil {
+			late = &cachers[i]
 		}
 	}
 	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or has ended, within %v",
 		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
 	if late != nil {
-		p := late.GetParty()
+		p := late.Session
 		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; it is ended in %v, or by chubbyctl session end",
-			api.SessionID(p.GetSession()), p.GetPrincipal(), p.GetHost(), p.GetPid(),
-			time.Duration(late.GetWaitingNs()).Round(100*time.Millisecond), time.Duration(late.GetAtMostNs()).Round(100*time.Millisecond)))
+			p.Session, p.Principal, p.Host, p.PID,
+			late.Waiting.Round(100*time.Millisecond), late.AtMost.Round(100*time.Millisecond)))
 	}
 	return list
 }

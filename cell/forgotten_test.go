@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -135,7 +134,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 			told := 0
 			events := c.hear(t)
 			for _, e := range events {
-				if e.GetKind() == pb.EventKind_EVENT_KIND_CACHE_INVALIDATION && e.GetPath() == path {
+				if e.Kind == api.EventCacheInvalidation && e.Path == path {
 					told++
 				}
 			}

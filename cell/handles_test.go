@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -135,7 +134,7 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range c.hear(t) {
-			if e.GetKind() == pb.EventKind_EVENT_KIND_HANDLE_INVALID && e.GetHandle() == uint64(q.mutation.Number) {
+			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.mutation.Number) {
 				return
 			}
 		}
@@ -206,7 +205,7 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).handle
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: api.Exclusive}
-				if _, err := m.tryAcquire(t.Context(), claim, h.node); err != nil {
+				if _, err := m.tryAcquire(t.Context(), claim, h); err != nil {
 					t.Fatal(err)
 				}
 				if !known {
@@ -261,7 +260,7 @@ func TestHandleIsOnOneNode(t *testing.T) {
 			h.owner, h.epoch = owner, 0 // of an earlier master
 			mutation := c.mutation()
 			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
-			_, err := m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h.node) })
+			_, err := m.tryAcquire(t.Context(), claim, h)
 			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
 				t.Errorf("the lock of %s: %v, want %v", path, err, want)
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -208,12 +207,12 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.listSessions(t.Context(), &pb.ListSessionsRequest{}); err != nil {
+			if _, err := s.listSessions(t.Context(), 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.listLocks(t.Context(), "", &pb.ListLocksRequest{}); err != nil {
+			if _, err := s.listLocks(t.Context(), "", 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},

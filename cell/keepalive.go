@@ -6,36 +6,39 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
+// Grant is a lease that a session was granted.
+type Grant struct {
+	Lease  time.Duration
+	Parked time.Duration // from the receipt of the call to the start of the lease
+	Number uint64        // counts up within a session and epoch
+}
+
 // createSession begins a session. The entry that creates it proves leadership
 // too, so its first lease counts from the proposal. A retry is answered with the
 // session that is there, and with what is left of its lease: only KeepAlives,
 // which acknowledge what was told, extend a lease.
-func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (*pb.CreateSessionReply, error) {
+func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := m.clock()
 	result, err := m.propose(ctx, raftfsm.Command{CreateSession: &c})
 	if err != nil {
-		return nil, err
+		return 0, Grant{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	number, left, ok := m.leases.Promise(result.Session, m.leaseOf(result.Session), receipt)
 	if !ok {
-		return nil, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
+		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
 	}
 	m.metrics.created()
 	if box := m.boxes[result.Session]; box != nil {
 		box.grant = number
 	}
-	return &pb.CreateSessionReply{
-		Session: m.sign.session(result.Session), Id: uint64(result.Session), Epoch: uint64(m.epoch), CellId: string(m.cellID),
-		Grant: &pb.Grant{LeaseNs: int64(left), Number: number},
-	}, nil
+	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
 // heard is what a KeepAlive says that its client has heard in this epoch.
@@ -44,27 +47,34 @@ type heard struct {
 	grant                  uint64 // number of the newest grant
 }
 
+// Extension is what a KeepAlive brings: the lease, unless nothing is extended now, and
+// what is to be told.
+type Extension struct {
+	Grant  *Grant
+	Events []*Event
+}
+
 // keepAlive parks the call until the lease is due to be extended or something
 // is to be told (Chubby §2.8); then it proves that this is still the master,
 // and promises the session its lease from the start of that proof.
-func (m *master) keepAlive(ctx context.Context, c caller, h heard) (*pb.KeepAliveReply, error) {
+func (m *master) keepAlive(ctx context.Context, c caller, h heard) (Extension, error) {
 	receipt := m.clock()
 	client := signsOf(ctx, receipt)
 	p, due, err := m.park(c, h)
 	if err != nil {
-		return nil, err
+		return Extension{}, err
 	}
 	if p != nil {
 		if err := m.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
-			return nil, err
+			return Extension{}, err
 		}
 		if silent, err := m.silent(ctx, c, p, client); silent || err != nil {
-			return &pb.KeepAliveReply{Epoch: uint64(m.epoch)}, err
+			return Extension{}, err
 		}
 	}
 	t0, err := m.fence.prove(ctx)
 	if err != nil {
-		return nil, err
+		return Extension{}, err
 	}
 	return m.extend(c, p, receipt, t0, client.fresh(t0))
 }
@@ -164,25 +174,25 @@ func (m *master) waitUntil(ctx context.Context, p *parked, due time.Duration) er
 // extend grants the lease from t0, unless the client has not acknowledged what
 // it was told, has shown no sign of life lately (fresh), or the session is ending,
 // and takes the events along.
-func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (*pb.KeepAliveReply, error) {
+func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
 	lease := m.leaseOf(c.session)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box, ok := m.boxes[c.session]
 	if !ok {
-		return nil, m.ended(c.session)
+		return Extension{}, m.ended(c.session)
 	}
 	box.unpark(p)
-	reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
+	var reply Extension
 	if ending := m.losses.ends[c.session]; ending != nil && box.acked >= ending.sequence {
-		return nil, m.ended(c.session)
+		return Extension{}, m.ended(c.session)
 	} else if ending == nil && box.heard() && fresh {
 		number, ok := m.leases.Grant(c.session, lease, t0)
 		if !ok {
-			return nil, m.ended(c.session)
+			return Extension{}, m.ended(c.session)
 		}
 		box.grant, box.asked = number, false
-		reply.Grant = &pb.Grant{LeaseNs: int64(lease), ParkedNs: int64(t0.Sub(receipt)), Number: number}
+		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
 		m.metrics.extended()
 		m.raise(c.session)
 	}

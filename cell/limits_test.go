@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -193,7 +192,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 				outstanding = append(outstanding, claim.Mutation.Number)
 				claim.Mutation.Outstanding = slices.Clone(outstanding)
 				go func() {
-					if _, err := m.acquire(t.Context(), claim, node.Ref(), ticket{}, func(*pb.Queued) error { return nil }); err == nil {
+					if _, err := m.acquire(t.Context(), claim, h, ticket{}, func(Queued) error { return nil }); err == nil {
 						granted <- node.Name
 					} else if t.Context().Err() == nil {
 						t.Error(err)
@@ -252,9 +251,11 @@ func (c *soloClient) keepAlive(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			c.grant = max(c.grant, reply.GetGrant().GetNumber())
-			if events := reply.GetEvents(); len(events) > 0 {
-				c.acked = events[len(events)-1].GetSequence()
+			if g := reply.Grant; g != nil {
+				c.grant = max(c.grant, g.Number)
+			}
+			if events := reply.Events; len(events) > 0 {
+				c.acked = events[len(events)-1].Sequence
 			}
 		}
 	}()

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"google.golang.org/protobuf/proto"
 )
 
 // Listings come in pages. What is replicated is read from one state, which is
@@ -47,79 +46,96 @@ func (m *master) page(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// listing collects what one page lists.
-type listing[T proto.Message] struct {
-	list    []T
-	bytes   int
+// Page is a page of a listing.
+type Page[T any] struct {
+	List []T
+	Next []byte // what asks for the page after this; empty on the last
+
+	bytes   int // of the list on the wire, at most
 	visited int
 }
 
 // full reports whether the page should end before the next entry, and counts one
 // more that was looked at.
-func (p *listing[T]) full() bool {
+func (p *Page[T]) full() bool {
 	p.visited++
-	return len(p.list) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
+	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
 }
 
-// add adds an entry.
-func (p *listing[T]) add(entry T) {
-	p.list = append(p.list, entry)
-	p.bytes += proto.Size(entry)
+// add adds an entry of that length.
+func (p *Page[T]) add(entry T, bytes int) {
+	p.List = append(p.List, entry)
+	p.bytes += bytes
 }
+
+// holderBytes is how long a holder is on the wire at most.
+func holderBytes(h api.Holder) int {
+	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason)
+}
+
+// SessionInfo describes a session.
+type SessionInfo struct {
+	Session   api.Holder    // its owner
+	Lease     time.Duration // that is granted
+	LeftLeast time.Duration // it lives at least this long
+	LeftMost  time.Duration // and is ended at the latest after this long, unless it is extended
+	Handles   int
+	Locks     int
+	MayCache  bool
+}
+
+func (s *SessionInfo) wireSize() int { return maxEncoded + holderBytes(s.Session) }
 
 // listSessions lists a page of the sessions with both bounds of what is left of
 // their leases: none ends earlier than the one, nor, unless it is extended, lives
 // longer than the other.
-func (m *master) listSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
+func (m *master) listSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
 	if _, err := m.fence.prove(ctx); err != nil {
-		return nil, err
+		return p, err
 	}
 	done, err := m.page(ctx)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer done()
 	state := m.state()
-	first := api.SessionID(q.GetSession())
-	if first == 0 && len(q.GetAfter()) == 8 {
-		first = api.SessionID(binary.BigEndian.Uint64(q.GetAfter())) + 1
+	first := only
+	if first == 0 && len(after) == 8 {
+		first = api.SessionID(binary.BigEndian.Uint64(after)) + 1
 	}
-	p, reply := listing[*pb.SessionInfo]{}, &pb.ListSessionsReply{}
 	var last api.SessionID
 	for s := range state.Sessions.From(first) {
-		if only := q.GetSession(); only != 0 && uint64(s.ID) != only {
+		if only != 0 && s.ID != only {
 			break
 		}
 		if p.full() {
-			reply.Next = binary.BigEndian.AppendUint64(nil, uint64(last))
+			p.Next = binary.BigEndian.AppendUint64(nil, uint64(last))
 			break
 		}
-		p.add(&pb.SessionInfo{
-			Party: &pb.Party{
-				Session: uint64(s.ID), Principal: s.Principal, Host: s.Host, Pid: int64(s.PID), SinceUnix: s.SinceUnix,
-			},
-			LeaseNs: int64(m.leaseOf(s.ID)), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
-		})
+		info := &SessionInfo{
+			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
+			Lease:   m.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
+		}
+		p.add(info, info.wireSize())
 		last = s.ID
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock()
-	for _, info := range p.list {
-		id := api.SessionID(info.GetParty().GetSession())
-		info.Handles = uint32(m.handles.count(id))
+	for _, info := range p.List {
+		id := info.Session.Session
+		info.Handles = m.handles.count(id)
 		if end, ok := m.leases.End(id); ok {
-			info.LeftLeastNs = int64(max(end.Sub(now), 0))
-			info.LeftMostNs = info.LeftLeastNs + int64(expirySlack)
+			info.LeftLeast = max(end.Sub(now), 0)
+			info.LeftMost = info.LeftLeast + expirySlack
 		}
 		m.mu.pause(1)
 	}
-	reply.Sessions = p.list
-	return reply, nil
+	return p, nil
 }
 
 // locksOf counts the locks that a session holds, and the nodes that it looked at.
-func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks uint32) {
+func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
 	for node := range state.Tree.OwnedBy(id) {
 		*visited++
 		if slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
@@ -135,36 +151,68 @@ const (
 	ofDelays byte = 2 // delays on names of which there is no node
 )
 
+// LockInfo describes a lock.
+type LockInfo struct {
+	Path        string
+	Mode        api.LockMode // it is held in; 0 if nobody holds it
+	Generation  api.Generation
+	Holders     []api.Holder // at most api.MaxListed
+	MoreHolders int
+	Waiters     []Waiter // the first api.MaxListed
+	MoreWaiters int
+	Delayed     time.Duration
+	Revoked     string // why it is being taken from its holders; empty if it is not
+}
+
+// wireSize returns how long it is on the wire at most.
+func (l *LockInfo) wireSize() int {
+	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
+	for _, h := range l.Holders {
+		bytes += holderBytes(h)
+	}
+	for _, w := range l.Waiters {
+		bytes += maxEncoded + holderBytes(w.Owner)
+	}
+	return bytes
+}
+
+// Waiter describes a request that waits for a lock.
+type Waiter struct {
+	Owner    api.Holder // whose request it is
+	Place    int        // 1 is next
+	Mode     api.LockMode
+	Waiting  time.Duration // since when
+	Absent   bool          // its stream is broken; its place is kept for a while
+	Estimate time.Duration // of the wait; 0 if there is none
+}
+
 // listLocks lists a page of the locks at and below a name that are held, waited
 // for or delayed, by name.
-func (m *master) listLocks(ctx context.Context, prefix api.Name, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
+func (m *master) listLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
 	if _, err := m.fence.prove(ctx); err != nil {
-		return nil, err
+		return p, err
 	}
 	done, err := m.page(ctx)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer done()
-	after := q.GetAfter()
-	if id := api.SessionID(q.GetSession()); id != 0 {
-		return m.listLocksOf(prefix, id, after), nil
+	if by != 0 {
+		return m.listLocksOf(prefix, by, after), nil
 	}
-	p, reply := listing[*pb.LockInfo]{}, &pb.ListLocksReply{}
 	if len(after) == 0 || after[0] == ofNodes {
-		reply.Next = m.listNodes(&p, prefix, after[min(len(after), 1):])
+		p.Next = m.listNodes(&p, prefix, after[min(len(after), 1):])
 		after = nil
 	}
-	if reply.Next == nil {
-		reply.Next = m.listDelays(&p, prefix, after[min(len(after), 1):])
+	if p.Next == nil {
+		p.Next = m.listDelays(&p, prefix, after[min(len(after), 1):])
 	}
-	slices.SortFunc(p.list, func(a, b *pb.LockInfo) int { return strings.Compare(a.GetPath(), b.GetPath()) })
-	reply.Locks = p.list
-	return reply, nil
+	slices.SortFunc(p.List, func(a, b *LockInfo) int { return strings.Compare(a.Path, b.Path) })
+	return p, nil
 }
 
 // listNodes lists locks of nodes, and returns where the next page begins.
-func (m *master) listNodes(p *listing[*pb.LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
+func (m *master) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := m.state()
 	var nodes []*namespace.Node
 	var last namespace.Mark
@@ -182,7 +230,7 @@ func (m *master) listNodes(p *listing[*pb.LockInfo], prefix api.Name, behind nam
 		if p.full() {
 			return append([]byte{ofNodes}, nodes[i-1].Mark()...) // some were listed, so i > 0
 		}
-		p.add(m.lockInfo(state, nodes[i].Name))
+		m.addLock(p, state, nodes[i].Name)
 	}
 	return next
 }
@@ -208,7 +256,7 @@ func (m *master) locked(state *raftfsm.State, nodes []*namespace.Node) []bool {
 
 // listDelays lists the delays on names without a node, and returns where the next
 // page begins.
-func (m *master) listDelays(p *listing[*pb.LockInfo], prefix api.Name, from []byte) (next []byte) {
+func (m *master) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
 	state := m.state()
 	first := prefix
 	if len(from) > 0 {
@@ -222,39 +270,43 @@ func (m *master) listDelays(p *listing[*pb.LockInfo], prefix api.Name, from []by
 			return append([]byte{ofDelays}, name...)
 		}
 		if _, there := state.Tree.Get(name); !there && within(name, prefix) {
-			p.add(m.lockInfo(state, name))
+			m.addLock(p, state, name)
 		}
 	}
 	return nil
 }
 
 // listLocksOf lists the locks that one session holds.
-func (m *master) listLocksOf(prefix api.Name, id api.SessionID, after []byte) *pb.ListLocksReply {
+func (m *master) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
 	state := m.state()
-	p, reply := listing[*pb.LockInfo]{}, &pb.ListLocksReply{}
 	var last api.Name
 	for node := range state.Tree.OwnedBy(id) {
 		if node.Name <= api.Name(after) && len(after) > 0 {
 			continue
 		}
 		if p.full() {
-			reply.Next = []byte(last)
+			p.Next = []byte(last)
 			break
 		}
 		last = node.Name
 		if within(node.Name, prefix) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
-			p.add(m.lockInfo(state, node.Name))
+			m.addLock(&p, state, node.Name)
 		}
 	}
-	reply.Locks = p.list
-	return reply
+	return p
+}
+
+// addLock adds the description of a lock to a page.
+func (m *master) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
+	info := m.lockInfo(state, name)
+	p.add(info, info.wireSize())
 }
 
 // lockInfo describes one lock. It holds the mutex for what only the master knows.
-func (m *master) lockInfo(state *raftfsm.State, name api.Name) *pb.LockInfo {
-	info := &pb.LockInfo{Path: m.path(name)}
+func (m *master) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
+	info := &LockInfo{Path: m.path(name)}
 	if node, ok := state.Tree.Get(name); ok {
-		info.Mode, info.Generation, info.Revoked = pb.LockMode(node.Mode), uint64(node.Lock), node.Revoked
+		info.Mode, info.Generation, info.Revoked = node.Mode, node.Lock, node.Revoked
 		info.Holders, info.MoreHolders = m.parties(state, node.Holders, api.MaxListed)
 	}
 	var first []waiter
@@ -263,31 +315,31 @@ func (m *master) lockInfo(state *raftfsm.State, name api.Name) *pb.LockInfo {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		now = m.clock()
-		info.DelayedNs = int64(m.delays.left(name, now))
+		info.Delayed = m.delays.left(name, now)
 		for ahead, w := range m.queues.inLine(name) {
 			if len(first) == api.MaxListed {
-				info.MoreWaiters = uint32(len(m.queues.byName[name]) - len(first))
+				info.MoreWaiters = len(m.queues.byName[name]) - len(first)
 				break
 			}
 			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
-			info.Waiters = append(info.Waiters, &pb.Waiter{EstimateNs: int64(m.estimate(name, len(info.Holders) > 0, ahead))})
+			info.Waiters = append(info.Waiters, Waiter{Estimate: m.estimate(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
 	for i, w := range first {
 		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason}
-		one := info.GetWaiters()[i]
-		one.Party, one.Place, one.Mode = pb.NewParty(m.holder(state, who)), uint32(i+1), pb.LockMode(w.claim.Mode)
-		one.WaitingNs, one.Absent = int64(now.Sub(w.since)), w.absent
+		one := &info.Waiters[i]
+		one.Owner, one.Place, one.Mode = m.holder(state, who), i+1, w.claim.Mode
+		one.Waiting, one.Absent = now.Sub(w.since), w.absent
 	}
 	return info
 }
 
 // parties describes the first holders, at most most of them, and says how many
 // more there are.
-func (m *master) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []*pb.Party, more uint32) {
+func (m *master) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
 	some := holders[:min(len(holders), most)]
 	for _, h := range some {
-		list = append(list, pb.NewParty(m.holder(state, h)))
+		list = append(list, m.holder(state, h))
 	}
-	return list, uint32(len(holders) - len(some))
+	return list, len(holders) - len(some)
 }

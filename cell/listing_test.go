@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"google.golang.org/protobuf/proto"
 )
 
 // manySessions adds sessions of many principals to a state, with ids from 1 on, as
@@ -49,10 +47,10 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 }
 
 // fits reports that a page is as small as it has to be.
-func fits(t *testing.T, entries int, reply proto.Message) {
+func fits(t *testing.T, entries, bytes int) {
 	t.Helper()
-	if size := proto.Size(reply); entries > api.MaxPage || size > api.MaxPageBytes+16<<10 {
-		t.Errorf("a page of %d entries and %d bytes", entries, size)
+	if entries > api.MaxPage || bytes > api.MaxPageBytes+16<<10 {
+		t.Errorf("a page of %d entries and %d bytes", entries, bytes)
 	}
 }
 
@@ -61,19 +59,19 @@ func TestSessionsComeInPages(t *testing.T) {
 	inSolo(t, func(s *raftfsm.State) { manySessions(t, s, sessions) }, func(t *testing.T, m *soloMaster) {
 		var ids []api.SessionID
 		pages := 0
-		for q := (&pb.ListSessionsRequest{}); ; pages++ {
-			reply, err := m.listSessions(t.Context(), q)
+		for after := []byte(nil); ; pages++ {
+			reply, err := m.listSessions(t.Context(), 0, after)
 			if err != nil {
 				t.Fatal(err)
 			}
-			fits(t, len(reply.GetSessions()), reply)
-			for _, one := range reply.GetSessions() {
-				ids = append(ids, api.SessionID(one.GetParty().GetSession()))
-				if one.GetLeftLeastNs() != int64(time.Minute) {
-					t.Fatalf("%v is left of the lease of %v", time.Duration(one.GetLeftLeastNs()), one)
+			fits(t, len(reply.List), reply.bytes)
+			for _, one := range reply.List {
+				ids = append(ids, one.Session.Session)
+				if one.LeftLeast != time.Minute {
+					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
 				}
 			}
-			if q.After = reply.GetNext(); len(q.After) == 0 {
+			if after = reply.Next; len(after) == 0 {
 				break
 			}
 		}
@@ -84,33 +82,33 @@ func TestSessionsComeInPages(t *testing.T) {
 		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
-		one, err := m.listSessions(t.Context(), &pb.ListSessionsRequest{Session: uint64(want[7])})
-		if err != nil || len(one.GetSessions()) != 1 || one.GetSessions()[0].GetParty().GetSession() != uint64(want[7]) || one.GetNext() != nil {
+		one, err := m.listSessions(t.Context(), want[7], nil)
+		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
-		if none, err := m.listSessions(t.Context(), &pb.ListSessionsRequest{Session: 1 << 40}); err != nil || len(none.GetSessions()) > 0 {
+		if none, err := m.listSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
 			t.Errorf("asked for a session that is not there: %v, %v", none, err)
 		}
 	})
 }
 
 // locksIn asks for page after page of the locks at and below a name.
-func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*pb.LockInfo {
+func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*LockInfo {
 	t.Helper()
-	found := map[string]*pb.LockInfo{}
-	for q := (&pb.ListLocksRequest{Session: uint64(id)}); ; {
-		reply, err := s.listLocks(t.Context(), prefix, q)
+	found := map[string]*LockInfo{}
+	for after := []byte(nil); ; {
+		reply, err := s.listLocks(t.Context(), prefix, id, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fits(t, len(reply.GetLocks()), reply)
-		for _, l := range reply.GetLocks() {
-			if found[l.GetPath()] != nil {
-				t.Errorf("%s is listed twice", l.GetPath())
+		fits(t, len(reply.List), reply.bytes)
+		for _, l := range reply.List {
+			if found[l.Path] != nil {
+				t.Errorf("%s is listed twice", l.Path)
 			}
-			found[l.GetPath()] = l
+			found[l.Path] = l
 		}
-		if q.After = reply.GetNext(); len(q.After) == 0 {
+		if after = reply.Next; len(after) == 0 {
 			return found
 		}
 	}
@@ -153,13 +151,13 @@ func TestLocksComeInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
-		check := func(got map[string]*pb.LockInfo, want []api.Name) {
+		check := func(got map[string]*LockInfo, want []api.Name) {
 			t.Helper()
 			paths := map[string]bool{}
 			for _, name := range want {
 				paths[m.path(name)] = true
 			}
-			if !maps.EqualFunc(got, paths, func(*pb.LockInfo, bool) bool { return true }) {
+			if !maps.EqualFunc(got, paths, func(*LockInfo, bool) bool { return true }) {
 				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
 			}
 		}
@@ -198,14 +196,14 @@ func TestCrowdsAreCounted(t *testing.T) {
 		}
 		m.mu.Unlock()
 		info := m.locksIn(t, "/lock", 0)[m.path("/lock")]
-		if n := len(info.GetHolders()); n != api.MaxListed || info.GetMoreHolders() != crowd-api.MaxListed {
-			t.Errorf("%d holders and %d more, want %d and %d", n, info.GetMoreHolders(), api.MaxListed, crowd-api.MaxListed)
+		if n := len(info.Holders); n != api.MaxListed || info.MoreHolders != crowd-api.MaxListed {
+			t.Errorf("%d holders and %d more, want %d and %d", n, info.MoreHolders, api.MaxListed, crowd-api.MaxListed)
 		}
-		if n := len(info.GetWaiters()); n != api.MaxListed || info.GetMoreWaiters() != crowd-api.MaxListed {
-			t.Errorf("%d waiters and %d more, want %d and %d", n, info.GetMoreWaiters(), api.MaxListed, crowd-api.MaxListed)
+		if n := len(info.Waiters); n != api.MaxListed || info.MoreWaiters != crowd-api.MaxListed {
+			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
 		}
-		if q := m.progress(last); len(q.GetHolders()) != api.MaxNamed || q.GetMoreHolders() != crowd-api.MaxNamed {
-			t.Errorf("who waits is told of %d holders and %d more", len(q.GetHolders()), q.GetMoreHolders())
+		if q := m.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
+			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
 		if !errors.As(m.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
@@ -231,11 +229,11 @@ func TestQuotasComeInPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fits(t, len(reply.GetQuotas()), reply)
-			for _, one := range reply.GetQuotas() {
-				names = append(names, one.GetPrincipal())
+			fits(t, len(reply.List), reply.bytes)
+			for _, one := range reply.List {
+				names = append(names, one.Principal)
 			}
-			if after = reply.GetNext(); len(after) == 0 {
+			if after = reply.Next; len(after) == 0 {
 				break
 			}
 		}
@@ -265,12 +263,12 @@ func TestDirectoriesComeInPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reply := &pb.ReadDirReply{}
+			bytes := 0
 			for _, child := range p.children {
-				reply.Children = append(reply.Children, pb.NewStat(stat(child, api.MustParsePath(m.path(child.Name)))))
+				bytes += statBytes(child)
 				after = child.Name.Base()
 			}
-			fits(t, len(reply.GetChildren()), reply)
+			fits(t, len(p.children), bytes)
 			if seen += len(p.children); !p.more {
 				break
 			}
@@ -286,15 +284,15 @@ func TestDirectoriesComeInPages(t *testing.T) {
 func TestFewPagesAreMadeAtATime(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
 		"sessions": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listSessions(ctx, &pb.ListSessionsRequest{})
+			_, err := m.listSessions(ctx, 0, nil)
 			return err
 		},
 		"locks": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listLocks(ctx, "", &pb.ListLocksRequest{})
+			_, err := m.listLocks(ctx, "", 0, nil)
 			return err
 		},
 		"locks of a session": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listLocks(ctx, "", &pb.ListLocksRequest{Session: 1})
+			_, err := m.listLocks(ctx, "", 1, nil)
 			return err
 		},
 		"quotas": func(ctx context.Context, m *soloMaster) error {

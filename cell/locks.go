@@ -7,34 +7,49 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/sequencer"
 	"github.com/chubbylock/chubby/session"
 )
 
-// lock asks for a lock, as ask does, through a handle that is open.
-func (m *master) lock(ctx context.Context, claim raftfsm.Claim, h handle, ask func() (raftfsm.Answer, error)) (answer raftfsm.Answer, err error) {
-	if err := m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
-		result, err := m.refuse(ctx, claim.Mutation, err)
-		return result.Answer, m.refused(h.node, err)
+// acquire asks for a lock through a handle that is open, as await does.
+func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, h handle, t ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+	if err = m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		answer, err = m.refuseClaim(ctx, claim, err)
+	} else {
+		answer, err = m.awaitGrant(ctx, claim, h.node, t, queued)
 	}
-	answer, err = ask()
 	return answer, m.refused(h.node, err)
 }
 
-// acquire waits in the queue of a lock until the request is answered. queued is
+// refuseClaim makes a refusal the answer of a request for a lock; see refuse.
+func (m *master) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
+	result, err := m.refuse(ctx, claim.Mutation, because)
+	return result.Answer, err
+}
+
+// Queued is how things stand for a request that waits for a lock.
+type Queued struct {
+	Ticket      ticket
+	Place       int // 1 is next
+	Waiting     int
+	Holders     []api.Holder // the first
+	MoreHolders int
+	Delayed     time.Duration // what is left of the lock-delay
+	Estimate    time.Duration // of the wait; 0 if there is none
+}
+
+// awaitGrant waits in the queue of a lock until the request is answered. queued is
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(*pb.Queued) error) (raftfsm.Answer, error) {
+func (m *master) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(Queued) error) (raftfsm.Answer, error) {
 	w, err := m.enqueue(claim, lock, t)
 	if err != nil {
-		result, err := m.refuse(ctx, claim.Mutation, err)
-		return result.Answer, err
+		return m.refuseClaim(ctx, claim, err)
 	}
-	var last *pb.Queued
+	var last *Queued
 	progress := time.NewTimer(0)
 	defer progress.Stop()
 	for {
@@ -49,7 +64,7 @@ func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, lock namespac
 		case <-progress.C:
 		}
 		if now := m.progress(w); now != nil && !same(now, last) {
-			if err := queued(now); err != nil {
+			if err := queued(*now); err != nil {
 				m.detach(w)
 				return raftfsm.Answer{}, err
 			}
@@ -246,7 +261,7 @@ func (m *master) detach(w *waiter) {
 }
 
 // progress describes a waiter's place; nil while a grant is on its way.
-func (m *master) progress(w *waiter) *pb.Queued {
+func (m *master) progress(w *waiter) *Queued {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if w.offered || m.queues.get(w.key()) != w {
@@ -254,10 +269,7 @@ func (m *master) progress(w *waiter) *pb.Queued {
 	}
 	state := m.state()
 	place, waiting := m.queues.place(w)
-	q := &pb.Queued{
-		Ticket: m.sign.ticket(w.ticket, w.lock, w.claim.Mutation.Session, w.claim.Mutation.Number),
-		Place:  uint32(place), Waiting: uint32(waiting), DelayedNs: int64(m.delays.left(w.lock.Name, m.clock())),
-	}
+	q := &Queued{Ticket: w.ticket, Place: place, Waiting: waiting, Delayed: m.delays.left(w.lock.Name, m.clock())}
 	if node, ok := state.Tree.Get(w.lock.Name); ok {
 		q.Holders, q.MoreHolders = m.parties(state, node.Holders, api.MaxNamed)
 	}
@@ -266,7 +278,7 @@ func (m *master) progress(w *waiter) *pb.Queued {
 	}
 	for ahead, other := range m.queues.inLine(w.lock.Name) {
 		if other == w {
-			q.EstimateNs = int64(m.estimate(w.lock.Name, len(q.Holders) > 0, ahead))
+			q.Estimate = m.estimate(w.lock.Name, len(q.Holders) > 0, ahead)
 			break
 		}
 	}
@@ -295,13 +307,18 @@ func (m *master) estimate(name api.Name, held bool, ahead int) time.Duration {
 
 // same reports whether two messages tell a client the same, what is left of a
 // delay and of the wait apart, which it can count down by itself.
-func same(a, b *pb.Queued) bool {
-	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.DelayedNs > 0) == (b.DelayedNs > 0) &&
-		slices.EqualFunc(a.Holders, b.Holders, func(x, y *pb.Party) bool { return x.Session == y.Session })
+func same(a, b *Queued) bool {
+	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.Delayed > 0) == (b.Delayed > 0) &&
+		slices.EqualFunc(a.Holders, b.Holders, func(x, y api.Holder) bool { return x.Session == y.Session })
 }
 
 // tryAcquire takes a lock or says at once why not. Those who wait come first.
-func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (raftfsm.Answer, error) {
+func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+	lock := h.node
+	if err := m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		answer, err := m.refuseClaim(ctx, claim, err)
+		return answer, m.refused(lock, err)
+	}
 	claim.Try = true
 	result, err := m.proposeMade(ctx, func() raftfsm.Command {
 		m.mu.pause(m.queues.weight(lock.Name))
@@ -418,12 +435,8 @@ func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm
 	return result.Answer, err
 }
 
-// grantOf describes a grant for the wire.
-func (m *master) grantOf(a raftfsm.Answer) (*pb.Granted, error) {
+// sequencerOf returns the sequencer of a grant.
+func (m *master) sequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(m.cell)
-	if err != nil {
-		return nil, err
-	}
-	s := sequencer.Sequencer{Cell: m.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}
-	return &pb.Granted{Sequencer: s.String(), Generation: uint64(a.Generation)}, nil
+	return sequencer.Sequencer{Cell: m.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -119,8 +118,8 @@ func (m *master) revoked(r raftfsm.Revocation) {
 		if was, told := m.losses.locks[owner.Session][owner.Handle]; told && was.generation == r.Generation {
 			continue // it is broken once more, and its holder has been told
 		}
-		sequence := m.post(owner, r.Lock, api.EventLockLost, &pb.Event{
-			Generation: uint64(r.Generation), Reason: pb.EndReason(r.Reason), Explanation: r.Why,
+		sequence := m.post(owner, r.Lock, api.EventLockLost, &Event{
+			Generation: r.Generation, Reason: r.Reason, Explanation: r.Why,
 		})
 		m.losses.lose(owner, lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence})
 		if box := m.boxes[owner.Session]; box != nil && m.mail.isOver(box.principal) {
@@ -147,8 +146,8 @@ func (m *master) stopLease(id api.SessionID, why string) {
 		return
 	}
 	over, _ := m.leases.Stop(id)
-	sequence := box.post(&pb.Event{
-		Kind: pb.EventKind_EVENT_KIND_SESSION_ENDED, Reason: pb.EndReason_END_REASON_OPERATOR, Explanation: why,
+	sequence := box.post(&Event{
+		Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why,
 	})
 	m.losses.ends[id] = &ending{sequence: sequence}
 	m.losses.over.Put(id, over)

@@ -1,9 +1,6 @@
 package cell
 
-import (
-	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // mail counts the bytes of the events that wait in mailboxes. All sessions of one
 // principal share one bound, so that many watchers that do not listen, of nodes with
@@ -34,12 +31,10 @@ const (
 )
 
 // eventSize returns how many bytes an event takes here.
-func eventSize(e *pb.Event) int {
-	return eventBytes + len(e.GetPath()) + len(e.GetChild()) + len(e.GetExplanation())
-}
+func eventSize(e *Event) int { return eventBytes + e.texts() }
 
 // hasRoom reports whether a principal's mail has room for an event that may be dropped.
-func (l *mail) hasRoom(principal string, e *pb.Event) bool {
+func (l *mail) hasRoom(principal string, e *Event) bool {
 	most := l.most - l.most/4
 	if invalidates(e) {
 		most = l.most

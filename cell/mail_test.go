@@ -11,7 +11,6 @@ import (
 	"unsafe"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +37,7 @@ func bytesByPrincipal(boxes map[api.SessionID]*mailbox) map[string]int {
 // An event is counted with what it takes: itself, and twice a pointer, because lists
 // grow by doubling.
 func TestEventBytes(t *testing.T) {
-	if least := int(unsafe.Sizeof(pb.Event{}) + 2*unsafe.Sizeof(uintptr(0))); eventBytes < least {
+	if least := int(unsafe.Sizeof(Event{}) + 2*unsafe.Sizeof(uintptr(0))); eventBytes < least {
 		t.Errorf("an event is counted with %d bytes; it takes %d", eventBytes, least)
 	}
 }
@@ -96,20 +95,20 @@ func TestMailIsCounted(t *testing.T) {
 
 // postCounted posts an event and checks whether it was accepted.
 func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailbox, random *rand.Rand) {
-	kinds := []pb.EventKind{
-		pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, pb.EventKind_EVENT_KIND_HANDLE_INVALID,
-		pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER,
+	kinds := []api.EventKind{
+		api.EventContentsModified, api.EventContentsModified, api.EventHandleInvalid,
+		api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver,
 	}
-	e := &pb.Event{
+	e := &Event{
 		Kind: kinds[random.IntN(len(kinds))], Path: strings.Repeat("p", random.IntN(api.MaxPath)), Child: strings.Repeat("c", random.IntN(9)),
 		Explanation: strings.Repeat("e", random.IntN(api.MaxReason)),
 	}
 	room := l.most - bytesByPrincipal(boxes)[b.principal]
 	want := room >= eventSize(e)
 	switch e.Kind {
-	case pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED:
+	case api.EventContentsModified:
 		want = room-l.most/4 >= eventSize(e)
-	case pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, pb.EventKind_EVENT_KIND_LOCK_LOST, pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER:
+	case api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver:
 		want = true
 	}
 	b.post(e)
@@ -140,11 +139,11 @@ func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClien
 	t.Helper()
 	c := cachingSessionOf(name).CreateSession
 	c.Principal, c.MayCache = principal, false
-	reply, err := s.createSession(t.Context(), *c)
+	id, grant, err := s.createSession(t.Context(), *c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &soloClient{m: s, who: caller{session: api.SessionID(reply.GetId()), epoch: 1}, grant: reply.GetGrant().GetNumber()}
+	return &soloClient{m: s, who: caller{session: id, epoch: 1}, grant: grant.Number}
 }
 
 // watch opens a file for events of its contents.
@@ -214,12 +213,12 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		m.mu.Unlock()
 		kinds := countKinds(other.hear(t))
-		if kinds[pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED] != writes || kinds[pb.EventKind_EVENT_KIND_LOST] != 0 {
+		if kinds[api.EventContentsModified] != writes || kinds[api.EventLost] != 0 {
 			t.Errorf("a session of another principal was told %v; want %d events", kinds, writes)
 		}
 		for _, c := range crowd[:watchers/2] {
 			told := c.hear(t)
-			if kinds := countKinds(told); kinds[pb.EventKind_EVENT_KIND_LOST] != 1 {
+			if kinds := countKinds(told); kinds[api.EventLost] != 1 {
 				t.Errorf("a session of the crowd was told %v; want that it missed some", kinds)
 			}
 			c.acknowledge(t, told)
@@ -253,10 +252,10 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	})
 }
 
-func countKinds(events []*pb.Event) map[pb.EventKind]int {
-	kinds := map[pb.EventKind]int{}
+func countKinds(events []*Event) map[api.EventKind]int {
+	kinds := map[api.EventKind]int{}
 	for _, e := range events {
-		kinds[e.GetKind()]++
+		kinds[e.Kind]++
 	}
 	return kinds
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"google.golang.org/protobuf/proto"
 )
 
 // mailbox is what one session has yet to be told, and its parked KeepAlive
@@ -23,9 +21,9 @@ type mailbox struct {
 	principal string // whose session it is
 	bytes     int    // of events, as they are counted in mail
 
-	events   []*pb.Event // not received, ascending by sequence
-	last     uint64      // sequence of the newest event
-	told     uint64      // of the newest event that a reply has carried
+	events   []*Event // not received, ascending by sequence
+	last     uint64   // sequence of the newest event
+	told     uint64   // of the newest event that a reply has carried
 	received uint64
 	acked    uint64
 
@@ -73,11 +71,11 @@ const maxTold = 256 << 10
 // Of those that come then the client is only told that there were some. If the
 // client was told that already, it may have looked again before this event: it is
 // told once more, after it has received that.
-func (b *mailbox) post(e *pb.Event) uint64 {
+func (b *mailbox) post(e *Event) uint64 {
 	switch {
-	case essential(e):
+	case e.Kind.Essential():
 		b.essential = b.last + 1
-	case e.GetKind() == pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER:
+	case e.Kind == api.EventMasterFailedOver:
 	case !b.hasRoom(e):
 		b.mail.dropped.Inc()
 		return b.drop()
@@ -86,7 +84,7 @@ func (b *mailbox) post(e *pb.Event) uint64 {
 }
 
 // hasRoom reports whether an event is accepted that may be dropped.
-func (b *mailbox) hasRoom(e *pb.Event) bool {
+func (b *mailbox) hasRoom(e *Event) bool {
 	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
 }
 
@@ -105,11 +103,11 @@ func (b *mailbox) drop() uint64 {
 
 // mark queues the marker.
 func (b *mailbox) mark() uint64 {
-	b.marker = b.add(&pb.Event{Kind: pb.EventKind_EVENT_KIND_LOST, Explanation: "events were dropped because too many waited; look again"})
+	b.marker = b.add(&Event{Kind: api.EventLost, Explanation: "events were dropped because too many waited; look again"})
 	return b.marker
 }
 
-func (b *mailbox) add(e *pb.Event) uint64 {
+func (b *mailbox) add(e *Event) uint64 {
 	b.last++
 	e.Sequence = b.last
 	if invalidates(e) {
@@ -122,13 +120,8 @@ func (b *mailbox) add(e *pb.Event) uint64 {
 	return b.last
 }
 
-// essential reports whether the master waits for an event to be received or
-// acknowledged. As many of these wait at most as the session has handles and names in
-// its cache.
-func essential(e *pb.Event) bool { return api.EventKind(e.GetKind()).Essential() }
-
 // invalidates reports whether an event says that a handle is invalid.
-func invalidates(e *pb.Event) bool { return e.GetKind() == pb.EventKind_EVENT_KIND_HANDLE_INVALID }
+func invalidates(e *Event) bool { return e.Kind == api.EventHandleInvalid }
 
 // acknowledge takes note of what the client has received and acknowledged.
 func (b *mailbox) acknowledge(received, acked uint64) {
@@ -170,10 +163,10 @@ func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
 
 // tell returns what is to be delivered now, in a list of the caller's own: as many
 // events as one reply holds.
-func (b *mailbox) tell() []*pb.Event {
+func (b *mailbox) tell() []*Event {
 	n, bytes := 0, 0
 	for n < len(b.events) {
-		if bytes += proto.Size(b.events[n]); n > 0 && bytes > maxTold {
+		if bytes += b.events[n].wireSize(); n > 0 && bytes > maxTold {
 			break
 		}
 		b.told = max(b.told, b.events[n].Sequence)

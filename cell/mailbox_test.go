@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"google.golang.org/protobuf/proto"
 )
 
 // TestMailboxLosesNothingInSilence posts, tells, loses replies and acknowledges at
@@ -23,23 +21,23 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		b := newTestMailbox()
-		posted, essentials := 0, map[uint64]bool{} // posted counts; events carry their number in Generation
-		unseen := map[uint64]bool{}                // posted, and neither received nor covered by a marker
+		posted, essentials := 0, map[api.Generation]bool{} // posted counts; events carry their number in Generation
+		unseen := map[api.Generation]bool{}                // posted, and neither received nor covered by a marker
 		var seen uint64
-		deliver := func(events []*pb.Event) {
+		deliver := func(events []*Event) {
 			size := 0
 			for _, e := range events {
-				size += proto.Size(e)
-				if e.GetSequence() <= seen {
+				size += e.wireSize()
+				if e.Sequence <= seen {
 					continue
 				}
-				if e.GetSequence() != seen+1 {
-					t.Fatalf("seed %d: event %d came after %d", seed, e.GetSequence(), seen)
+				if e.Sequence != seen+1 {
+					t.Fatalf("seed %d: event %d came after %d", seed, e.Sequence, seen)
 				}
-				seen = e.GetSequence()
-				delete(essentials, e.GetGeneration())
-				delete(unseen, e.GetGeneration())
-				if e.GetKind() == pb.EventKind_EVENT_KIND_LOST {
+				seen = e.Sequence
+				delete(essentials, e.Generation)
+				delete(unseen, e.Generation)
+				if e.Kind == api.EventLost {
 					clear(unseen) // the client looks again, now
 				}
 			}
@@ -58,12 +56,12 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 			switch p := r.IntN(100); {
 			case p < 90:
 				posted++
-				e := &pb.Event{Kind: pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, Generation: uint64(posted), Path: strings.Repeat("p", r.IntN(api.MaxPath))}
+				e := &Event{Kind: api.EventContentsModified, Generation: api.Generation(posted), Path: strings.Repeat("p", r.IntN(api.MaxPath))}
 				unseen[e.Generation] = true
 				if r.IntN(10) == 0 {
-					e.Kind = pb.EventKind_EVENT_KIND_CACHE_INVALIDATION
+					e.Kind = api.EventCacheInvalidation
 					if r.IntN(2) == 0 {
-						e.Kind = pb.EventKind_EVENT_KIND_HANDLE_INVALID
+						e.Kind = api.EventHandleInvalid
 					}
 					delete(unseen, e.Generation)
 					essentials[e.Generation] = true
@@ -76,13 +74,13 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 			case p == 95:
 				for range api.MaxEventQueue / 2 {
 					posted++
-					unseen[uint64(posted)] = true
-					b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CHILD_ADDED, Generation: uint64(posted)})
+					unseen[api.Generation(posted)] = true
+					b.post(&Event{Kind: api.EventChildAdded, Generation: api.Generation(posted)})
 				}
 			}
 			others := 0
 			for _, e := range b.events {
-				if !essential(e) && !invalidates(e) {
+				if !e.Kind.Essential() && !invalidates(e) {
 					others++
 				}
 			}
@@ -105,7 +103,7 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 	b := newTestMailbox()
 	for round := range uint64(3) {
 		for range 2 * api.MaxHandles {
-			b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_HANDLE_INVALID})
+			b.post(&Event{Kind: api.EventHandleInvalid})
 		}
 		if n := len(b.events); n > api.MaxHandles+api.MaxEventQueue+1 || b.ends < api.MaxHandles {
 			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
@@ -125,7 +123,7 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	b := newTestMailbox()
 	for range 10_000 {
-		b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION, Path: strings.Repeat("p", 500)})
+		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
 	if !b.heard() {
 		t.Fatal("what nobody was told counts as not heard")
@@ -134,8 +132,8 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	for {
 		replies++
 		told := b.tell()
-		last := told[len(told)-1].GetSequence()
-		if b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED}); b.heard() {
+		last := told[len(told)-1].Sequence
+		if b.post(&Event{Kind: api.EventContentsModified}); b.heard() {
 			t.Fatal("heard before it is acknowledged")
 		}
 		if b.acknowledge(last, last); b.heard() {
@@ -151,8 +149,8 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 // else was received does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
-	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_LOCK_LOST})
-	b.post(&pb.Event{Kind: pb.EventKind_EVENT_KIND_CACHE_INVALIDATION})
+	b.post(&Event{Kind: api.EventLockLost})
+	b.post(&Event{Kind: api.EventCacheInvalidation})
 	b.tell()
 	b.acknowledge(2, 0)
 	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.heard() {
@@ -182,11 +180,14 @@ func TestManyInvalidations(t *testing.T) {
 			if len(told) == 0 {
 				t.Fatalf("%d of %d names were told in %d replies", events, names, replies)
 			}
-			size := proto.Size(&pb.KeepAliveReply{Events: told})
+			size := 0
+			for _, e := range told {
+				size += e.wireSize()
+			}
 			if size > api.MaxMessage {
 				t.Errorf("a reply of %d bytes; clients take %d", size, api.MaxMessage)
 			}
-			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].GetSequence()
+			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].Sequence
 		}
 		time.Sleep(5 * time.Second)
 		// The first is parked until it is no sign of life any more.
@@ -216,11 +217,11 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 		began := time.Now()
 		done := author.write(t.Context(), f)
 		for {
-			reply, err := m.createSession(t.Context(), *cachingSession(2).CreateSession)
-			if err != nil || api.SessionID(reply.GetId()) != silent.who.session {
+			id, grant, err := m.createSession(t.Context(), *cachingSession(2).CreateSession)
+			if err != nil || id != silent.who.session {
 				break // that session has ended
 			}
-			if end := time.Since(began) + time.Duration(reply.GetGrant().GetLeaseNs()); end > api.DefaultLease {
+			if end := time.Since(began) + grant.Lease; end > api.DefaultLease {
 				t.Fatalf("after %v it was promised until %v", time.Since(began), end)
 			}
 			time.Sleep(time.Second)
@@ -238,10 +239,10 @@ func (c *soloClient) acknowledgeAll(t *testing.T) {
 	if err != nil {
 		return
 	}
-	if g := reply.GetGrant(); g != nil {
-		c.grant = g.GetNumber()
+	if g := reply.Grant; g != nil {
+		c.grant = g.Number
 	}
-	if n := len(reply.GetEvents()); n > 0 {
-		c.acked = reply.GetEvents()[n-1].GetSequence()
+	if n := len(reply.Events); n > 0 {
+		c.acked = reply.Events[n-1].Sequence
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -97,15 +96,15 @@ func (w *crowd) join() {
 	w.mu.Unlock()
 	sent := time.Now()
 	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
-	reply, err := m.createSession(w.ctx, create)
+	id, grant, err := m.createSession(w.ctx, create)
 	if err != nil {
 		return // another time
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := &member{
-		w: w, id: api.SessionID(reply.GetId()), epoch: api.Epoch(reply.GetEpoch()), grant: reply.GetGrant().GetNumber(),
-		lease: sent.Add(time.Duration(reply.GetGrant().GetLeaseNs())),
+		w: w, id: id, epoch: m.epoch, grant: grant.Number,
+		lease: sent.Add(grant.Lease),
 		open:  map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{}, vacated: map[[2]uint64]bool{},
 		tainted: map[api.HandleID]bool{}, cache: map[api.Name]seen{}, dropped: map[api.Name]int{}, changing: map[api.Name]int{},
 	}
@@ -310,35 +309,35 @@ func (c *member) keep() {
 			continue
 		}
 		c.w.mu.Lock()
-		c.told(reply, sent)
+		c.told(m.epoch, reply, sent)
 		c.w.mu.Unlock()
 		c.w.upTo(20 * time.Millisecond)
 	}
 }
 
 // told takes the reply to a KeepAlive.
-func (c *member) told(reply *pb.KeepAliveReply, sent time.Time) {
-	if e := api.Epoch(reply.GetEpoch()); e != c.epoch {
+func (c *member) told(e api.Epoch, reply Extension, sent time.Time) {
+	if e != c.epoch {
 		c.epoch, c.received, c.acked, c.grant = e, 0, 0, 0
 		for id, h := range c.holds {
 			h.leaving = 0
 			c.holds[id] = h
 		}
 	}
-	if g := reply.GetGrant(); g != nil {
-		c.grant = g.GetNumber()
-		if end := sent.Add(time.Duration(g.GetParkedNs() + g.GetLeaseNs())); end.After(c.lease) {
+	if g := reply.Grant; g != nil {
+		c.grant = g.Number
+		if end := sent.Add(g.Parked + g.Lease); end.After(c.lease) {
 			c.lease = end
 		}
 	}
-	for _, e := range reply.GetEvents() {
-		if e.GetSequence() <= c.received {
+	for _, e := range reply.Events {
+		if e.Sequence <= c.received {
 			continue
 		}
-		if e.GetSequence() != c.received+1 {
-			c.w.t.Errorf("session %v is told event %d after %d", c.id, e.GetSequence(), c.received)
+		if e.Sequence != c.received+1 {
+			c.w.t.Errorf("session %v is told event %d after %d", c.id, e.Sequence, c.received)
 		}
-		c.received = e.GetSequence()
+		c.received = e.Sequence
 		c.event(e)
 	}
 	if time.Now().After(c.worksOn) {
@@ -351,33 +350,33 @@ func (c *member) told(reply *pb.KeepAliveReply, sent time.Time) {
 	}
 }
 
-func (c *member) event(e *pb.Event) {
+func (c *member) event(e *Event) {
 	c.w.note("%v is told %v", c.id, e)
-	switch e.GetKind() {
-	case pb.EventKind_EVENT_KIND_CACHE_INVALIDATION:
-		name := api.Name(strings.TrimPrefix(e.GetPath(), "/ls/local"))
+	switch e.Kind {
+	case api.EventCacheInvalidation:
+		name := api.Name(strings.TrimPrefix(e.Path, "/ls/local"))
 		delete(c.cache, name)
 		c.dropped[name]++
-	case pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER:
+	case api.EventMasterFailedOver:
 		clear(c.cache)
 		c.flushed++
-	case pb.EventKind_EVENT_KIND_LOCK_LOST:
-		id := api.HandleID(e.GetHandle())
-		c.lost[id] = max(c.lost[id], api.Generation(e.GetGeneration()))
+	case api.EventLockLost:
+		id := api.HandleID(e.Handle)
+		c.lost[id] = max(c.lost[id], api.Generation(e.Generation))
 		if h, ok := c.holds[id]; ok && h.generation <= c.lost[id] {
-			h.leaving = e.GetSequence()
+			h.leaving = e.Sequence
 			c.holds[id] = h
 			if c.w.percent(30) {
 				c.worksOn = time.Now().Add(time.Duration(c.w.below(int(3 * time.Second))))
 			}
 		}
-	case pb.EventKind_EVENT_KIND_LOCK_VACANT:
-		lock := [2]uint64{e.GetHandle(), e.GetGeneration()}
+	case api.EventLockVacant:
+		lock := [2]uint64{uint64(e.Handle), uint64(e.Generation)}
 		if c.vacated[lock] {
 			c.w.t.Errorf("session %v is told more than once that nobody has a lock any more: %v", c.id, e)
 		}
 		c.vacated[lock] = true
-	case pb.EventKind_EVENT_KIND_SESSION_ENDED:
+	case api.EventSessionEnded:
 		c.silent, c.ended = c.silent && c.w.percent(50), true
 		clear(c.holds)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -140,26 +139,24 @@ func (c *member) lockSome() {
 			guards = []raftfsm.Guard{{Lock: one.lock.Name, Mode: one.mode, Generation: one.generation}}
 		}
 	}
-	var place []byte // of the crowd's mutex
+	var place ticket // of the crowd's mutex
 	what := "acquire " + string(h.node.Name)
 	if try {
 		what = "try " + what
 	}
 	c.ask(what, h.owner.Handle, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
 		claim := raftfsm.Claim{Mutation: by, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Guards: guards}
-		return m.lock(ctx, claim, h, func() (raftfsm.Answer, error) {
-			if try {
-				return m.tryAcquire(ctx, claim, h.node)
-			}
+		if try {
+			return m.tryAcquire(ctx, claim, h)
+		}
+		c.w.mu.Lock()
+		t := place
+		c.w.mu.Unlock()
+		return m.acquire(ctx, claim, h, t, func(q Queued) error {
 			c.w.mu.Lock()
-			t := m.sign.parseTicket(place, h.node, by.Session, by.Number)
-			c.w.mu.Unlock()
-			return m.acquire(ctx, claim, h.node, t, func(q *pb.Queued) error {
-				c.w.mu.Lock()
-				defer c.w.mu.Unlock()
-				place = q.GetTicket()
-				return nil
-			})
+			defer c.w.mu.Unlock()
+			place = q.Ticket
+			return nil
 		})
 	}, func(answer any, err error) {
 		if err == nil {

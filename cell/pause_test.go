@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -112,13 +111,13 @@ func TestHoldsExtendNoLease(t *testing.T) {
 		m.mu.Lock()
 		m.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
 		m.mu.Unlock()
-		created, err := m.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
+		id, _, err := m.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if _, lives := m.state().Sessions.Get(api.SessionID(created.GetId())); lives {
+		if _, lives := m.state().Sessions.Get(id); lives {
 			t.Error("a session with a lease of a second, of which nothing is heard, lives, because every hold of the mutex takes long")
 		}
 	})

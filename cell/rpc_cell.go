@@ -11,7 +11,7 @@ import (
 
 // Locate is answered by every replica, from what it knows at once.
 func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateReply, error) {
-	if err := s.wrongCell(q.GetCell()); err != nil {
+	if err := s.checkCell(q.GetCell()); err != nil {
 		return nil, s.fail("locate", "", err)
 	}
 	h, state := s.r.Health(), s.r.fsm.State()

@@ -12,44 +12,44 @@ import (
 )
 
 func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
-	const op = "open"
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, q.GetPath(), err)
-	}
-	r, err := s.openRequest(m, q)
-	if err != nil {
-		return nil, s.fail(op, q.GetPath(), err)
-	}
-	o, err := m.open(ctx, r)
-	if err != nil {
-		return nil, s.fail(op, r.path.String(), err)
-	}
-	return &pb.OpenReply{
-		Handle: m.sign.handle(o.handle), HandleId: uint64(o.handle.owner.Handle), Created: o.created, Stat: pb.NewStat(o.stat),
-		Cacheable: o.cacheable, Reusable: o.reusable,
-	}, nil
+	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *master, who caller) (*pb.OpenReply, error) {
+		r, err := s.openRequest(m, who, q)
+		if err != nil {
+			return nil, err
+		}
+		o, err := m.open(ctx, r)
+		if err != nil {
+			return nil, about(r.path.String(), err)
+		}
+		return &pb.OpenReply{
+			Handle:    signerOf(m).handle(o.handle),
+			HandleId:  uint64(o.handle.owner.Handle),
+			Created:   o.created,
+			Stat:      pb.NewStat(o.stat),
+			Cacheable: o.cacheable,
+			Reusable:  o.reusable,
+		}, nil
+	})
 }
 
-// openRequest decodes and validates an Open.
-func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error) {
-	who, err := m.admit(q.GetCaller())
-	if err != nil {
-		return openRequest{}, err
-	}
+// openRequest decodes and checks an Open.
+func (s *service) openRequest(m *master, who caller, q *pb.OpenRequest) (openRequest, error) {
 	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
 		return openRequest{}, err
 	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
+	mutation, err := mutationOf(who.session, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
 		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral()), flag(q.GetRead()), flag(q.GetWrite()), flag(q.GetChangeAcl())},
 		[]byte(q.GetAcl().GetRead()), []byte(q.GetAcl().GetWrite()), []byte(q.GetAcl().GetChange()))
 	if err != nil {
 		return openRequest{}, err
 	}
 	r := openRequest{mutation: mutation, path: path, directory: directory, create: raftfsm.Open{
-		Create: api.Create(q.GetCreate()), Kind: api.Kind(q.GetKind()), Ephemeral: q.GetEphemeral(), Contents: q.GetContents(),
-		ACL: aclOf(q.GetAcl()),
+		Create:    api.Create(q.GetCreate()),
+		Kind:      api.Kind(q.GetKind()),
+		Ephemeral: q.GetEphemeral(),
+		Contents:  q.GetContents(),
+		ACL:       aclOf(q.GetAcl()),
 	}}
 	for right, wanted := range map[namespace.Rights]bool{namespace.ToRead: q.GetRead(), namespace.ToWrite: q.GetWrite(), namespace.ToChange: q.GetChangeAcl()} {
 		if wanted {
@@ -65,14 +65,7 @@ func (s *service) openRequest(m *master, q *pb.OpenRequest) (openRequest, error)
 	}
 	r.handle.owner = namespace.Owner{Session: who.session, Handle: api.HandleID(mutation.Number)}
 	r.handle.delay = time.Duration(q.GetLockDelayNs())
-	return r, validOpen(r)
-}
-
-func flag(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
+	return r, checkOpen(r)
 }
 
 // openPath returns the path that an Open names, absolute or relative to a
@@ -82,7 +75,7 @@ func (s *service) openPath(m *master, who caller, q *pb.OpenRequest) (api.Path, 
 	var directory handle
 	if len(q.GetDirectory()) > 0 {
 		var err error
-		if directory, err = m.handleOf(who, q.GetDirectory()); err != nil {
+		if directory, err = handleOf(m, who, q.GetDirectory()); err != nil {
 			return api.Path{}, directory, err
 		}
 		if !directory.directory {
@@ -90,22 +83,17 @@ func (s *service) openPath(m *master, who caller, q *pb.OpenRequest) (api.Path, 
 		}
 		text = m.path(directory.node.Name) + "/" + text
 	}
-	path, err := api.ParsePath(text)
-	if err != nil {
-		return path, directory, err
-	}
-	return path, directory, s.wrongCell(path.Cell())
+	path, err := s.pathOf(text)
+	return path, directory, err
 }
 
-func validOpen(r openRequest) error {
+func checkOpen(r openRequest) error {
 	c := r.create
 	switch {
 	case !c.Create.Valid():
 		return api.Errorf(api.InvalidArgument, "create is %d; see the protocol for its values", c.Create)
 	case c.Kind != 0 && !c.Kind.Valid():
 		return api.Errorf(api.InvalidArgument, "kind is %d; see the protocol for its values", c.Kind)
-	case len(c.Contents) > api.MaxContents:
-		return tooLarge(len(c.Contents))
 	case c.Kind == api.Directory && len(c.Contents) > 0:
 		return api.Errorf(api.InvalidArgument, "a directory has no contents")
 	case r.handle.delay < 0 || r.handle.delay > api.MaxLockDelay:
@@ -115,11 +103,14 @@ func validOpen(r openRequest) error {
 	case r.handle.rights == 0:
 		return api.Errorf(api.InvalidArgument, "the handle is to be for nothing; ask for read, write or change-ACL")
 	}
-	return validACL(c.ACL)
+	if err := checkContents(c.Contents); err != nil {
+		return err
+	}
+	return checkACL(c.ACL)
 }
 
-// validACL checks that names can be those of files in the directory of ACLs.
-func validACL(acl api.ACL) error {
+// checkACL checks that names can be those of files in the directory of ACLs.
+func checkACL(acl api.ACL) error {
 	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
 		if name == "" {
 			continue
@@ -134,48 +125,27 @@ func validACL(acl api.ACL) error {
 	return nil
 }
 
-func tooLarge(size int) error {
-	return api.Errorf(api.TooLarge, "the contents are %d bytes long; at most %d are allowed: keep large data elsewhere and its address here", size, api.MaxContents)
+func checkContents(contents []byte) error {
+	if len(contents) > api.MaxContents {
+		return api.Errorf(api.TooLarge, "the contents are %d bytes long; at most %d are allowed: keep large data elsewhere and its address here", len(contents), api.MaxContents)
+	}
+	return nil
 }
 
 func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
 	const op = "close"
-	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle())
-	if err == nil {
-		err = m.close(ctx, mutation, h)
-	}
-	return &pb.CloseReply{}, s.fail(op, s.pathOf(h), err)
-}
-
-// onHandle begins every call on a handle: the master, the caller, the handle.
-func (s *service) onHandle(c *pb.Caller, token []byte) (*master, caller, handle, error) {
-	m, err := s.master()
-	if err != nil {
-		return nil, caller{}, handle{}, err
-	}
-	who, err := m.admit(c)
-	if err != nil {
-		return nil, who, handle{}, err
-	}
-	h, err := m.handleOf(who, token)
-	return m, who, h, err
-}
-
-// pathOf names a handle's node in errors.
-func (s *service) pathOf(h handle) string {
-	if h.owner.Session == 0 {
-		return ""
-	}
-	return "/" + api.Root + "/" + s.r.cfg.Cell + string(h.node.Name)
+	return onHandle(s, op, q, func(m *master, h handle) (*pb.CloseReply, error) {
+		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
+		if err != nil {
+			return nil, err
+		}
+		return &pb.CloseReply{}, m.close(ctx, mutation, h)
+	})
 }
 
 // statIn describes a node by its path in this cell.
-func (s *service) statIn(n *namespace.Node) (*pb.Stat, error) {
-	path, err := n.Name.In(s.r.cfg.Cell)
+func statIn(m *master, n *namespace.Node) (*pb.Stat, error) {
+	path, err := n.Name.In(m.cell)
 	if err != nil {
 		return nil, err
 	}
@@ -183,138 +153,129 @@ func (s *service) statIn(n *namespace.Node) (*pb.Stat, error) {
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
-	const op = "read"
-	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
-	if err == nil && node.Kind == api.Directory {
-		err = api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
-	}
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	described, err := s.statIn(node)
-	return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described, Cacheable: cacheable}, s.fail(op, s.pathOf(h), err)
+	return onHandle(s, "read", q, func(m *master, h handle) (*pb.GetContentsAndStatReply, error) {
+		node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
+		if err != nil {
+			return nil, err
+		}
+		if node.Kind == api.Directory {
+			return nil, api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
+		}
+		described, err := statIn(m, node)
+		return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described, Cacheable: cacheable}, err
+	})
 }
 
 func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
-	const op = "stat"
-	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	node, cacheable, err := m.readToCache(ctx, h, 0)
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	described, err := s.statIn(node)
-	return &pb.GetStatReply{Stat: described, Cacheable: cacheable}, s.fail(op, s.pathOf(h), err)
+	return onHandle(s, "stat", q, func(m *master, h handle) (*pb.GetStatReply, error) {
+		node, cacheable, err := m.readToCache(ctx, h, 0)
+		if err != nil {
+			return nil, err
+		}
+		described, err := statIn(m, node)
+		return &pb.GetStatReply{Stat: described, Cacheable: cacheable}, err
+	})
 }
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
-	const op = "list"
-	m, _, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	p, err := m.readDir(ctx, h, q.GetAfter())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	reply := &pb.ReadDirReply{More: p.more, Cacheable: p.cacheable}
-	for _, node := range p.children {
-		described, err := s.statIn(node)
+	return onHandle(s, "list", q, func(m *master, h handle) (*pb.ReadDirReply, error) {
+		p, err := m.readDir(ctx, h, q.GetAfter())
 		if err != nil {
-			return nil, s.fail(op, s.pathOf(h), err)
+			return nil, err
 		}
-		reply.Children = append(reply.Children, described)
-	}
-	return reply, nil
+		reply := &pb.ReadDirReply{More: p.more, Cacheable: p.cacheable}
+		for _, node := range p.children {
+			described, err := statIn(m, node)
+			if err != nil {
+				return nil, err
+			}
+			reply.Children = append(reply.Children, described)
+		}
+		return reply, nil
+	})
 }
 
 func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
 	const op = "write"
-	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err == nil && len(q.GetContents()) > api.MaxContents {
-		err = tooLarge(len(q.GetContents()))
-	}
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration), []byte(q.GetIfSequencer()))
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	guards, err := m.guards(h, q.GetIfSequencer())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	c := raftfsm.SetContents{Mutation: mutation, Node: h.node, Contents: q.GetContents(), IfContent: generation(q.IfGeneration), Guards: guards}
-	result, err := m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &c})
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	described, err := result.Stat.In(s.r.cfg.Cell)
-	return &pb.SetContentsReply{Stat: pb.NewStat(described)}, s.fail(op, s.pathOf(h), err)
+	return onHandle(s, op, q, func(m *master, h handle) (*pb.SetContentsReply, error) {
+		if err := checkContents(q.GetContents()); err != nil {
+			return nil, err
+		}
+		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration), []byte(q.GetIfSequencer()))
+		if err != nil {
+			return nil, err
+		}
+		guards, err := m.guards(h, q.GetIfSequencer())
+		if err != nil {
+			return nil, err
+		}
+		result, err := m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
+			Mutation:  mutation,
+			Node:      h.node,
+			Contents:  q.GetContents(),
+			IfContent: generation(q.IfGeneration),
+			Guards:    guards,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		described, err := result.Stat.In(m.cell)
+		return &pb.SetContentsReply{Stat: pb.NewStat(described)}, err
+	})
 }
 
 func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
 	const op = "delete"
-	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	guards, err := m.guards(h, q.GetIfSequencer())
-	if err == nil {
-		c := raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Guards: guards}
-		_, err = m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &c})
-	}
-	return &pb.DeleteReply{}, s.fail(op, s.pathOf(h), err)
+	return onHandle(s, op, q, func(m *master, h handle) (*pb.DeleteReply, error) {
+		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
+		if err != nil {
+			return nil, err
+		}
+		guards, err := m.guards(h, q.GetIfSequencer())
+		if err != nil {
+			return nil, err
+		}
+		_, err = m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
+			Mutation: mutation,
+			Node:     h.node,
+			Handle:   h.owner.Handle,
+			Guards:   guards,
+		}})
+		return &pb.DeleteReply{}, err
+	})
 }
 
 func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
 	const op = "set ACL"
-	m, who, h, err := s.onHandle(q.GetCaller(), q.GetHandle())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	acl := aclOf(q.GetAcl())
-	mutation, err := s.mutation(who, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
-		number(q.IfGeneration), []byte(q.GetIfSequencer()))
-	if err == nil {
-		err = validACL(acl)
-	}
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	guards, err := m.guards(h, q.GetIfSequencer())
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	c := raftfsm.SetACL{Mutation: mutation, Node: h.node, ACL: acl, IfACLs: generation(q.IfGeneration), Guards: guards}
-	result, err := m.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &c})
-	if err != nil {
-		return nil, s.fail(op, s.pathOf(h), err)
-	}
-	described, err := result.Stat.In(s.r.cfg.Cell)
-	return &pb.SetACLReply{Stat: pb.NewStat(described)}, s.fail(op, s.pathOf(h), err)
+	return onHandle(s, op, q, func(m *master, h handle) (*pb.SetACLReply, error) {
+		acl := aclOf(q.GetAcl())
+		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
+			number(q.IfGeneration), []byte(q.GetIfSequencer()))
+		if err == nil {
+			err = checkACL(acl)
+		}
+		if err != nil {
+			return nil, err
+		}
+		guards, err := m.guards(h, q.GetIfSequencer())
+		if err != nil {
+			return nil, err
+		}
+		result, err := m.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
+			Mutation: mutation,
+			Node:     h.node,
+			ACL:      acl,
+			IfACLs:   generation(q.IfGeneration),
+			Guards:   guards,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		described, err := result.Stat.In(m.cell)
+		return &pb.SetACLReply{Stat: pb.NewStat(described)}, err
+	})
 }
 
 func aclOf(a *pb.ACL) api.ACL {
 	return api.ACL{Read: a.GetRead(), Write: a.GetWrite(), Change: a.GetChange()}
-}
-
-// generation reads an optional generation.
-func generation(g *uint64) *api.Generation {
-	if g == nil {
-		return nil
-	}
-	wanted := api.Generation(*g)
-	return &wanted
 }

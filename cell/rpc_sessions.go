@@ -19,15 +19,27 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
-	reply, err := m.createSession(ctx, c)
-	return reply, s.fail(op, "", err)
+	return onMaster(s, op, "", func(m *master) (*pb.CreateSessionReply, error) {
+		id, grant, err := m.createSession(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return &pb.CreateSessionReply{
+			Session: signerOf(m).session(id),
+			Id:      uint64(id),
+			Epoch:   uint64(m.epoch),
+			CellId:  string(m.cellID),
+			Grant:   leaseOf(grant),
+		}, nil
+	})
 }
 
-// sessionOf validates what a client says of the session it wants.
+// leaseOf encodes a grant of a lease.
+func leaseOf(g Grant) *pb.Grant {
+	return &pb.Grant{LeaseNs: int64(g.Lease), ParkedNs: int64(g.Parked), Number: g.Number}
+}
+
+// sessionOf checks what a client says of the session it wants.
 func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, error) {
 	lease := time.Duration(q.GetLeaseNs())
 	if lease == 0 {
@@ -49,26 +61,26 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 	case q.GetAs() != "" && !s.r.cfg.InsecurePrincipals:
 		return c, api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
 	}
-	if err := validPrincipal(c.Principal); err != nil {
+	if err := checkPrincipal(c.Principal); err != nil {
 		return c, err
 	}
-	return c, s.wrongCell(q.GetCell())
+	return c, s.checkCell(q.GetCell())
 }
 
-// validPrincipal checks that a principal can stand in a line of an access
+// checkPrincipal checks that a principal can stand in a line of an access
 // control list, and be told from what else may stand there.
-func validPrincipal(name string) error {
-	fault := ""
+func checkPrincipal(name string) error {
+	problem := ""
 	switch {
 	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
-		fault = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
+		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
 	case strings.ContainsFunc(name, unicode.IsControl), strings.TrimSpace(name) != name:
-		fault = "it has a control character, or a space at its end"
+		problem = "it has a control character, or a space at its end"
 	case name == "*" || name[0] == '@' || name[0] == '#':
-		fault = "'*', '@' and '#' mean something else in an access control list"
+		problem = "'*', '@' and '#' mean something else in an access control list"
 	}
-	if fault != "" {
-		return api.Errorf(api.InvalidArgument, "%.40q cannot be a principal: %s", name, fault)
+	if problem != "" {
+		return api.Errorf(api.InvalidArgument, "%.40q cannot be a principal: %s", name, problem)
 	}
 	return nil
 }
@@ -77,54 +89,98 @@ func validPrincipal(name string) error {
 const anonymous = "anonymous"
 
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
-	const op = "keep alive"
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
-	who, err := m.identify(q.GetCaller())
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
-	reply, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()})
-	return reply, s.fail(op, "", err)
+	return onMaster(s, "keep alive", "", func(m *master) (*pb.KeepAliveReply, error) {
+		who, err := callerOf(m, q.GetCaller())
+		if err == nil {
+			err = m.checkEpoch(who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		x, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()})
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
+		if x.Grant != nil {
+			reply.Grant = leaseOf(*x.Grant)
+		}
+		for _, e := range x.Events {
+			reply.Events = append(reply.Events, eventOf(e))
+		}
+		return reply, nil
+	})
 }
 
+// eventOf encodes an event; its length is bounded by Event.wireSize.
+func eventOf(e *Event) *pb.Event {
+	return &pb.Event{
+		Sequence:    e.Sequence,
+		Kind:        pb.EventKind(e.Kind),
+		Handle:      uint64(e.Handle),
+		Path:        e.Path,
+		Child:       e.Child,
+		Generation:  uint64(e.Generation),
+		Reason:      pb.EndReason(e.Reason),
+		Explanation: e.Explanation,
+	}
+}
+
+// EndSession ends the caller's session, or with a target another client's.
 func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	const op = "end session"
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
 	if q.GetTarget() != 0 {
-		return &pb.EndSessionReply{}, s.fail(op, api.SessionID(q.GetTarget()).String(), s.endOther(ctx, m, q))
+		return s.endOther(ctx, op, q)
 	}
-	who, err := m.identify(q.GetCaller())
-	if err == nil {
-		err = m.endSession(ctx, who.session)
-	}
-	return &pb.EndSessionReply{}, s.fail(op, "", err)
+	return onMaster(s, op, "", func(m *master) (*pb.EndSessionReply, error) {
+		who, err := callerOf(m, q.GetCaller())
+		if err == nil {
+			err = m.checkEpoch(who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &pb.EndSessionReply{}, m.endSession(ctx, who.session)
+	})
 }
 
-func (s *service) endOther(ctx context.Context, m *master, q *pb.EndSessionRequest) error {
-	who, err := m.admit(q.GetCaller())
-	if err != nil {
-		return err
-	}
-	mutation, err := s.mutation(who, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
-	if err == nil {
-		err = validReason(q.GetReason())
-	}
-	if err != nil {
-		return err
-	}
-	return m.endOther(ctx, raftfsm.Doom{Mutation: mutation, Target: api.SessionID(q.GetTarget()), Why: q.GetReason()})
+func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
+	target := api.SessionID(q.GetTarget())
+	return inSession(s, op, target.String(), q.GetCaller(), func(m *master, who caller) (*pb.EndSessionReply, error) {
+		mutation, err := mutationOf(who.session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
+		if err == nil {
+			err = checkReason(q.GetReason())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &pb.EndSessionReply{}, m.endOther(ctx, raftfsm.Doom{Mutation: mutation, Target: target, Why: q.GetReason()})
+	})
 }
 
-// validReason checks what is said to somebody who loses something.
-func validReason(text string) error {
-	if text == "" || len(text) > api.MaxReason || !utf8.ValidString(text) {
-		return api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of 1 to %d bytes: whoever loses something is told", api.MaxReason)
+func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
+	return onMaster(s, "list sessions", "", func(m *master) (*pb.ListSessionsReply, error) {
+		if err := s.checkCell(q.GetCell()); err != nil {
+			return nil, err
+		}
+		page, err := m.listSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
+		reply := &pb.ListSessionsReply{Next: page.Next}
+		for _, info := range page.List {
+			reply.Sessions = append(reply.Sessions, sessionInfo(info))
+		}
+		return reply, err
+	})
+}
+
+// sessionInfo encodes the description of a session.
+func sessionInfo(s *SessionInfo) *pb.SessionInfo {
+	return &pb.SessionInfo{
+		Party:       pb.NewParty(s.Session),
+		LeaseNs:     int64(s.Lease),
+		LeftLeastNs: int64(s.LeftLeast),
+		LeftMostNs:  int64(s.LeftMost),
+		Handles:     uint32(s.Handles),
+		Locks:       uint32(s.Locks),
+		MayCache:    s.MayCache,
 	}
-	return nil
 }

@@ -3,13 +3,11 @@ package cell
 import (
 	"context"
 	"errors"
-	"hash/crc64"
 	"runtime/debug"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -24,8 +22,7 @@ import (
 type service struct {
 	pb.UnimplementedChubbyServer
 	pb.UnimplementedCellServer
-	r    *Replica
-	crcs *crc64.Table
+	r *Replica
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
@@ -38,7 +35,7 @@ const maxCall = 2*api.MaxLease + 15*time.Second
 // newGRPCServer returns a server with limits on everything a stranger could
 // make grow.
 func newGRPCServer(r *Replica) *grpc.Server {
-	s := &service{r: r, crcs: crc64.MakeTable(crc64.ECMA)}
+	s := &service{r: r}
 	g := grpc.NewServer(s.options()...)
 	pb.RegisterChubbyServer(g, s)
 	pb.RegisterCellServer(g, s)
@@ -158,104 +155,5 @@ func (s *service) recovered(method string, err *error) {
 	if p := recover(); p != nil {
 		s.r.log.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.r.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})
-	}
-}
-
-// master returns this replica's mastership, or the error that says who is the
-// master instead.
-func (s *service) master() (*master, error) {
-	if m := s.r.master.Load(); m != nil {
-		return m, nil
-	}
-	return nil, s.r.notMaster()
-}
-
-// fail completes an error with what was tried, on what, and by whom. It copies:
-// an epoch's end is one error that many calls return.
-func (s *service) fail(op, path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var e *api.Error
-	if !errors.As(err, &e) {
-		return &api.Error{Code: api.CodeOf(err), Op: op, Path: path, Replica: s.r.cfg.ID, Message: err.Error(), Err: err}
-	}
-	told := *e
-	told.Op, told.Replica = op, s.r.cfg.ID
-	if told.Path == "" {
-		told.Path = path
-	}
-	return &told
-}
-
-// caller is who calls: a session, and the epoch it believes in.
-type caller struct {
-	session api.SessionID
-	epoch   api.Epoch
-}
-
-// identify reads a caller without asking for the right epoch.
-func (m *master) identify(c *pb.Caller) (caller, error) {
-	id, err := m.sign.parseSession(c.GetSession())
-	if err != nil {
-		return caller{}, err
-	}
-	who := caller{session: id, epoch: api.Epoch(c.GetEpoch())}
-	if who.epoch > m.epoch {
-		return who, api.Errorf(api.NotMaster, "this replica was master in epoch %d; you have heard of epoch %d", m.epoch, who.epoch)
-	}
-	return who, nil
-}
-
-// admit reads a caller that knows this epoch and whose session lives.
-func (m *master) admit(c *pb.Caller) (caller, error) {
-	who, err := m.identify(c)
-	if err != nil {
-		return who, err
-	}
-	if who.epoch != m.epoch {
-		return who, api.Errorf(api.StaleEpoch, "the call was meant for the master of epoch %d; this is epoch %d: keep the session alive first", who.epoch, m.epoch)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.leases.Alive(who.session) {
-		return who, m.ended(who.session)
-	}
-	return who, nil
-}
-
-// handleOf reads a handle of the caller's.
-func (m *master) handleOf(who caller, token []byte) (handle, error) {
-	h, err := m.sign.parseHandle(token)
-	if err == nil && h.owner.Session != who.session {
-		return handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
-	}
-	return h, err
-}
-
-// mutation reads the numbering of a change; parts is what is asked, so that a
-// number cannot be used for two things.
-func (s *service) mutation(who caller, m *pb.Mutation, parts ...[]byte) (session.Mutation, error) {
-	mutation := session.Mutation{Session: who.session, Number: api.RequestNumber(m.GetNumber()), Upto: api.RequestNumber(m.GetUpto())}
-	for _, n := range m.GetOutstanding() {
-		mutation.Outstanding = append(mutation.Outstanding, api.RequestNumber(n))
-	}
-	sum := uint64(1)
-	for _, part := range parts {
-		sum = crc64.Update(sum+uint64(len(part)), s.crcs, part)
-	}
-	mutation.Hash = max(sum, 1)
-	return mutation, mutation.Validate()
-}
-
-// wrongCell says that a call was meant for another cell; nil for this one's
-// name, and for "local", by which every cell may be called.
-func (s *service) wrongCell(name string) error {
-	if name == s.r.cfg.Cell || name == api.LocalCell || name == "" {
-		return nil
-	}
-	return &api.Error{
-		Code: api.WrongCell, Cell: s.r.cfg.Cell,
-		Message: "this replica belongs to cell " + s.r.cfg.Cell + ", not to " + name + "; check --servers, CHUBBY_CELLS or the cells file",
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -119,17 +118,17 @@ type soloClient struct {
 	acked  uint64
 	grant  uint64
 
-	mu   sync.Mutex  // guards told
-	told []*pb.Event // that keep has heard
+	mu   sync.Mutex // guards told
+	told []*Event   // that keep has heard
 }
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
-	reply, err := s.createSession(t.Context(), *cachingSession(nonce).CreateSession)
+	id, grant, err := s.createSession(t.Context(), *cachingSession(nonce).CreateSession)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &soloClient{m: s, who: caller{session: api.SessionID(reply.GetId()), epoch: 1}, grant: reply.GetGrant().GetNumber()}
+	return &soloClient{m: s, who: caller{session: id, epoch: 1}, grant: grant.Number}
 }
 
 func (c *soloClient) mutation() session.Mutation {
@@ -179,22 +178,22 @@ func (c *soloClient) heard() heard {
 }
 
 // hear sends a KeepAlive and takes its events, without acknowledging them.
-func (c *soloClient) hear(t *testing.T) []*pb.Event {
+func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
 	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := reply.GetGrant(); g != nil {
-		c.grant = g.GetNumber()
+	if g := reply.Grant; g != nil {
+		c.grant = g.Number
 	}
-	return reply.GetEvents()
+	return reply.Events
 }
 
 // acknowledge sends the KeepAlive that acknowledges, and leaves it parked.
-func (c *soloClient) acknowledge(t *testing.T, events []*pb.Event) {
+func (c *soloClient) acknowledge(t *testing.T, events []*Event) {
 	t.Helper()
-	c.acked = events[len(events)-1].GetSequence()
+	c.acked = events[len(events)-1].Sequence
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.heard()) }()
 	synctest.Wait()
@@ -259,7 +258,7 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		}
 		second := author.write(t.Context(), f)
 		events := reader.hear(t)
-		if len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_CACHE_INVALIDATION || events[0].GetPath() != "/ls/local/f" {
+		if len(events) != 1 || events[0].Kind != api.EventCacheInvalidation || events[0].Path != "/ls/local/f" {
 			t.Fatalf("%v", events)
 		}
 		if !stillWaits(second) {
@@ -297,7 +296,7 @@ func TestRefusalIsForGood(t *testing.T) {
 			t.Fatal("it waited for nobody")
 		}
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.owner.Handle, Mode: api.Exclusive}
-		granted, err := m.tryAcquire(t.Context(), claim, lock.node)
+		granted, err := m.tryAcquire(t.Context(), claim, lock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +370,7 @@ func TestChangeWaitsForFlush(t *testing.T) {
 			created <- err
 		}()
 		events := before.hear(t)
-		if len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER {
+		if len(events) != 1 || events[0].Kind != api.EventMasterFailedOver {
 			t.Fatalf("%v", events)
 		}
 		if !stillWaits(created) {
@@ -430,7 +429,7 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			granted = time.Duration(reply.GetGrant().GetLeaseNs())
+			granted = reply.Grant.Lease
 			if granted > s.Lease {
 				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
 			}
@@ -452,12 +451,12 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		events := reader.hear(t) // what it had heard before is extended with this reply
 		for range 3 {
 			time.Sleep(time.Second)
-			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}); err != nil || reply.GetGrant() != nil || len(reply.GetEvents()) != 1 {
+			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
 				t.Fatalf("%v, %v", reply, err)
 			}
 		}
 		before := reader.grant
-		reader.acked = events[0].GetSequence()
+		reader.acked = events[0].Sequence
 		time.Sleep(time.Second)
 		reader.hear(t) // it is parked until the lease is due, and so asks for a sign of life
 		reader.hear(t) // which this is
@@ -482,13 +481,13 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := reply.GetGrant()
-		if time.Duration(g.GetParkedNs()) > time.Second {
-			t.Errorf("the lease is said to begin %v after the request", time.Duration(g.GetParkedNs()))
+		g := reply.Grant
+		if g.Parked > time.Second {
+			t.Errorf("the lease is said to begin %v after the request", g.Parked)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if end, _ := m.leases.End(c.who.session); end > began.Add(time.Duration(g.GetLeaseNs())) {
+		if end, _ := m.leases.End(c.who.session); end > began.Add(g.Lease) {
 			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
 		}
 	})

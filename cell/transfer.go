@@ -222,30 +222,23 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 // Transfer is for those who may change the ACL of the root: it stops the service
 // for a moment.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
-	const op = "transfer"
-	m, err := s.master()
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
-	who, err := m.admit(q.GetCaller())
-	if err == nil {
-		err = m.mayOperate(ctx, who)
-	}
-	if err == nil {
-		err = s.r.Transfer(ctx, q.GetTo())
-	}
-	if err != nil {
-		return nil, s.fail(op, "", err)
-	}
-	if q.GetTo() == s.r.cfg.ID {
-		return &pb.TransferReply{Master: q.GetTo()}, nil
-	}
-	return &pb.TransferReply{Master: s.r.successor(ctx)}, nil
+	return inSession(s, "transfer", "", q.GetCaller(), func(m *master, who caller) (*pb.TransferReply, error) {
+		if err := m.checkOperator(ctx, who); err != nil {
+			return nil, err
+		}
+		if err := s.r.Transfer(ctx, q.GetTo()); err != nil {
+			return nil, err
+		}
+		if q.GetTo() == s.r.cfg.ID {
+			return &pb.TransferReply{Master: q.GetTo()}, nil
+		}
+		return &pb.TransferReply{Master: s.r.successor(ctx)}, nil
+	})
 }
 
-// mayOperate checks that a session's principal may do what concerns the whole
+// checkOperator checks that a session's principal may do what concerns the whole
 // cell.
-func (m *master) mayOperate(ctx context.Context, who caller) error {
+func (m *master) checkOperator(ctx context.Context, who caller) error {
 	if _, err := m.fence.prove(ctx); err != nil {
 		return err
 	}

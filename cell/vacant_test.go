@@ -9,18 +9,17 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // vacated are the tokens of which it was told that nobody has the lock any more.
-func (c *soloClient) vacated() (tokens []uint64) {
+func (c *soloClient) vacated() (tokens []api.Generation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.told {
-		if e.GetKind() == pb.EventKind_EVENT_KIND_LOCK_VACANT {
-			tokens = append(tokens, e.GetGeneration())
+		if e.Kind == api.EventLockVacant {
+			tokens = append(tokens, e.Generation)
 		}
 	}
 	return tokens
@@ -88,12 +87,12 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 				}
 				m.together(t, func() { _ = m.release(t.Context(), c[0].mutation(), h[0], first.Generation) }, func() {
 					if !waits {
-						_, _ = m.tryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1].node)
+						_, _ = m.tryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1])
 					}
 				}, func() { _ = m.endSession(t.Context(), c[1].who.session) })
 				time.Sleep(time.Second)
 				last, _ := m.state().Tree.Get("/f")
-				want := []uint64{uint64(first.Generation), uint64(last.Lock)}
+				want := []api.Generation{first.Generation, last.Lock}
 				if waits {
 					want = want[1:]
 				}
@@ -133,7 +132,7 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		c[2].watchLock(t, "/ls/local/f")
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second
-		if _, err := m.lock(t.Context(), claim, h[0], func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h[0].node) }); err != nil {
+		if _, err := m.tryAcquire(t.Context(), claim, h[0]); err != nil {
 			t.Fatal(err)
 		}
 		got := c[1].try(t, h[1], api.Shared)
@@ -168,7 +167,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			h := failing.open(t, path, api.MayCreate).handle
 			claim := failing.claim(h, api.Shared)
 			claim.Delay = time.Minute
-			if _, err := m.lock(t.Context(), claim, h, func() (raftfsm.Answer, error) { return m.tryAcquire(t.Context(), claim, h.node) }); err != nil {
+			if _, err := m.tryAcquire(t.Context(), claim, h); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.node, Why: "so that others wait"}); err != nil {
@@ -192,8 +191,8 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			told, err := m.explainNode(t.Context(), got.Lock.Name)
-			if err != nil || !strings.Contains(told.GetExplanation()[0], "in shared mode only for another 59s") {
-				t.Error(err, told.GetExplanation())
+			if err != nil || !strings.Contains(told.Explanation[0], "in shared mode only for another 59s") {
+				t.Error(err, told.Explanation)
 			}
 		}
 	})

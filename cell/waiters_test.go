@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -63,7 +62,7 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 		trying := c[1].claim(h[1], api.Exclusive)
 		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
 		go func() {
-			_, err := m.tryAcquire(t.Context(), trying, h[1].node)
+			_, err := m.tryAcquire(t.Context(), trying, h[1])
 			tried <- err
 		}()
 		synctest.Wait()
@@ -200,7 +199,7 @@ func TestLockIsLostOnce(t *testing.T) {
 		if a := answered(t, waits); a.err != nil {
 			t.Error(a.err)
 		}
-		if n := len(events); n != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_LOCK_LOST {
+		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
 			t.Errorf("the holder heard %v", events)
 		}
 	})

@@ -31,7 +31,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "a listing comes in pages", file: "cell/listing.go",
-			old: "	return len(p.list) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
+			old: "	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
 			pkg: "./cell", test: "TestSessionsComeInPages",
 		},
 		{

@@ -4,7 +4,7 @@ package main
 func paperGuards() []guard {
 	return []guard{
 		{
-			name: "local names every cell", file: "cell/service.go",
+			name: "local names every cell", file: "cell/calls.go",
 			old: "name == s.r.cfg.Cell || name == api.LocalCell || name == \"\"", new: "name == s.r.cfg.Cell || name == \"\"",
 			pkg: "./cell/celltest", test: "TestLocalNamesTheCell",
 		},

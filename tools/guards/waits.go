@@ -44,7 +44,7 @@ func waitGuards() []guard {
 			pkg: "./cell", test: "TestReadersDoNotWaitForTheDelayOfAReader",
 		},
 		{
-			name: "a call of an earlier epoch is refused", file: "cell/service.go",
+			name: "a call of an earlier epoch is refused", file: "cell/callers.go",
 			old: "	if who.epoch != m.epoch {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestCallOfAnotherEpochIsRefused",
 		},

@@ -1,0 +1,197 @@
+package cell
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc64"
+	"unicode/utf8"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Each call is served inside one of the three functions below. They find the master and
+// the caller, and complete the error with what was tried, on what and by whom, so that a
+// handler only decodes, makes one call of the master, and encodes.
+
+// onMaster serves a call that belongs to no session. on is what it is about, for people.
+func onMaster[R any](s *service, op, on string, serve func(*master) (*R, error)) (*R, error) {
+	m, err := s.master()
+	if err != nil {
+		return nil, s.fail(op, on, err)
+	}
+	reply, err := serve(m)
+	if err != nil {
+		return nil, s.fail(op, on, err)
+	}
+	return reply, nil
+}
+
+// inSession serves a call of a session that lives, in this epoch.
+func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*master, caller) (*R, error)) (*R, error) {
+	return onMaster(s, op, on, func(m *master) (*R, error) {
+		who, err := callerOf(m, c)
+		if err == nil {
+			err = m.admit(who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return serve(m, who)
+	})
+}
+
+// handleRequest is a call on a handle.
+type handleRequest interface {
+	GetCaller() *pb.Caller
+	GetHandle() []byte
+}
+
+// onHandle serves a call on a handle of a session that lives, in this epoch.
+func onHandle[R any](s *service, op string, q handleRequest, serve func(*master, handle) (*R, error)) (*R, error) {
+	return inSession(s, op, "", q.GetCaller(), func(m *master, who caller) (*R, error) {
+		h, err := handleOf(m, who, q.GetHandle())
+		if err != nil {
+			return nil, err
+		}
+		reply, err := serve(m, h)
+		return reply, about(m.path(h.node.Name), err)
+	})
+}
+
+// about completes an error with the path that the call is about.
+func about(path string, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Path != "" {
+		return err
+	}
+	told := *e // it may be that of many calls
+	told.Path = path
+	return &told
+}
+
+// fail completes an error with what was tried, on what, and by whom. It copies:
+// an epoch's end is one error that many calls return.
+func (s *service) fail(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return &api.Error{Code: api.CodeOf(err), Op: op, Path: path, Replica: s.r.cfg.ID, Message: err.Error(), Err: err}
+	}
+	told := *e
+	told.Op, told.Replica = op, s.r.cfg.ID
+	if told.Path == "" {
+		told.Path = path
+	}
+	return &told
+}
+
+// master returns this replica's mastership, or the error that says who is the
+// master instead.
+func (s *service) master() (*master, error) {
+	if m := s.r.master.Load(); m != nil {
+		return m, nil
+	}
+	return nil, s.r.notMaster()
+}
+
+// signerOf returns what makes and checks the tokens of a cell.
+func signerOf(m *master) signer { return signer{secret: m.state().Secret} }
+
+// callerOf reads who calls, without asking for the right epoch.
+func callerOf(m *master, c *pb.Caller) (caller, error) {
+	id, err := signerOf(m).parseSession(c.GetSession())
+	return caller{session: id, epoch: api.Epoch(c.GetEpoch())}, err
+}
+
+// handleOf reads a handle of the caller's.
+func handleOf(m *master, who caller, token []byte) (handle, error) {
+	h, err := signerOf(m).parseHandle(token)
+	if err == nil && h.owner.Session != who.session {
+		return handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
+	}
+	return h, err
+}
+
+// mutationOf reads the numbering of a session's change; parts is what is asked, so that
+// a number cannot be used for two things.
+func mutationOf(id api.SessionID, m *pb.Mutation, parts ...[]byte) (session.Mutation, error) {
+	mutation := session.Mutation{Session: id, Number: api.RequestNumber(m.GetNumber()), Upto: api.RequestNumber(m.GetUpto())}
+	for _, n := range m.GetOutstanding() {
+		mutation.Outstanding = append(mutation.Outstanding, api.RequestNumber(n))
+	}
+	sum, table := uint64(1), crc64.MakeTable(crc64.ECMA) // which the package makes once
+	for _, part := range parts {
+		sum = crc64.Update(sum+uint64(len(part)), table, part)
+	}
+	mutation.Hash = max(sum, 1)
+	return mutation, mutation.Validate()
+}
+
+// number writes an optional number for a request's hash.
+func number(n *uint64) []byte {
+	if n == nil {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, *n)
+}
+
+// flag writes a boolean for a request's hash.
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// generation reads an optional generation.
+func generation(g *uint64) *api.Generation {
+	if g == nil {
+		return nil
+	}
+	wanted := api.Generation(*g)
+	return &wanted
+}
+
+// checkReason checks what is said to somebody who loses something.
+func checkReason(text string) error {
+	if text == "" || len(text) > api.MaxReason || !utf8.ValidString(text) {
+		return api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of 1 to %d bytes: whoever loses something is told", api.MaxReason)
+	}
+	return nil
+}
+
+// checkCell says that a call was meant for another cell; nil for this one's
+// name, and for "local", by which every cell may be called.
+func (s *service) checkCell(name string) error {
+	if name == s.r.cfg.Cell || name == api.LocalCell || name == "" {
+		return nil
+	}
+	return &api.Error{
+		Code: api.WrongCell, Cell: s.r.cfg.Cell,
+		Message: "this replica belongs to cell " + s.r.cfg.Cell + ", not to " + name + "; check --servers, CHUBBY_CELLS or the cells file",
+	}
+}
+
+// pathOf reads a path in this cell.
+func (s *service) pathOf(text string) (api.Path, error) {
+	path, err := api.ParsePath(text)
+	if err != nil {
+		return path, err
+	}
+	return path, s.checkCell(path.Cell())
+}
+
+// nodeAt finds the node that an operator names.
+func (s *service) nodeAt(ctx context.Context, m *master, text string) (namespace.Ref, error) {
+	path, err := s.pathOf(text)
+	if err != nil {
+		return namespace.Ref{}, err
+	}
+	return m.nodeAt(ctx, path)
+}

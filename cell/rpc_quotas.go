@@ -1,0 +1,88 @@
+package cell
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.ListQuotasReply, error) {
+	return onMaster(s, "list quotas", "", func(m *master) (*pb.ListQuotasReply, error) {
+		if err := s.checkCell(q.GetCell()); err != nil {
+			return nil, err
+		}
+		page, err := m.listQuotas(ctx, q.GetAfter())
+		reply := &pb.ListQuotasReply{Next: page.Next}
+		for _, use := range page.List {
+			reply.Quotas = append(reply.Quotas, quotaInfo(use))
+		}
+		return reply, err
+	})
+}
+
+// quotaInfo encodes a quota and what of it is used.
+func quotaInfo(u *QuotaUse) *pb.QuotaInfo {
+	return &pb.QuotaInfo{Principal: u.Principal, Path: u.Directory, Used: amountsOf(u.Used), Allowed: amountsOf(u.Allowed)}
+}
+
+// amountsOf encodes a quota.
+func amountsOf(q api.Quota) *pb.QuotaAmounts {
+	return &pb.QuotaAmounts{
+		Nodes:    int64(q.Nodes),
+		Bytes:    q.Bytes,
+		Sessions: int64(q.Sessions),
+		Handles:  int64(q.Handles),
+		Waiters:  int64(q.Waiters),
+	}
+}
+
+func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
+	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *master, who caller) (*pb.SetQuotaReply, error) {
+		c, err := s.quotaOf(ctx, m, who, q)
+		if err != nil {
+			return nil, err
+		}
+		_, err = m.propose(ctx, raftfsm.Command{SetQuota: &c})
+		return &pb.SetQuotaReply{}, err
+	})
+}
+
+// quotaOf decodes and checks a SetQuota.
+func (s *service) quotaOf(ctx context.Context, m *master, who caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
+	a := q.GetAllowed()
+	allowed := api.Quota{
+		Nodes:    int(a.GetNodes()),
+		Bytes:    a.GetBytes(),
+		Sessions: int(a.GetSessions()),
+		Handles:  int(a.GetHandles()),
+		Waiters:  int(a.GetWaiters()),
+	}
+	var numbers []byte
+	for _, n := range []uint64{uint64(a.GetNodes()), uint64(a.GetBytes()), uint64(a.GetSessions()), uint64(a.GetHandles()), uint64(a.GetWaiters())} {
+		numbers = append(numbers, number(&n)...)
+	}
+	mutation, err := mutationOf(who.session, q.GetMutation(), []byte("quota"), []byte(q.GetPath()), []byte(q.GetPrincipal()), numbers)
+	c := raftfsm.SetQuota{Mutation: mutation, Principal: q.GetPrincipal(), Quota: allowed}
+	if err == nil {
+		err = allowed.Validate()
+	}
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case (q.GetPath() == "") == (q.GetPrincipal() == ""):
+		return c, api.Errorf(api.InvalidArgument, "a quota is of a principal or of a directory; name one of them")
+	case q.GetPrincipal() != "":
+		return c, checkPrincipal(q.GetPrincipal())
+	case allowed.Sessions+allowed.Handles+allowed.Waiters > 0:
+		return c, api.Errorf(api.InvalidArgument, "a directory's quota is of nodes and bytes only")
+	}
+	directory, err := s.nodeAt(ctx, m, q.GetPath())
+	if err != nil {
+		_, err = m.refuse(ctx, mutation, err) // it may have been there
+	}
+	c.Directory = &directory
+	return c, err
+}

@@ -1,0 +1,48 @@
+package cell
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/protobuf/proto"
+)
+
+// The master bounds pages and replies by how long things are on the wire at most. Here
+// each is encoded with the largest numbers there are, and with texts of some lengths:
+// nothing is longer than the master takes it to be.
+func TestNothingIsLongerOnTheWire(t *testing.T) {
+	for _, length := range []int{0, 1, 127, 128, 1024} {
+		text := strings.Repeat("x", length)
+		who := api.Holder{Session: math.MaxUint64, Principal: text, Host: text, PID: math.MaxInt, Reason: text, SinceUnix: math.MaxInt64}
+		event := &Event{
+			Sequence: math.MaxUint64, Kind: math.MaxUint8, Handle: math.MaxUint64, Path: text, Child: text,
+			Generation: math.MaxUint64, Reason: math.MaxUint8, Explanation: text,
+		}
+		lock := &LockInfo{
+			Path: text, Mode: math.MaxUint8, Generation: math.MaxUint64, Holders: []api.Holder{who, who}, MoreHolders: math.MaxInt,
+			MoreWaiters: math.MaxInt, Delayed: math.MaxInt64, Revoked: text,
+			Waiters: []Waiter{{Owner: who, Place: math.MaxInt, Mode: math.MaxUint8, Waiting: math.MaxInt64, Absent: true, Estimate: math.MaxInt64}},
+		}
+		session := &SessionInfo{
+			Session: who, Lease: math.MaxInt64, LeftLeast: math.MaxInt64, LeftMost: math.MaxInt64, Handles: math.MaxInt, Locks: math.MaxInt, MayCache: true,
+		}
+		most := api.Quota{Nodes: math.MaxInt, Bytes: math.MaxInt64, Sessions: math.MaxInt, Handles: math.MaxInt, Waiters: math.MaxInt}
+		use := &QuotaUse{Principal: text, Directory: text, Used: most, Allowed: most}
+		for name, one := range map[string]struct {
+			estimate int
+			message  proto.Message
+		}{
+			"an event":  {event.wireSize(), &pb.KeepAliveReply{Events: []*pb.Event{eventOf(event)}}},
+			"a lock":    {lock.wireSize(), &pb.ListLocksReply{Locks: []*pb.LockInfo{lockInfo(lock)}}},
+			"a session": {session.wireSize(), &pb.ListSessionsReply{Sessions: []*pb.SessionInfo{sessionInfo(session)}}},
+			"a quota":   {use.wireSize(), &pb.ListQuotasReply{Quotas: []*pb.QuotaInfo{quotaInfo(use)}}},
+		} {
+			if size := proto.Size(one.message); size > one.estimate {
+				t.Errorf("%s with texts of %d bytes takes %d bytes on the wire, and is taken to have %d", name, length, size, one.estimate)
+			}
+		}
+	}
+}
