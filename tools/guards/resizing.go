@@ -35,12 +35,12 @@ func resizingGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsTakenOver",
 		},
 		{
-			name: "nothing is left of a guardian that reported nothing", file: "cmd/chubbyctl/internal/supervise/process_unix.go",
+			name: "nothing is left of a guardian that reported nothing", file: "cmd/chubbyctl/internal/supervise/ending_unix.go",
 			old: "	orphans := p.sweep()\n	if p.pid == 0 {", new: "	orphans := 0\n	if p.pid != 0 {\n		orphans = p.sweep()\n	}\n	if p.pid == 0 {",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianEndsUnheard",
 		},
 		{
-			name: "a guardian that has nothing left to do is not waited for", file: "cmd/chubbyctl/internal/supervise/process_unix.go",
+			name: "a guardian that has nothing left to do is not waited for", file: "cmd/chubbyctl/internal/supervise/ending_unix.go",
 			old: "	if p.gone || p.err != nil { // nothing is left", new: "	if false { // nothing is left",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianDoesNotEnd",
 		},

@@ -11,7 +11,7 @@ func supervisionGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestHeadlessDescendants",
 		},
 		{
-			name: "a guardian that is late is ended", file: supervision + "process_unix.go",
+			name: "a guardian that is late is ended", file: supervision + "deadline_unix.go",
 			old: "chubbyctl kills both\")\n		_ = p.guardian.Process.Kill()", new: "chubbyctl kills both\")\n		_ = p.guardian.Process.Signal(unix.Signal(0))",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardian",
 		},
@@ -31,7 +31,7 @@ func supervisionGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestEverySignalIsPassedOn",
 		},
 		{
-			name: "a stop for one process stops one", file: supervision + "process_unix.go",
+			name: "a stop for one process stops one", file: supervision + "foreground_unix.go",
 			old: "		suspendSelf(os.Getpid())\n", new: "		suspendSelf(0)\n",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStopOfOneProcess",
 		},

@@ -40,7 +40,7 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestChildrenOfOthersAreSpared",
 		},
 		{
-			name: "a command is fed in the foreground", file: supervision + "process_unix.go",
+			name: "a command is fed in the foreground", file: supervision + "foreground_unix.go",
 			old: "	if !p.starved || p.terminal == nil ||", new: "	if true || p.terminal == nil ||",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestBroughtToTheForeground",
 		},
@@ -50,7 +50,7 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestInterruptOfAStoppedCommand",
 		},
 		{
-			name: "a killed command leaves the terminal as it was", file: supervision + "process_unix.go",
+			name: "a killed command leaves the terminal as it was", file: supervision + "ending_unix.go",
 			old: "errors.Join(err, p.terminal.mend())", new: "errors.Join(err, nil)",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestTerminalIsSetBack",
 		},

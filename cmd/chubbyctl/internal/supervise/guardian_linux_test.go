@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -165,4 +166,68 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 	}
 	_ = other.Process.Kill()
 	_ = other.Wait()
+}
+
+// A guardian that does not come to start the command in its time is killed, and
+// the command is late.
+func TestGuardianThatNeverStarts(t *testing.T) {
+	c := shell("exit 0", "")
+	c.Guardian = []string{"/bin/sh", "-c", "exec sleep 1000"}
+	began := time.Now()
+	c.Allowed = func() (time.Duration, bool) { return 300*time.Millisecond - time.Since(began), true }
+	if _, err := Start(c, make(chan os.Signal, 1)); !errors.Is(err, ErrLate) {
+		t.Errorf("%v, want %v", err, ErrLate)
+	}
+}
+
+// The guardian is the first to go, and takes nobody's protection with it.
+func TestKilledGuardian(t *testing.T) {
+	f := newFIFO(t)
+	p, err := Start(shell(stubborn, f.name), make(chan os.Signal, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.line(t)
+	if err := p.guardian.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err == nil {
+		t.Error("a lost guardian is no error")
+	}
+	f.ended(t)
+}
+
+// Whatever becomes of chubbyctl, nothing outlives the lock. Its end is noticed
+// at once; that it is stopped, not before the deadline.
+func TestSupervisorKilledOrStopped(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		signal unix.Signal
+		limit  time.Duration
+	}{{"killed", unix.SIGKILL, plenty}, {"stopped", unix.SIGSTOP, 3 * time.Second}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFIFO(t)
+			cmd := startSupervisor(t, stubborn, f, c.limit)
+			f.line(t)
+			if err := cmd.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			f.ended(t)
+		})
+	}
+}
+
+// What is sent to chubbyctl reaches the command, and the command's end is
+// chubbyctl's.
+func TestSupervisorForwards(t *testing.T) {
+	f := newFIFO(t)
+	cmd := startSupervisor(t, `exec 5>"$1"; trap 'exit 33' USR2; echo ready >&5; while :; do sleep 0.01; done`, f, plenty)
+	f.line(t)
+	if err := cmd.Process.Signal(unix.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 33 {
+		t.Errorf("ended with %v, want 33", err)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,10 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// slack is by how much an instant may be off before the guardian is told
-// again; it is far below any margin.
-const slack = 5 * time.Millisecond
 
 // Process is a command that runs under a guardian.
 type Process struct {
@@ -173,68 +168,6 @@ func (p *Process) run(interrupts []os.Signal) {
 	p.conclude()
 }
 
-// extend tells the guardian until when the command may run, if that has
-// changed. The clock is read before Allowed is asked, so that a pause between
-// the two makes the instant early and never late.
-func (p *Process) extend() {
-	instant := now()
-	left, news := p.command.Allowed()
-	kill := instant + int64(left)
-	if off := time.Duration(kill - p.told); !news || off > -slack && off < slack {
-		return
-	}
-	p.told = kill
-	p.expect(kill)
-	p.control.give(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
-}
-
-// expect notes the instant by which everything is to be gone. Once the command
-// is asked to end that only comes closer, as it does for the guardian.
-func (p *Process) expect(instant int64) {
-	if p.asked || p.stopping.Load() {
-		instant = min(p.due, instant)
-	}
-	if instant > p.due {
-		p.late = 0
-	}
-	p.due = instant
-}
-
-// nextCheck is how long to wait until the guardian is to be looked after.
-func (p *Process) nextCheck() time.Duration {
-	if p.due == 0 || p.rescued {
-		return time.Hour
-	}
-	return time.Duration(max(p.due, p.late)-now()) + p.command.Margin/4
-}
-
-// check ends a guardian that has not done its work in time: one that is stopped
-// (SIGSTOP, a debugger, a frozen group) or hangs. With it ends the command, and
-// what is left becomes this process's to kill. The first check only gives those
-// reports a chance that came while this process itself was stopped.
-func (p *Process) check() {
-	switch {
-	case p.nextCheck() > 0: // the timer does not run by the clock of now
-	case p.late == 0:
-		p.late = now()
-	default:
-		p.rescued = true
-		p.announcer.add("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
-		_ = p.guardian.Process.Kill() // it can only have ended
-	}
-}
-
-func (p *Process) forward(s os.Signal) {
-	p.control.give(order{Signal: Number(s)})
-	if s == unix.SIGTSTP {
-		suspendSelf(os.Getpid())
-		if p.terminal != nil && p.pid != 0 {
-			p.lend() // the shell took it
-		}
-		p.control.give(order{Signal: int(unix.SIGCONT)})
-	}
-}
-
 // handle takes a report in and returns whether more are to be expected.
 func (p *Process) handle(r report) bool {
 	switch {
@@ -283,120 +216,6 @@ func (p *Process) handle(r report) bool {
 		return false
 	}
 	return true
-}
-
-// lend makes the command the terminal's foreground. If it has tried to read
-// already, and been stopped for that, the report of that has it continued.
-func (p *Process) lend() {
-	if err := p.terminal.lend(p.pid); err != nil {
-		p.announcer.add(err.Error())
-	}
-}
-
-// feed continues a command that was stopped because it used the terminal without
-// having it, if it can have it now, and returns whether it can. The shell that
-// brings this process to the foreground need not say so.
-func (p *Process) feed() bool {
-	if !p.starved || p.terminal == nil || !p.terminal.has(p.pid, p.terminal.group) {
-		return false
-	}
-	p.starved = false
-	p.lend()
-	p.control.give(order{Signal: int(unix.SIGCONT)})
-	return true
-}
-
-// suspend does what Ctrl-Z asks for: the command is stopped, so this process
-// stops too, for the shell to go on, until the shell continues it.
-func (p *Process) suspend() {
-	if err := p.terminal.takeBack(p.pid); err != nil {
-		p.announcer.add(err.Error())
-	}
-	left := time.Duration(p.told - now()).Round(time.Second)
-	p.announcer.tellNow(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
-	suspendSelf(0) // all of a pipeline, which the terminal would have stopped too
-	p.lend()
-	p.control.give(order{Signal: int(unix.SIGCONT)})
-}
-
-// conclude waits for the guardian, and kills what it did not live to kill.
-func (p *Process) conclude() {
-	p.control.close()
-	if p.gone || p.err != nil { // nothing is left for it to do; and it may be stopped, and never end
-		_ = p.guardian.Process.Kill() // it can only have ended
-	}
-	for range p.reports { // until the reader has seen the end
-	}
-	err := p.guardian.Wait()
-	if p.terminal != nil && p.pid != 0 {
-		err := p.terminal.takeBack(p.pid)
-		if !p.ended || p.result.Code > 128 {
-			err = errors.Join(err, p.terminal.mend())
-		}
-		if err != nil {
-			p.announcer.add(err.Error())
-		}
-	}
-	if p.gone || p.err != nil {
-		return
-	}
-	orphans := p.sweep()
-	if p.pid == 0 { // perhaps with a command whose start it had not reported
-		p.err = ErrLate
-		if !p.rescued {
-			p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
-		}
-		p.started <- p.err
-		return
-	}
-	switch {
-	case p.rescued && p.ended:
-		return
-	case p.rescued:
-		p.result = Result{Code: 128 + int(unix.SIGKILL), Cut: true}
-		return
-	}
-	p.err = fmt.Errorf("the guardian process ended before the command did, and %d of the command's processes were killed: %w", orphans, untimely(err))
-}
-
-// untimely is the error of a guardian that ended, perhaps without one, before it
-// had said that everything is gone.
-func untimely(err error) error {
-	if err == nil {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// looksToBeSure is how many looks in succession must find nobody, where the system
-// cannot be asked whether there are children left.
-const looksToBeSure = 3
-
-// sweep kills every process that is left of the command's, and returns how many
-// there were.
-func (p *Process) sweep() int {
-	killed := make(map[int]bool)
-	for found := 0; ; found++ {
-		left := family(p.pid, p.others...)
-		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		switch {
-		case len(left) > 0:
-			found = 0
-		case err == unix.ECHILD || len(p.others) > 0 && found >= looksToBeSure:
-			return len(killed)
-		}
-		for _, pid := range left {
-			killed[pid] = true
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		for {
-			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-			if err != nil || pid <= 0 {
-				break
-			}
-		}
-		<-time.After(killEvery)
-	}
 }
 
 // Stop asks the command to end, and sees to it that it is killed in time.

@@ -185,3 +185,68 @@ func TestForeignStopDoesNotSuspend(t *testing.T) {
 		t.Errorf("chubbyctl was suspended: %s", said)
 	}
 }
+
+// Signals that a terminal would send go to the whole process group, so that a
+// child of a shell is not left behind (Consul #2999).
+func TestSignalsReachTheGroup(t *testing.T) {
+	f := newFIFO(t)
+	p := start(t, shell(`exec 5>"$1"; trap 'wait; exit 9' TERM
+		sh -c 'trap "echo child >&5; exit" TERM; echo ready >&5; while :; do sleep 0.01; done' &
+		wait`, f.name))
+	if got := f.line(t); got != "ready" {
+		t.Fatal(got)
+	}
+	p.Signal(unix.SIGTERM)
+	if got := f.line(t); got != "child" {
+		t.Errorf("the child got %q", got)
+	}
+	if got := wait(t, p); got != (Result{Code: 9}) {
+		t.Errorf("result %+v, want 9: the command's own", got)
+	}
+}
+
+// Others go to the command alone: its children may not expect them.
+func TestOtherSignalsReachTheCommandAlone(t *testing.T) {
+	f := newFIFO(t)
+	p := start(t, shell(`exec 5>"$1"; trap 'echo right >&5' USR1; trap 'exit 4' USR2
+		sh -c 'trap "echo wrong >&5" USR1; trap "exit" TERM; echo ready >&5; while :; do sleep 0.01; done' &
+		while :; do wait; done`, f.name))
+	f.line(t)
+	p.Signal(unix.SIGUSR1)
+	if got := f.line(t); got != "right" {
+		t.Errorf("USR1 was taken by: %s", got)
+	}
+	p.Signal(unix.SIGUSR2) // not SIGHUP, which a shell cannot trap if this test runs under nohup
+	if got := wait(t, p); got.Code != 4 {
+		t.Errorf("result %+v, want 4", got)
+	}
+}
+
+// An interrupt that came before the command is for the command; another signal
+// is not, which a command is not prepared for from its first moment.
+func TestSignalsBeforeTheStart(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	signals <- unix.SIGUSR1
+	signals <- unix.SIGTERM
+	p, err := Start(shell("sleep 1000"), signals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	if got := wait(t, p); got != (Result{Code: 143}) {
+		t.Errorf("result %+v, want ended by SIGTERM", got)
+	}
+}
+
+// A stopped process takes no signal but SIGKILL, until it is continued.
+func TestSuspendedCommandIsStopped(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(`exec 5>"$1"; trap 'echo asked >&5; exit 6' TERM; echo $$ >&5; kill -STOP $$; while :; do sleep 0.01; done`, f.name)
+	c.KillAfter = bound
+	p := start(t, c)
+	f.line(t)
+	p.Stop()
+	if got := wait(t, p); got != (Result{Code: 6, Cut: true}) {
+		t.Errorf("result %+v, want 6: continued to end in order", got)
+	}
+}

@@ -1,0 +1,134 @@
+package supervise
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stubborn ignores what asks it to end, and has a child that has left its
+// process group and its session, and ignores that too.
+const stubborn = `exec 5>"$1"; trap '' TERM INT HUP
+	setsid sh -c 'trap "" TERM; echo escaped >&5; while :; do sleep 0.01; done' &
+	while :; do sleep 0.01; done`
+
+func TestEverythingIsGoneAtTheDeadline(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(stubborn, f.name)
+	limit := 1500 * time.Millisecond
+	c.KillAfter = 500 * time.Millisecond
+	began := now()
+	c.Allowed = once(limit)
+	p := start(t, c)
+	f.line(t)
+	got := wait(t, p)
+	took := time.Duration(now() - began)
+	f.ended(t)
+	if got != (Result{Code: 137, Cut: true}) {
+		t.Errorf("result %+v, want cut by SIGKILL", got)
+	}
+	if took < limit-c.KillAfter || took > limit+bound/2 {
+		t.Errorf("gone after %v, want about %v", took, limit)
+	}
+}
+
+// A command that ends when it is asked is not killed.
+func TestDeadlineAsksFirst(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(`exec 5>"$1"; trap 'echo asked >&5; exit 6' TERM; echo ready >&5; while :; do sleep 0.01; done`, f.name)
+	c.KillAfter = bound
+	c.Allowed = once(bound + 500*time.Millisecond)
+	p := start(t, c)
+	f.line(t)
+	if got := f.line(t); got != "asked" {
+		t.Error(got)
+	}
+	if got := wait(t, p); got != (Result{Code: 6, Cut: true}) {
+		t.Errorf("result %+v, want 6, cut", got)
+	}
+}
+
+// A deadline that is put off in time is never noticed.
+func TestDeadlineIsPutOff(t *testing.T) {
+	c := shell("sleep 2.5")
+	c.KillAfter = 100 * time.Millisecond
+	c.Allowed = always(2 * time.Second)
+	if got := wait(t, start(t, c)); got != (Result{}) {
+		t.Errorf("result %+v, want an undisturbed end", got)
+	}
+}
+
+// No news is not good news: the guardian keeps to what it knows.
+func TestNoNewsDoesNotPutOff(t *testing.T) {
+	asked := 0
+	c := shell("sleep 1000")
+	c.KillAfter = 100 * time.Millisecond
+	c.Allowed = func() (time.Duration, bool) {
+		asked++
+		return 300 * time.Millisecond, asked == 1
+	}
+	if got := wait(t, start(t, c)); got != (Result{Code: 143, Cut: true}) {
+		t.Errorf("result %+v, want cut by SIGTERM", got)
+	}
+}
+
+func TestStopKillsAfterTheUsualTime(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(stubborn, f.name)
+	c.KillAfter = 200 * time.Millisecond
+	p := start(t, c)
+	f.line(t)
+	p.Stop()
+	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
+		t.Errorf("result %+v, want cut by SIGKILL", got)
+	}
+	f.ended(t)
+}
+
+// A deadline that comes closer counts also while the command is given its time.
+func TestDeadlineCountsWhileStopping(t *testing.T) {
+	f := newFIFO(t)
+	c := shell(stubborn, f.name)
+	c.KillAfter = plenty / 2
+	var closer atomic.Bool
+	soon := always(200 * time.Millisecond)
+	c.Allowed = func() (time.Duration, bool) {
+		if closer.Load() {
+			return soon()
+		}
+		return plenty, true
+	}
+	p := start(t, c)
+	f.line(t)
+	p.Stop()
+	closer.Store(true)
+	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
+		t.Errorf("result %+v, want killed at the deadline", got)
+	}
+}
+
+// Without time left nothing is started, whatever comes first.
+func TestLateStart(t *testing.T) {
+	for name, allowed := range map[string]func() (time.Duration, bool){
+		"no news":        func() (time.Duration, bool) { return plenty, false },
+		"over":           func() (time.Duration, bool) { return -time.Second, true },
+		"less than half": func() (time.Duration, bool) { return 500 * time.Millisecond, true }, // KillAfter is a second
+	} {
+		mark := filepath.Join(t.TempDir(), "started")
+		c := shell(`: >"$1"`, mark)
+		c.Allowed = allowed
+		signals := make(chan os.Signal, 1)
+		signals <- unix.SIGTERM
+		if _, err := Start(c, signals); !errors.Is(err, ErrLate) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("%s: the command was started", name)
+		}
+	}
+}

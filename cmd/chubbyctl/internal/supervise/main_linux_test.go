@@ -1,0 +1,191 @@
+package supervise
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain also is what the tests run: the guardian, and a program that runs a
+// command as chubbyctl does and can be killed or stopped while it does.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "guardian":
+			if err := RunGuardian(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, "guardian:", err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "unheard":
+			if err := unheard(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, "guardian:", err)
+			}
+			os.Exit(1)
+		case "headless":
+			headless(os.Args[2])
+		case "listener":
+			os.Exit(listener(os.Args[2], os.Args[3:]...))
+		case "supervisor":
+			os.Exit(supervisor(os.Args[2], os.Args[3], os.Args[4]))
+		}
+	}
+	if signal.Ignored(unix.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
+		signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	plenty = time.Minute      // more than any test takes
+	bound  = 20 * time.Second // for what must happen
+)
+
+func always(d time.Duration) func() (time.Duration, bool) {
+	return func() (time.Duration, bool) { return d, true }
+}
+
+// once allows d from now, however often it is asked.
+func once(d time.Duration) func() (time.Duration, bool) {
+	end := now() + int64(d)
+	return func() (time.Duration, bool) { return time.Duration(end - now()), true }
+}
+
+// shell is a command that runs a script. $1 is the name of a fifo in scripts
+// that need one.
+func shell(script string, args ...string) Command {
+	return Command{
+		Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...),
+		Env:      append(os.Environ(), "GORACE=atexit_sleep_ms=0"), // the race detector keeps processes for a second
+		Guardian: []string{os.Args[0], "guardian"},
+		Allowed:  always(plenty), Refresh: 50 * time.Millisecond, KillAfter: time.Second, Margin: bound,
+		Notice: func(string) {},
+	}
+}
+
+func start(t *testing.T, c Command) *Process {
+	t.Helper()
+	p, err := Start(c, make(chan os.Signal, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Stop()
+		select {
+		case <-p.Done():
+		case <-time.After(c.KillAfter + time.Second): // the test has failed
+			_ = p.guardian.Process.Kill()
+		}
+	})
+	return p
+}
+
+func wait(t *testing.T, p *Process) Result {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(bound):
+		t.Fatal("the command is not gone")
+	}
+	result, err := p.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// fifo is a pipe by name. Whoever opens it for writing keeps it open in all
+// that it starts, so its end is the end of them all.
+type fifo struct {
+	name  string
+	lines *bufio.Reader
+}
+
+func newFIFO(t *testing.T) *fifo {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &fifo{name: name}
+}
+
+// line waits for the next line.
+func (f *fifo) line(t *testing.T) string {
+	t.Helper()
+	if f.lines == nil {
+		file, err := os.Open(f.name) // until somebody opens it for writing
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.Close() })
+		if err := file.SetReadDeadline(time.Now().Add(bound)); err != nil {
+			t.Fatal(err)
+		}
+		f.lines = bufio.NewReader(file)
+	}
+	line, err := f.lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// ended waits until nobody has it open for writing.
+func (f *fifo) ended(t *testing.T) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, f.lines); err != nil {
+		t.Fatalf("something that the command started still runs: %v", err)
+	}
+}
+
+// supervisor runs a script as chubbyctl does, with one fixed deadline.
+func supervisor(script, fifo, limit string) int {
+	allowed, err := time.ParseDuration(limit)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c := shell(script, fifo)
+	c.Allowed = once(allowed)
+	c.KillAfter = 500 * time.Millisecond
+	c.Notice = func(text string) { fmt.Fprintln(os.Stderr, text) }
+	p, err := Start(c, Listen())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	result, err := p.Wait()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if foreground, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && foreground != unix.Getpgrp() {
+		fmt.Fprintln(os.Stderr, "the foreground was not given back")
+	}
+	return result.Code
+}
+
+func startSupervisor(t *testing.T, script string, f *fifo, limit time.Duration) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "supervisor", script, f.name, limit.String())
+	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
