@@ -311,6 +311,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"cell/clock*.go", "", "the replica's clock, and the wall clock for display"},
 		{"client/clock*.go", "", "the client's clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
+		{"cell/internal/testbed", "", "as celltest does"},
 		{"cmd/chubbyctl/internal/supervise/clock*.go", "", "the guardian is a process of its own, which shares the clock with chubbyctl"},
 		{"cmd/chubbyctl/clock.go", "Since", "for display: how long ago, by the wall clock"},
 		{"cmd/chubbyctl/clock.go", "Now", "for display: when a line of watch was printed"},

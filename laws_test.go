@@ -67,6 +67,10 @@ func rooms() []room {
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
 		},
 		{
+			"cell/internal/testbed", []string{"session"}, []string{raft, bufconn},
+			"what tests of a replica and of its rooms share: no room imports it but their tests",
+		},
+		{
 			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/identity"},
 			[]string{raft, boltlog, walLog, hclog, bbolt, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
 		},

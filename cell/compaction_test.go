@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
 
@@ -65,7 +66,7 @@ func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 						}
 					}
 					do(steps...)
-					await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 19 })
+					testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 19 })
 					held.came = make(chan struct{})
 					r.raft.Snapshot()
 					<-held.came

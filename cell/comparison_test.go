@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -17,21 +18,21 @@ import (
 // until they agree again.
 func TestComparisonSaysWhoDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &lineCount{}
+		log := &testbed.Lines{}
 		c := &comparison{
 			at:    func(index uint64) (uint64, bool) { return 100 + index, index <= 7 },
-			clock: testClock(), logger: slog.New(slog.NewTextHandler(log, nil)), differs: map[string]session.Instant{},
+			clock: testbed.Clock(), logger: slog.New(slog.NewTextHandler(log, nil)), differs: map[string]session.Instant{},
 		}
 		c.heard("r2", 8, 0) // it is ahead
 		c.heard("r2", 7, 107)
-		if lines := log.take(); len(lines) != 0 || c.count() != 0 {
+		if lines := log.Take(); len(lines) != 0 || c.count() != 0 {
 			t.Errorf("replicas that agree: %q, %d", lines, c.count())
 		}
 		for range 30 {
 			c.heard("r3", 7, 999)
-			pass(5 * time.Second)
+			testbed.Pass(5 * time.Second)
 		}
-		lines := log.take()
+		lines := log.Take()
 		if len(lines) != 3 || c.count() != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "peer=r3") {
 			t.Errorf("one that differs for 150 s: %q, %d", lines, c.count())
 		}
@@ -50,7 +51,7 @@ func TestComparisonSaysWhoDiffers(t *testing.T) {
 func TestDivergenceIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
-		pass(2 * compareEvery)
+		testbed.Pass(2 * compareEvery)
 		for id, r := range replicas {
 			if n := r.comparison.count(); n != 0 {
 				t.Errorf("%s differs from %d replicas", id, n)
@@ -73,7 +74,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pass(2 * compareEvery)
+		testbed.Pass(2 * compareEvery)
 		for id, want := range map[string]int{"r1": 1, "r2": 2, "r3": 1} {
 			if n := replicas[id].comparison.count(); n != want {
 				t.Errorf("%s sees %d replicas that differ, want %d", id, n, want)

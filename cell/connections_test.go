@@ -16,6 +16,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -134,7 +135,7 @@ func TestTooManyConnections(t *testing.T) {
 }
 
 func tooManyConnections(t *testing.T, all, each int, why string) {
-	most, log := min(all, each), &lineCount{}
+	most, log := min(all, each), &testbed.Lines{}
 	r, err := Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, MaxConnections: all, MaxConnectionsPerAddress: each, Logger: slog.New(slog.NewTextHandler(log, nil)),
@@ -165,7 +166,7 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 		}
 		flood = append(flood, conn)
 	}
-	await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*maxRefused })
+	testbed.Await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*maxRefused })
 	r.conns.mu.Lock()
 	if r.conns.open != most || r.conns.refused > maxRefused {
 		t.Errorf("%d connections are open, and %d are kept to be told", r.conns.open, r.conns.refused)
@@ -184,15 +185,15 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 		_ = conn.Close()
 	}
 	_ = open[0].Close()
-	await(t, "room", func() bool { return counted(t, r, "chubby_client_connections") == float64(most-1) })
+	testbed.Await(t, "room", func() bool { return counted(t, r, "chubby_client_connections") == float64(most-1) })
 	if open[0], err = locate(t, address); err != nil {
 		t.Errorf("there is room, and %v", err)
 	}
-	if lines := strings.Count(strings.Join(log.take(), ""), "refused a client's connection"); lines < 1 || lines > 60 {
+	if lines := strings.Count(strings.Join(log.Take(), ""), "refused a client's connection"); lines < 1 || lines > 60 {
 		t.Errorf("%d lines tell of more than %d refused connections", lines, 3*maxRefused)
 	}
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	await(t, "all to be closed", func() bool { return counted(t, r, "chubby_client_connections") == 0 })
+	testbed.Await(t, "all to be closed", func() bool { return counted(t, r, "chubby_client_connections") == 0 })
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -103,7 +104,7 @@ func crashHeader(from string) raft.RPCHeader {
 }
 
 func crashMembers() raft.Configuration {
-	return votersOf(map[string]string{"r1": "a1", "r2": "a2", "r3": "a3"})
+	return testbed.Voters(map[string]string{"r1": "a1", "r2": "a2", "r3": "a3"})
 }
 
 // crashMachine is a state machine that remembers every entry.
@@ -371,7 +372,7 @@ func (r *crashReplica) do(step crashSend) (acked uint64, err error) {
 	}
 	// Raft takes a snapshot of what the machine has applied, and says earlier that all is.
 	for r.machine.last() < r.raft.AppliedIndex() {
-		pass(time.Millisecond)
+		testbed.Pass(time.Millisecond)
 	}
 	if err := r.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return 0, err
@@ -495,7 +496,7 @@ func TestLateSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = r.do(appendStep(4, 31, 33, 33))
-			await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 33 })
+			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 33 })
 			if err := errors.Join(err, r.machine.check(), r.whole(), r.stop()); err != nil {
 				t.Error(err)
 			}
@@ -531,7 +532,7 @@ func TestSnapshotOfTheLastEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = r.do(appendStep(4, 18, 20, 20))
-			await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
+			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
 			if err := errors.Join(err, r.machine.check(), r.whole(), r.stop()); err != nil {
 				t.Error(err)
 			}

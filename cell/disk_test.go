@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -37,11 +38,11 @@ func TestDiskNearlyFull(t *testing.T) {
 // Nothing is known of a directory that is gone, and nothing is said.
 func TestDiskOfADirectoryThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &lineCount{}
+		log := &testbed.Lines{}
 		r := &Replica{cfg: Config{Data: filepath.Join(t.TempDir(), "gone")}, log: slog.New(slog.NewTextHandler(log, nil)), clock: func() session.Instant { return 0 }}
 		go r.watchDisk(t.Context())
 		synctest.Wait()
-		if r.free.Load() != -1 || len(log.take()) > 0 || r.diskNote() != "" {
+		if r.free.Load() != -1 || len(log.Take()) > 0 || r.diskNote() != "" {
 			t.Errorf("%d bytes are free where there is no directory; %q", r.free.Load(), r.diskNote())
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -44,7 +45,7 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 // proof says. The leader's long time-outs stand for the pause: its timers do
 // not fire while the others elect.
 func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
-	wire := newMemNet()
+	wire := testbed.NewNetwork()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	var nodes []*raftNode
 	for _, id := range []string{"r1", "r2", "r3"} {
@@ -52,7 +53,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
 		if id == "r1" {
 			timeout = 30 * time.Second
 		}
-		nodes = append(nodes, startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: timeout}))
+		nodes = append(nodes, startNode(t, nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: timeout}))
 	}
 	defer func() {
 		for _, n := range nodes {
@@ -86,27 +87,27 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
 	readers.Wait()
 	synctest.Wait() // every connection is idle: what is asked next is sent at once
 
-	wire.hold("a")
+	wire.Hold("a")
 	readers.Go(func() { _ = old.raft.VerifyLeader().Error() })  // in flight during the pause
 	readers.Go(func() { _, _ = f.prove(context.Background()) }) // likewise; it may succeed, it began before
 	synctest.Wait()
-	wire.cut("a", "b", true)
-	wire.cut("a", "c", true)
+	wire.Cut("a", "b", true)
+	wire.Cut("a", "c", true)
 	winner := leader(t, nodes[1:]...)
 	winner.say(t, "new")
 
 	verdict := make(chan error, 1)
 	readers.Go(func() { verdict <- proof(old, f) })
-	pass(10 * time.Millisecond)
-	wire.release("a")
+	testbed.Pass(10 * time.Millisecond)
+	wire.Release("a")
 	err := <-verdict
-	if words := old.words.all(); words[len(words)-1] != "old" {
+	if words := old.words.All(); words[len(words)-1] != "old" {
 		t.Fatalf("the deposed leader has %v: it was to be stale", words)
 	}
 
-	wire.cut("a", "b", false)
-	wire.cut("a", "c", false)
-	await(t, "the deposed leader hearing of it", func() bool { return old.raft.State() == raft.Follower })
+	wire.Cut("a", "b", false)
+	wire.Cut("a", "c", false)
+	testbed.Await(t, "the deposed leader hearing of it", func() bool { return old.raft.State() == raft.Follower })
 	if _, err := f.prove(context.Background()); api.CodeOf(err) != api.NotMaster {
 		t.Errorf("prove as a follower: %v, want NotMaster", err)
 	}

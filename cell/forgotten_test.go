@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -26,7 +27,7 @@ func TestEndIsRememberedOnce(t *testing.T) {
 				t.Errorf("the end of one session is remembered %d times", len(m.unended))
 			}
 		})
-		pass(session.MaxTick)
+		testbed.Pass(session.MaxTick)
 		synctest.Wait()
 		if _, there := m.state().Sessions.Get(c.who.session); there {
 			t.Error("it has not ended")

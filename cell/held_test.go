@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/test/bufconn"
@@ -24,7 +25,7 @@ func TestHalfSentRequestsAreBounded(t *testing.T) {
 	l := loopback(t)
 	conns := (&host{}).serve(t, l, limits)
 	r := newRude(t, dialled(t, l))
-	await(t, "the connection", func() bool { return conns.count() == 1 })
+	testbed.Await(t, "the connection", func() bool { return conns.count() == 1 })
 	const part = 48 << 10
 	sent := 0
 	for range 100 {
@@ -33,7 +34,7 @@ func TestHalfSentRequestsAreBounded(t *testing.T) {
 			break
 		}
 		sent += part
-		await(t, "a part to be counted", func() bool { return conns.bytes.Load() >= int64(sent) || conns.count() == 0 })
+		testbed.Await(t, "a part to be counted", func() bool { return conns.bytes.Load() >= int64(sent) || conns.count() == 0 })
 		if held := conns.bytes.Load(); held > overflow*limits.conn {
 			t.Fatalf("%d bytes are held of one connection", held)
 		}
@@ -44,7 +45,7 @@ func TestHalfSentRequestsAreBounded(t *testing.T) {
 	if sent < int(limits.conn) || sent > 50*part {
 		t.Errorf("%d bytes of half-sent requests were read", sent)
 	}
-	await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
+	testbed.Await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
 }
 
 // Of long replies that their client does not read few are held; to other calls the
@@ -86,7 +87,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // it ends with the connection
-	await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
+	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
 }
 
 // Who waits for a lock is told of it again and again, and may read nothing.
@@ -142,7 +143,7 @@ func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 		}
 		return some
 	}
-	await(t, "the call to be served", serving)
+	testbed.Await(t, "the call to be served", serving)
 	if err := errors.Join(r.WriteRSTStream(stream, http2.ErrCodeCancel), r.settle()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 		t.Errorf("%d bytes are counted of a request of %d that is being served", held, size)
 	}
 	close(h.leave)
-	await(t, "the call to end", func() bool { return conns.bytes.Load() == 0 })
+	testbed.Await(t, "the call to end", func() bool { return conns.bytes.Load() == 0 })
 }
 
 // What has arrived of a request is held until its stream has ended: a handler that
@@ -200,7 +201,7 @@ func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 	if sent == 2000 {
 		t.Errorf("%d floods of settings were read, of which none could be answered; %d bytes are counted", sent, conns.bytes.Load())
 	}
-	await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
+	testbed.Await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
 }
 
 // A call is refused, and does not reach the master, while its connection holds as much
@@ -284,7 +285,7 @@ func half(t interface{ Fatal(...any) }, n int) []byte {
 func hoarding(t *testing.T, c *connections, from string, n int) (*heardConn, *fromConn) {
 	t.Helper()
 	wire := &fromConn{from: from}
-	conn := hear(wire, testClock())
+	conn := hear(wire, testbed.Clock())
 	if !c.admit(conn) || conn.refusal != nil {
 		t.Fatal("refused")
 	}
@@ -476,7 +477,7 @@ func TestSmallCallsAreServedBesideLargeOnes(t *testing.T) {
 func TestHeldIsWhatIsOpen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
-		conn := hear(&fromConn{from: "10.0.0.1:1"}, testClock())
+		conn := hear(&fromConn{from: "10.0.0.1:1"}, testbed.Clock())
 		if !c.admit(conn) {
 			t.Fatal("refused")
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -37,7 +38,7 @@ func TestListenOn(t *testing.T) {
 // told, answers there, and tells clients the address at which they reach it. Its
 // log begins with what it is.
 func TestListenBehindAMappedPort(t *testing.T) {
-	log, dir := &lineCount{}, t.TempDir()
+	log, dir := &testbed.Lines{}, t.TempDir()
 	r, err := Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "inside.invalid:7421", Raft: "inside.invalid:7431", HTTP: "inside.invalid:7441"}},
 		Data: filepath.Join(dir, "r1"), Bootstrap: true, Advertise: "outside.invalid:443",
@@ -48,7 +49,7 @@ func TestListenBehindAMappedPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Stop(t.Context()) }()
-	await(t, "a master", func() bool { return r.master.Load() != nil })
+	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	if got := r.Health().Address; got != "outside.invalid:443" {
 		t.Errorf("clients are told %s", got)
 	}
@@ -58,7 +59,7 @@ func TestListenBehindAMappedPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	lines := log.take()
+	lines := log.Take()
 	if len(lines) < 2 || !strings.Contains(lines[0], "msg=starting") {
 		t.Fatalf("the log begins with %q", lines)
 	}

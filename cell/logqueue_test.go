@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // promptly fails the test if do has not returned in time.
@@ -38,17 +39,17 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unread.Close() }() // this lets go of the writer
-	network := newMemNet()
+	network := testbed.NewNetwork()
 	r, err := Start(t.Context(), Config{
 		Bootstrap: true,
 		Cell:      "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: t.TempDir(),
-		ClientListener: network.listen("c:1"), RaftListener: network.listen("r:1"), Dial: network.dialer("r:1"),
+		ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"),
 		Logger: slog.New(slog.NewTextHandler(pipe, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a master", func() bool { return r.master.Load() != nil })
+	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	m := r.master.Load()
 	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
 		raftLog := newStoreLog(r.log)
@@ -111,7 +112,7 @@ func TestLogQueue(t *testing.T) {
 	for i := range logQueueLength + 1 + over { // the writer holds one
 		log.Info("line", "number", i)
 		if i == 0 {
-			await(t, "the writer to begin", func() bool { return len(queue.lines) == 1 })
+			testbed.Await(t, "the writer to begin", func() bool { return len(queue.lines) == 1 })
 		}
 	}
 	close(out.gate)

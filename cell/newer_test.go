@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/fxamacker/cbor/v2"
 	"github.com/hashicorp/raft"
@@ -59,16 +60,16 @@ func TestDataOfANewerVersion(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			network := newMemNet()
+			network := testbed.NewNetwork()
 			cfg := Config{
 				Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
-				ClientListener: network.listen("c:1"), RaftListener: network.listen("r:1"), Dial: network.dialer("r:1"), Logger: slog.New(slog.DiscardHandler),
+				ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"), Logger: slog.New(slog.DiscardHandler),
 			}
 			r, err := Start(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			await(t, "a master", func() bool { return r.master.Load() != nil })
+			testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 			if err := r.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -82,8 +83,8 @@ func TestDataOfANewerVersion(t *testing.T) {
 			if err := s.close(); err != nil {
 				t.Fatal(err)
 			}
-			network = newMemNet()
-			cfg.ClientListener, cfg.RaftListener = network.listen("c:1"), network.listen("r:1")
+			network = testbed.NewNetwork()
+			cfg.ClientListener, cfg.RaftListener = network.Listen("c:1"), network.Listen("r:1")
 			if r, err = Start(t.Context(), cfg); err == nil {
 				select {
 				case <-r.Done():

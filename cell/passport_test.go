@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // traveller is a replica's port with an identity, and what it was told of itself.
@@ -18,19 +19,19 @@ type traveller struct {
 	me   identity.Replica
 	held uint64 // its last index
 	lost error
-	log  *lineCount
+	log  *testbed.Lines
 }
 
 // newTraveller opens replica id of cell "foo" at a host of the same name.
-func newTraveller(t *testing.T, wire *memNet, me identity.Replica) *traveller {
+func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *traveller {
 	t.Helper()
-	v := &traveller{me: me, log: &lineCount{}}
+	v := &traveller{me: me, log: &testbed.Lines{}}
 	logger := slog.New(slog.NewTextHandler(v.log, nil))
-	p := newPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testClock(), logger)
+	p := newPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), logger)
 	p.holdsUpTo(func() uint64 { return v.held })
 	v.raftPort = openPort(portConfig{
 		passport: p, bootstrap: func() bootstrapReport { return bootstrapReport{ID: me.ID} },
-		cell: "foo", id: me.ID, client: me.ID + ".client", address: me.ID, listen: wire.listen(me.ID), connect: wire.dialer(me.ID),
+		cell: "foo", id: me.ID, client: me.ID + ".client", address: me.ID, listen: wire.Listen(me.ID), connect: wire.Dialer(me.ID),
 		peer:   func(address string) (string, bool) { return address, true },
 		logger: logger,
 	})
@@ -74,7 +75,7 @@ func TestPassport(t *testing.T) {
 		for _, called := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					wire := newMemNet()
+					wire := testbed.NewNetwork()
 					us, other := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, c.other)
 					us.held, other.held = c.held, c.holds
 					us.passport.saw("r2", 5)
@@ -91,7 +92,7 @@ func TestPassport(t *testing.T) {
 					if (err == nil) != c.accepted {
 						t.Errorf("called=%v: %v; accepted is to be %v", called, err, c.accepted)
 					}
-					if lines := strings.Join(us.log.take(), ""); !strings.Contains(lines, c.logged) {
+					if lines := strings.Join(us.log.Take(), ""); !strings.Contains(lines, c.logged) {
 						t.Errorf("called=%v: r1 logged %q, want %q", called, lines, c.logged)
 					}
 					check := func(who string, got error, want string) {
@@ -115,7 +116,7 @@ func TestPassport(t *testing.T) {
 func TestPassportOfAnother(t *testing.T) {
 	for caller, knows := range map[string]string{"r3": "r2", "r1": "r2"} { // r1 may reach itself
 		synctest.Test(t, func(t *testing.T) {
-			wire := newMemNet()
+			wire := testbed.NewNetwork()
 			us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 			us.held = 5 // it lags
 			calls := us
@@ -140,14 +141,14 @@ func TestPassportOfAnother(t *testing.T) {
 // acknowledged more does not condemn the sender.
 func TestPassportForgivesOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		us := newTraveller(t, newMemNet(), memberOf("c1", "r1", "r1-first"))
+		us := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r1", "r1-first"))
 		late := hello{kind: raftStream, cell: "foo", from: "r2", to: "r1", cellID: "c1", incarnation: "r2-first", last: 5}
 		us.passport.saw("r2", 9)
 		if verdict, _ := us.passport.admit(late); verdict != helloBehind {
 			t.Errorf("verdict %d", verdict)
 		}
 		// r2 holds 9 by the time it reads the answer.
-		r2 := newTraveller(t, newMemNet(), memberOf("c1", "r2", "r2-first"))
+		r2 := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r2", "r2-first"))
 		r2.held = 9
 		answer := us.passport.sign(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
 		if err := r2.passport.check(late, answer); err != nil || r2.lost != nil {
@@ -160,16 +161,16 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 // line every ten seconds.
 func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 		newTraveller(t, wire, memberOf("c2", "r2", "r2-first"))
 		for range 300 {
 			if _, err := us.dial(raftStream, "r2", "r2", time.Second); api.CodeOf(err) != api.WrongCell {
 				t.Fatalf("another cell: %v", err)
 			}
-			pass(100 * time.Millisecond)
+			testbed.Pass(100 * time.Millisecond)
 		}
-		if lines := us.log.take(); len(lines) != 3 || !strings.Contains(lines[0], "level=ERROR") {
+		if lines := us.log.Take(); len(lines) != 3 || !strings.Contains(lines[0], "level=ERROR") {
 			t.Errorf("30 s of refusals: %q", lines)
 		}
 	})

@@ -2,16 +2,14 @@ package cell
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
-	"github.com/chubbylock/chubby/session"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -25,7 +23,7 @@ type raftNode struct {
 	trans   *raftTransport
 	prober  *prober
 	raft    *raft.Raft
-	words   *wordMachine
+	words   *testbed.Words
 }
 
 // nodeConfig says how a raftNode is to be made.
@@ -48,13 +46,13 @@ func testPassport(cell, id string) *passport {
 		r.Members = append(r.Members, identity.Member{ID: other, Incarnation: other + "-first"})
 	}
 	me := identity.Replica{ID: id, Incarnation: id + "-first", Roster: r, Begun: true}
-	return newPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testClock(), slog.New(slog.DiscardHandler))
+	return newPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testbed.Clock(), slog.New(slog.DiscardHandler))
 }
 
 // startNode starts a replica, in a cell that is not bootstrapped yet.
 func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	t.Helper()
-	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &wordMachine{}}
+	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &testbed.Words{}}
 	n.port = openPort(portConfig{
 		passport: testPassport("test", cfg.id), cell: "test", id: cfg.id, client: cfg.id + ".client", address: n.address, listen: cfg.listen, connect: cfg.dial,
 		peer: func(address string) (string, bool) {
@@ -68,7 +66,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		logger: slog.New(slog.DiscardHandler),
 	})
 	n.trans = newRaftTransport(n.port, hclog.NewNullLogger())
-	n.prober = newProber(n.port, testClock(), func(string, termReport) {})
+	n.prober = newProber(n.port, testbed.Clock(), func(string, termReport) {})
 	var trans raft.Transport = n.trans
 	if cfg.wrap != nil {
 		trans = cfg.wrap(n.trans)
@@ -108,18 +106,9 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 // found makes the members a cell.
 func (n *raftNode) found(t testing.TB, members map[string]string) {
 	t.Helper()
-	if err := n.raft.BootstrapCluster(votersOf(members)).Error(); err != nil {
+	if err := n.raft.BootstrapCluster(testbed.Voters(members)).Error(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func votersOf(members map[string]string) raft.Configuration {
-	var c raft.Configuration
-	for id, address := range members {
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)})
-	}
-	slices.SortFunc(c.Servers, func(a, b raft.Server) int { return int(a.ID[1]) - int(b.ID[1]) })
-	return c
 }
 
 // stop ends everything of the node, in an order that leaves nobody waiting.
@@ -132,35 +121,14 @@ func (n *raftNode) stop() {
 
 // fence returns the fence of the term that the node leads.
 func (n *raftNode) fence() *fence {
-	return newFence(fenceConfig{term: n.raft.CurrentTerm(), self: n.id, raft: n.raft, ask: n.prober.ask, clock: testClock()})
-}
-
-// testClock reads the bubble's clock, or outside of one the real one.
-func testClock() session.Clock {
-	start := time.Now()
-	return func() session.Instant { return session.Instant(time.Since(start)) }
-}
-
-// pass lets virtual time pass.
-func pass(d time.Duration) { <-time.After(d) }
-
-// await polls in virtual time.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 6000 {
-		if ok() {
-			return
-		}
-		pass(10 * time.Millisecond)
-	}
-	t.Fatalf("a minute has passed without: %s", what)
+	return newFence(fenceConfig{term: n.raft.CurrentTerm(), self: n.id, raft: n.raft, ask: n.prober.ask, clock: testbed.Clock()})
 }
 
 // leader waits until one of the nodes leads.
 func leader(t testing.TB, nodes ...*raftNode) *raftNode {
 	t.Helper()
 	var found *raftNode
-	await(t, "a leader", func() bool {
+	testbed.Await(t, "a leader", func() bool {
 		i := slices.IndexFunc(nodes, func(n *raftNode) bool { return n.raft.State() == raft.Leader })
 		if i >= 0 {
 			found = nodes[i]
@@ -173,7 +141,7 @@ func leader(t testing.TB, nodes ...*raftNode) *raftNode {
 // enthrone makes n the leader, and waits until it may serve.
 func enthrone(t testing.TB, n *raftNode, nodes ...*raftNode) {
 	t.Helper()
-	await(t, n.id+" leading", func() bool {
+	testbed.Await(t, n.id+" leading", func() bool {
 		l := leader(t, nodes...)
 		if l.raft.Barrier(time.Second).Error() == nil && l != n {
 			// May fail; then another round is needed.
@@ -190,25 +158,3 @@ func (n *raftNode) say(t testing.TB, word string) {
 		t.Fatalf("%s: apply %q: %v", n.id, word, err)
 	}
 }
-
-// wordMachine is a state machine that keeps every command.
-type wordMachine struct {
-	mu    sync.Mutex // guards words
-	words []string
-}
-
-func (m *wordMachine) Apply(l *raft.Log) any {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.words = append(m.words, string(l.Data))
-	return nil
-}
-
-func (m *wordMachine) all() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.words)
-}
-
-func (m *wordMachine) Snapshot() (raft.FSMSnapshot, error) { return nil, fmt.Errorf("no snapshots") }
-func (m *wordMachine) Restore(io.ReadCloser) error         { return nil }

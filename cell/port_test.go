@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // FuzzDecodeHello: a hello is never misread, and nothing a stranger sends makes
@@ -62,32 +62,11 @@ func TestHelloIsBounded(t *testing.T) {
 	}
 }
 
-// lineCount counts what is logged.
-type lineCount struct {
-	mu    sync.Mutex // guards text
-	lines []string
-}
-
-func (c *lineCount) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines = append(c.lines, strings.ReplaceAll(string(p), `\"`, ""))
-	return len(p), nil
-}
-
-func (c *lineCount) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	lines := c.lines
-	c.lines = nil
-	return lines
-}
-
 // newTestPort opens replica id of a cell at a host of the same name.
-func newTestPort(wire *memNet, cell, id string) (*raftPort, *lineCount) {
-	log := &lineCount{}
+func newTestPort(wire *testbed.Network, cell, id string) (*raftPort, *testbed.Lines) {
+	log := &testbed.Lines{}
 	return openPort(portConfig{
-		passport: testPassport(cell, id), cell: cell, id: id, client: id + ".client", address: id, listen: wire.listen(id), connect: wire.dialer(id),
+		passport: testPassport(cell, id), cell: cell, id: id, client: id + ".client", address: id, listen: wire.Listen(id), connect: wire.Dialer(id),
 		peer:   func(address string) (string, bool) { return address, address != "nobody" },
 		logger: slog.New(slog.NewTextHandler(log, nil)),
 	}), log
@@ -97,7 +76,7 @@ func newTestPort(wire *memNet, cell, id string) (*raftPort, *lineCount) {
 // told why if it can understand, is logged, and never reaches Raft.
 func TestPortRefusesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		port, log := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		for name, c := range map[string]struct {
@@ -113,9 +92,9 @@ func TestPortRefusesStrangers(t *testing.T) {
 			"under our own ID":  {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r1", to: "r1"}, 0, 'c') }, verdict: helloSameID, logged: "this one's ID"},
 			"for something new": {send: func() []byte { return encoded(t, hello{kind: 77, cell: "foo", from: "r2", to: "r1"}, 0, 'c') }, verdict: helloWrongReplica, logged: "kind 77"},
 		} {
-			pass(2 * refusalEvery)
-			log.take()
-			conn, err := wire.dialer("stranger")("r1", time.Second)
+			testbed.Pass(2 * refusalEvery)
+			log.Take()
+			conn, err := wire.Dialer("stranger")("r1", time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +114,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 				t.Errorf("%s: answered %q", name, answer)
 			}
 			synctest.Wait()
-			if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], c.logged) {
+			if lines := log.Take(); len(lines) != 1 || !strings.Contains(lines[0], c.logged) {
 				t.Errorf("%s: logged %q, want one line with %q", name, lines, c.logged)
 			}
 		}
@@ -165,7 +144,7 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 // itself does not change the address that clients are sent to.
 func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		us, peer := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
 		conn, err := peer.dial(probeStream, "r1", "r1", time.Second)
 		if err != nil {
@@ -188,13 +167,13 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 // out, and fill neither memory nor the log.
 func TestPortSurvivesFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		port, log := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		peer, _ := newTestPort(wire, "foo", "r2")
 		defer peer.close()
 		for range 10 * maxHalfOpen {
-			if _, err := wire.dialer("stranger")("r1", time.Second); err != nil {
+			if _, err := wire.Dialer("stranger")("r1", time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -205,13 +184,13 @@ func TestPortSurvivesFlood(t *testing.T) {
 		if half != maxHalfOpen || open != maxHalfOpen {
 			t.Errorf("%d half-open connections of %d, want %d", half, open, maxHalfOpen)
 		}
-		if lines := log.take(); len(lines) != 1 {
+		if lines := log.Take(); len(lines) != 1 {
 			t.Errorf("%d lines logged in an instant, want 1", len(lines))
 		}
 		if _, err := peer.dial(raftStream, "r1", "r1", time.Second); err != nil {
 			t.Errorf("a peer was kept out: %v", err)
 		}
-		pass(2 * helloTimeout)
+		testbed.Pass(2 * helloTimeout)
 		port.mu.Lock()
 		open, half = len(port.conns), len(port.half)
 		port.mu.Unlock()
@@ -232,7 +211,7 @@ func TestPortSurvivesFlood(t *testing.T) {
 // TestPortChecksWhomItReaches: a caller does not talk to the wrong replica.
 func TestPortChecksWhomItReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		port, _ := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		peer, _ := newTestPort(wire, "foo", "r2")
@@ -258,7 +237,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		if _, err := (raftStreams{port: port}).Dial("nobody", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("an address that is nobody's: %v", err)
 		}
-		impostor := wire.listen("impostor")
+		impostor := wire.Listen("impostor")
 		go func() {
 			conn, err := impostor.Accept()
 			if err == nil {
@@ -269,7 +248,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		if _, err := port.dial(raftStream, "r6", "impostor", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("another replica that accepts: %v", err)
 		}
-		mute := wire.listen("mute")
+		mute := wire.Listen("mute")
 		heard := make(chan net.Conn, 1)
 		go func() {
 			conn, err := mute.Accept()
@@ -290,7 +269,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 // none, from that moment.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		port, _ := newTestPort(wire, "foo", "r1")
 		peer, _ := newTestPort(wire, "foo", "r2")
 		defer peer.close()

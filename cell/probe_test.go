@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // scriptedPeer is a replica that answers probes as the test says. Each
@@ -23,7 +25,7 @@ func newScriptedPeer() (*scriptedPeer, *prober) {
 	peer := &scriptedPeer{conns: make(chan net.Conn, 100)}
 	return peer, &prober{
 		heard: func(string, termReport) {},
-		clock: testClock(), stop: make(chan struct{}), peers: map[string]*probePeer{},
+		clock: testbed.Clock(), stop: make(chan struct{}), peers: map[string]*probePeer{},
 		connect: func(string, string) (net.Conn, error) {
 			if peer.down.Load() {
 				return nil, errors.New("no route to host")
@@ -149,7 +151,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 			t.Errorf("%d callers wait and %d questions are out; the bounds are %d and %d", len(q.waiting), q.inFlight, maxAsked, probeWindow)
 		}
 		q.mu.Unlock()
-		pass(2 * probeStall)
+		testbed.Pass(2 * probeStall)
 		last := answersOf(p)
 		conn = <-peer.conns
 		_ = writeAnswer(conn, readQuestion(t, conn), 9)
@@ -163,7 +165,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 		peer.down.Store(true)
 		_ = conn.Close()
 		last = answersOf(p)
-		pass(10 * time.Second)
+		testbed.Pass(10 * time.Second)
 		peer.down.Store(false)
 		conn = <-peer.conns
 		_ = writeAnswer(conn, readQuestion(t, conn), 10)
@@ -186,16 +188,16 @@ func TestProbeOutlivesConnections(t *testing.T) {
 // answered. An answer of 0 would vouch for a leader voted out before a restart.
 func TestProbeWaitsForRaft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := newMemNet()
+		wire := testbed.NewNetwork()
 		voter, _ := newTestPort(wire, "foo", "r2")
 		defer voter.close()
 		port, _ := newTestPort(wire, "foo", "r1")
 		defer port.close()
-		p := newProber(port, testClock(), func(string, termReport) {})
+		p := newProber(port, testbed.Clock(), func(string, termReport) {})
 		defer p.close()
 		answer := make(chan termReport, 1)
 		p.ask("r2", "r2", func(r termReport) { answer <- r })
-		pass(5 * time.Second)
+		testbed.Pass(5 * time.Second)
 		if len(answer) != 0 {
 			t.Fatalf("answered %v before raft was there", <-answer)
 		}

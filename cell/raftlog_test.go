@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
@@ -19,11 +20,11 @@ import (
 // says so once a minute, with the ids of those it misses, however often Raft does.
 func TestLogOfALoneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logs := map[string]*lineCount{"r1": {}, "r2": {}, "r3": {}}
+		logs := map[string]*testbed.Lines{"r1": {}, "r2": {}, "r3": {}}
 		replicas := startCell(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(logs[cfg.ID], nil)) })
-		pass(time.Minute)
+		testbed.Pass(time.Minute)
 		for id, log := range logs {
-			for _, line := range log.take() {
+			for _, line := range log.Take() {
 				if !strings.Contains(line, "level=INFO") {
 					t.Errorf("a start without trouble: %s logs %s", id, line)
 				}
@@ -35,11 +36,11 @@ func TestLogOfALoneReplica(t *testing.T) {
 			_ = replicas[id].Stop(gone) // it is not to drain
 			<-replicas[id].Done()
 		}
-		pass(10 * time.Second)
-		logs["r1"].take() // how it loses the mastership, if it had it
+		testbed.Pass(10 * time.Second)
+		logs["r1"].Take() // how it loses the mastership, if it had it
 		const minutes = 10
-		pass(minutes * time.Minute)
-		lines := logs["r1"].take()
+		testbed.Pass(minutes * time.Minute)
+		lines := logs["r1"].Take()
 		if len(lines) < minutes-1 || len(lines) > minutes+1 {
 			t.Errorf("in %d minutes alone r1 logged %d lines:\n%s", minutes, len(lines), strings.Join(lines, ""))
 		}
@@ -54,7 +55,7 @@ func TestLogOfALoneReplica(t *testing.T) {
 // What Raft logs of a peer arrives with its id, a peer that is away is named at
 // once, and one election in vain is no news.
 func TestRaftLogNamesReplicas(t *testing.T) {
-	count, now := &lineCount{}, session.Instant(0)
+	count, now := &testbed.Lines{}, session.Instant(0)
 	log := newRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
 		return strings.TrimSuffix(address, ":7431"), strings.HasSuffix(address, ":7431")
 	})
@@ -64,19 +65,19 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	log.Error("failed to make requestVote RPC", "target", peer("r2"), "error", "refused", "term", 7)
 	log.Warn("Election timeout reached, restarting election")
 	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID(""))
-	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") {
 		t.Errorf("while the others may be starting: %q", lines)
 	}
 	now = now.Add(time.Hour)
 	log.Warn("Election timeout reached, restarting election")
-	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r2]") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r2]") {
 		t.Errorf("an hour later: %q", lines)
 	}
 	for i := range 100 {
 		log.Error("failed to heartbeat to", "peer", raft.ServerAddress("r2:7431"), "backoff time", "1s", "error", "refused")
 		log.Error("failed to appendEntries to", "peer", peer("r3"), "error", fmt.Sprint("refused ", i))
 	}
-	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
 		t.Errorf("another one: %q", lines)
 	}
 	for range 100 { // one that needs a snapshot
@@ -85,7 +86,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 		log.Error("failed to send snapshot to", "peer", peer("r3"), "error", "refused")
 	}
 	log.Error("failed to install snapshot", "peer", raft.ServerID("r3"), "id", "2-9508-1", "error", errors.New("failed to restore"))
-	lines := count.take()
+	lines := count.Take()
 	if last := len(lines) - 1; !strings.Contains(lines[last], "level=ERROR") {
 		t.Errorf("a snapshot that a replica cannot take: %s", lines[last])
 	}
@@ -96,22 +97,22 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", time.Second)
-	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], `replicas="[r2 r3 r4]"`) {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], `replicas="[r2 r3 r4]"`) {
 		t.Errorf("after a minute: %q", lines)
 	}
 	now = now.Add(time.Hour)
 	for range raftLogVain {
-		if lines := count.take(); len(lines) != 0 {
+		if lines := count.Take(); len(lines) != 0 {
 			t.Errorf("after an election or two: %q", lines)
 		}
 		log.Warn("Election timeout reached, restarting election")
 	}
-	if lines := count.take(); len(lines) != 1 || !strings.Contains(lines[0], "elect no master") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "elect no master") {
 		t.Errorf("after %d elections in vain: %q", raftLogVain, lines)
 	}
 	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("r2:7431"), "last-leader-id", raft.ServerID("r2"))
 	log.Error("failed to persist vote", "error", "it failed")
-	lines = count.take()
+	lines = count.Take()
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=INFO") || strings.Contains(lines[0], "7431") || !strings.Contains(lines[1], `level=ERROR msg="failed to persist vote"`) {
 		t.Errorf("logged %q", lines)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
 
@@ -31,7 +32,7 @@ func TestNewestSnapshotRots(t *testing.T) {
 					t.Fatalf("step %d: %v", i, err)
 				}
 				last := r.raft.LastIndex()
-				await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
+				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
 			}
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
@@ -51,7 +52,7 @@ func TestNewestSnapshotRots(t *testing.T) {
 				if _, err := r.do(appendStep(3, next, next, next)); err != nil {
 					t.Error(err)
 				}
-				await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == next })
+				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == next })
 				if err := errors.Join(r.machine.check(), r.stop()); err != nil {
 					t.Error(err)
 				}
@@ -185,7 +186,7 @@ func TestOldSnapshotsNameRots(t *testing.T) {
 			if _, err := r.do(appendStep(2, last-1, last, last)); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
+			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
 			if _, err := r.do(nil); err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +284,7 @@ func votersOfCell(s *stores) raft.Configuration {
 			addresses[m.ID] = m.Raft
 		}
 	}
-	return votersOf(addresses)
+	return testbed.Voters(addresses)
 }
 
 // TestEntryUnderSnapshotRots: an entry that a snapshot covers is not needed to start,
@@ -306,7 +307,7 @@ func TestEntryUnderSnapshotRots(t *testing.T) {
 					if _, err := r.do(step); err != nil {
 						t.Fatalf("step %d: %v", i, err)
 					}
-					await(t, "entries that are applied", func() bool { return i < 2 || r.raft.AppliedIndex() == 14 })
+					testbed.Await(t, "entries that are applied", func() bool { return i < 2 || r.raft.AppliedIndex() == 14 })
 				}
 				if err := r.stop(); err != nil {
 					t.Fatal(err)
@@ -316,7 +317,7 @@ func TestEntryUnderSnapshotRots(t *testing.T) {
 					t.Fatalf("it does not start: %v", err)
 				}
 				_, err = r.do(appendStep(4, c.last+1, 20, 20))
-				await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
+				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
 				if err := errors.Join(err, r.machine.check(), r.stop()); err != nil {
 					t.Error(err)
 				}
@@ -350,7 +351,7 @@ func TestRottenEntryEndsNoMaster(t *testing.T) {
 			if err := r.wire.TimeoutNow("r1", "a1", &raft.TimeoutNowRequest{RPCHeader: crashHeader("r2")}, &raft.TimeoutNowResponse{}); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "a snapshot that is sent", func() bool { return len(sent) > 0 || r.s.guard.failure() != nil })
+			testbed.Await(t, "a snapshot that is sent", func() bool { return len(sent) > 0 || r.s.guard.failure() != nil })
 			if err := r.stop(); err != nil {
 				t.Errorf("it ended: %v", err)
 			} else if index := <-sent; index != 14 {
@@ -468,7 +469,7 @@ func (r *crashReplica) pass(t *testing.T, steps ...crashSend) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		last := r.raft.LastIndex()
-		await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
+		testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -144,13 +145,13 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *connectio
 	server := grpc.NewServer(s.options()...)
 	pb.RegisterChubbyServer(server, h)
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(hearing{Listener: l, clock: testClock(), conns: conns}) }()
+	go func() { done <- server.Serve(hearing{Listener: l, clock: testbed.Clock(), conns: conns}) }()
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
+		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
 			conns.mu.Lock()
 			defer conns.mu.Unlock()
 			return conns.bytes.Load() == 0 && len(conns.from) == 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"google.golang.org/grpc"
 )
 
@@ -71,7 +72,7 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 		defer cancel()
 		began, stopped := time.Now(), make(chan error, 1)
 		go func() { stopped <- replicas[was].Stop(ctx) }()
-		await(t, "another master", func() bool { is := masterOf(replicas); return is != "" && is != was })
+		testbed.Await(t, "another master", func() bool { is := masterOf(replicas); return is != "" && is != was })
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("the cell had no other master for %v", took)
 		}

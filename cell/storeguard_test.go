@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -434,7 +435,7 @@ func TestWatchdog(t *testing.T) {
 		if _, err := s.List(); err == nil {
 			t.Error("snapshots go on after the replica was declared dead")
 		}
-		pass(time.Minute)
+		testbed.Pass(time.Minute)
 		if len(told) != 0 {
 			t.Errorf("fatal was told again: %v", <-told)
 		}
@@ -457,7 +458,7 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				if err := st.bootstrap(conf, wire); err != nil {
 					t.Fatal(err)
 				}
-				words := &wordMachine{}
+				words := &testbed.Words{}
 				r, err := st.startRaft(conf, words, wire)
 				if err != nil {
 					t.Fatal(err)
@@ -513,7 +514,7 @@ func TestStartReportsStoreError(t *testing.T) {
 	conf.Logger = hclog.NewNullLogger()
 	_, wire := raft.NewInmemTransport("a")
 	st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
-	if r, err := st.startRaft(conf, &wordMachine{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
+	if r, err := st.startRaft(conf, &testbed.Words{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("startRaft: %v, %v", r, err)
 	}
 	if err := st.bootstrap(conf, wire); !errors.Is(err, syscall.ENOSPC) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
@@ -582,11 +583,11 @@ func TestVoteChecksum(t *testing.T) {
 
 // TestRaftLog: what the libraries log arrives with its attributes.
 func TestRaftLog(t *testing.T) {
-	count := &lineCount{}
+	count := &testbed.Lines{}
 	log := newStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
 	log.Warn("failed to contact", "time", 7)
 	log.Info("entering state")
-	lines := count.take()
+	lines := count.Take()
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "library=raft peer=r2 time=7") || !strings.Contains(lines[1], "level=DEBUG") {
 		t.Errorf("logged %q", lines)
 	}

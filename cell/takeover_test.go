@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
@@ -21,7 +22,7 @@ import (
 // every replica. It is for a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
-	network, members, replicas := newMemNet(), []Member(nil), map[string]*Replica{}
+	network, members, replicas := testbed.NewNetwork(), []Member(nil), map[string]*Replica{}
 	for i := range n {
 		id := fmt.Sprintf("r%d", i+1)
 		members = append(members, Member{ID: id, Client: id + ":client", Raft: id + ":raft"})
@@ -33,7 +34,7 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 		starting.Go(func() {
 			cfg := Config{
 				Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), Bootstrap: true, InsecurePrincipals: true,
-				ClientListener: network.listen(m.Client), RaftListener: network.listen(m.Raft), Dial: network.dialer(m.Raft), Clock: testClock(),
+				ClientListener: network.Listen(m.Client), RaftListener: network.Listen(m.Raft), Dial: network.Dialer(m.Raft), Clock: testbed.Clock(),
 			}
 			for _, edit := range edits {
 				edit(&cfg)
@@ -60,7 +61,7 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 	if t.Failed() {
 		t.FailNow()
 	}
-	await(t, "a master", func() bool { return masterOf(replicas) != "" })
+	testbed.Await(t, "a master", func() bool { return masterOf(replicas) != "" })
 	return replicas
 }
 
@@ -96,8 +97,8 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				if err := replicas[from].Transfer(t.Context(), to); err != nil {
 					t.Fatal(err)
 				}
-				await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
-				pass(DefaultElectionTimeout)
+				testbed.Await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
+				testbed.Pass(DefaultElectionTimeout)
 				for id, r := range replicas {
 					if h := r.Health(); h.Ready {
 						t.Errorf("%s calls the cell ready, with master %s, which cannot take over: %+v", id, h.Master, h)
@@ -105,7 +106,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				}
 				if passes {
 					refuseChanges(replicas[to], 0)
-					pass(DefaultElectionTimeout)
+					testbed.Pass(DefaultElectionTimeout)
 					if got := masterOf(replicas); got != to || replicas[to].Err() != nil {
 						t.Errorf("the master is %q; %s ended with %v", got, to, replicas[to].Err())
 					}
@@ -120,7 +121,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 					t.Errorf("it ended with %v", err)
 				}
 				delete(replicas, to)
-				await(t, "another master", func() bool { return masterOf(replicas) != "" })
+				testbed.Await(t, "another master", func() bool { return masterOf(replicas) != "" })
 			})
 		})
 	}
@@ -153,7 +154,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 		for _, news := range []bool{false, true, true, false, true} {
 			r.elected <- news // as of elections long past: it leads still
 		}
-		pass(time.Second)
+		testbed.Pass(time.Second)
 		if now := r.master.Load(); now != m || m.ctx.Err() != nil {
 			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.epoch)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
 
@@ -37,12 +38,12 @@ func TestHeartbeatsCannotForkTheLog(t *testing.T) {
 // forkedHistories plays the scenario and returns what A's and the new leader's
 // state machines hold in the end.
 func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
-	wire := newMemNet()
+	wire := testbed.NewNetwork()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	var gate *gatedTransport
 	var nodes []*raftNode
 	for _, id := range []string{"r1", "r2", "r3"} {
-		cfg := nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond}
+		cfg := nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: 300 * time.Millisecond}
 		if id == "r1" {
 			cfg.timeout = 30 * time.Second
 			cfg.wrap = func(tr *raftTransport) raft.Transport {
@@ -72,14 +73,14 @@ func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 	}
 
 	gate.set(gateHeartbeats)
-	pass(time.Second)
+	testbed.Pass(time.Second)
 	_ = old.raft.Apply([]byte("stray"), time.Second).Error() // refused, or lost; either is right
 
 	gate.set(gateOpen)
-	pass(2 * time.Second)
+	testbed.Pass(2 * time.Second)
 	winner.say(t, "after")
-	await(t, "the old leader following", func() bool { return slices.Contains(old.words.all(), "after") })
-	return old.words.all(), winner.words.all()
+	testbed.Await(t, "the old leader following", func() bool { return slices.Contains(old.words.All(), "after") })
+	return old.words.All(), winner.words.All()
 }
 
 // The positions of a gatedTransport.
@@ -195,11 +196,11 @@ func (g *gatedTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress
 }
 
 // threeNodes starts the three members of a cell.
-func threeNodes(t *testing.T) (wire *memNet, members map[string]string, nodes []*raftNode) {
+func threeNodes(t *testing.T) (wire *testbed.Network, members map[string]string, nodes []*raftNode) {
 	t.Helper()
-	wire, members = newMemNet(), map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+	wire, members = testbed.NewNetwork(), map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	for _, id := range []string{"r1", "r2", "r3"} {
-		n := startNode(t, nodeConfig{id: id, members: members, listen: wire.listen(members[id]), dial: wire.dialer(members[id]), timeout: 300 * time.Millisecond})
+		n := startNode(t, nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: 300 * time.Millisecond})
 		t.Cleanup(n.stop)
 		nodes = append(nodes, n)
 	}
@@ -216,7 +217,7 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 		for i := range 20 {
 			l.say(t, fmt.Sprint(i))
 		}
-		pass(time.Second) // the followers hear of the commit
+		testbed.Pass(time.Second) // the followers hear of the commit
 		for _, n := range nodes {
 			if held := l.port.passport.heldBy(n.id); n != l && held < l.raft.CommitIndex() {
 				t.Errorf("%s is remembered to hold %d, and %d are committed", n.id, held, l.raft.CommitIndex())
@@ -236,7 +237,7 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 		request := &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(stops.id), Addr: []byte(stops.address)},
 			SnapshotVersion: 1, Term: stops.raft.CurrentTerm(), LastLogIndex: 1000, LastLogTerm: stops.raft.CurrentTerm(),
-			Configuration: raft.EncodeConfiguration(votersOf(members)), ConfigurationIndex: 1, Size: 1 << 20,
+			Configuration: raft.EncodeConfiguration(testbed.Voters(members)), ConfigurationIndex: 1, Size: 1 << 20,
 		}
 		rest, end := io.Pipe() // nothing comes out of it before it is closed
 		var sending sync.WaitGroup
@@ -245,9 +246,9 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 		sending.Go(func() {
 			_ = stops.trans.InstallSnapshot(raft.ServerID(others[0].id), raft.ServerAddress(others[0].address), request, &raft.InstallSnapshotResponse{}, rest) // it fails
 		})
-		pass(10 * time.Millisecond)
+		testbed.Pass(10 * time.Millisecond)
 		for _, n := range others {
-			wire.cut(stops.address, n.address, true)
+			wire.Cut(stops.address, n.address, true)
 		}
 		began := time.Now()
 		leader(t, others...).say(t, "after")
@@ -268,9 +269,9 @@ func TestMessageThatArrivesSlowly(t *testing.T) {
 		defer sending.Wait()
 		sending.Go(func() {
 			for range 2 {
-				pass(time.Hour)
+				testbed.Pass(time.Hour)
 				for range 20 {
-					pass(raftRPCTimeout - time.Second)
+					testbed.Pass(raftRPCTimeout - time.Second)
 					_, _ = theirs.Write(make([]byte, 1<<10)) // what is missing is noticed below
 				}
 				_, _ = io.ReadFull(theirs, make([]byte, 1))

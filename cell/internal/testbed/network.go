@@ -1,4 +1,4 @@
-package cell
+package testbed
 
 import (
 	"context"
@@ -10,33 +10,34 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// memNet is a network in memory, whose waits a testing/synctest bubble
+// Network is a network in memory, whose waits a testing/synctest bubble
 // understands. A link that is cut swallows what is written and refuses new
 // connections, as a broken cable does; a host that is held gets no answers on
 // the connections it made, which arrive when it is released, as those in the
 // socket buffers of a process that was stopped do.
-type memNet struct {
+type Network struct {
 	mu    sync.Mutex // guards what follows
 	hosts map[string]*bufconn.Listener
 	links map[[2]string]bool       // cut, by from and to
 	held  map[string]chan struct{} // closed on release, by host
 }
 
-func newMemNet() *memNet {
-	return &memNet{hosts: map[string]*bufconn.Listener{}, links: map[[2]string]bool{}, held: map[string]chan struct{}{}}
+// NewNetwork returns a network without hosts.
+func NewNetwork() *Network {
+	return &Network{hosts: map[string]*bufconn.Listener{}, links: map[[2]string]bool{}, held: map[string]chan struct{}{}}
 }
 
-// listen makes the host reachable.
-func (n *memNet) listen(host string) net.Listener {
+// Listen makes the host reachable.
+func (n *Network) Listen(host string) net.Listener {
 	l := bufconn.Listen(256 << 10)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[host] = l
-	return &memListener{Listener: l, net: n, host: host}
+	return &listener{Listener: l, net: n, host: host}
 }
 
-// dialer connects from the host.
-func (n *memNet) dialer(from string) func(string, time.Duration) (net.Conn, error) {
+// Dialer connects from the host.
+func (n *Network) Dialer(from string) func(string, time.Duration) (net.Conn, error) {
 	return func(to string, timeout time.Duration) (net.Conn, error) {
 		n.mu.Lock()
 		l, cut := n.hosts[to], n.links[[2]string{from, to}] || n.links[[2]string{to, from}]
@@ -50,7 +51,7 @@ func (n *memNet) dialer(from string) func(string, time.Duration) (net.Conn, erro
 		if err != nil {
 			return nil, err
 		}
-		w := &memWire{Conn: conn, net: n, from: from, to: to, dialled: true, closed: make(chan struct{})}
+		w := &wire{Conn: conn, net: n, from: from, to: to, dialled: true, closed: make(chan struct{})}
 		// The other end learns who called from the first bytes, see memListener.
 		_, err = conn.Write([]byte{byte(len(from))})
 		if err == nil {
@@ -60,46 +61,48 @@ func (n *memNet) dialer(from string) func(string, time.Duration) (net.Conn, erro
 	}
 }
 
-// cut breaks or mends the links between two hosts, in both directions.
-func (n *memNet) cut(a, b string, cut bool) {
+// Cut breaks or mends the links between two hosts, in both directions.
+func (n *Network) Cut(a, b string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.links[[2]string{a, b}], n.links[[2]string{b, a}] = cut, cut
 }
 
-// hold withholds answers from a host, until release.
-func (n *memNet) hold(host string) {
+// Hold withholds answers from a host, until release.
+func (n *Network) Hold(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.held[host] = make(chan struct{})
 }
 
-func (n *memNet) release(host string) {
+// Release lets a held host have its answers.
+func (n *Network) Release(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.held[host])
 	delete(n.held, host)
 }
 
-// memListener names the caller of each accepted connection.
-type memListener struct {
+// listener names the caller of each accepted connection.
+type listener struct {
 	net.Listener
-	net  *memNet
+	net  *Network
 	host string
 }
 
-func (l *memListener) Accept() (net.Conn, error) {
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &memWire{Conn: conn, net: l.net, from: l.host, closed: make(chan struct{})}, nil
+	return &wire{Conn: conn, net: l.net, from: l.host, closed: make(chan struct{})}, nil
 }
 
-// memWire is one end of a connection.
-type memWire struct {
+// wire is one end of a connection.
+type wire struct {
 	net.Conn
-	net     *memNet
+	net     *Network
 	from    string // this end
 	to      string // the other; at an accepting end known after the first read
 	dialled bool
@@ -108,7 +111,8 @@ type memWire struct {
 	closed  chan struct{}
 }
 
-func (w *memWire) Read(p []byte) (int, error) {
+// Read implements net.Conn.
+func (w *wire) Read(p []byte) (int, error) {
 	w.named.Do(w.readName)
 	n, err := w.Conn.Read(p)
 	if !w.dialled {
@@ -128,7 +132,7 @@ func (w *memWire) Read(p []byte) (int, error) {
 }
 
 // readName reads who called.
-func (w *memWire) readName() {
+func (w *wire) readName() {
 	if w.dialled {
 		return
 	}
@@ -147,7 +151,8 @@ func (w *memWire) readName() {
 	w.to = string(name)
 }
 
-func (w *memWire) Write(p []byte) (int, error) {
+// Write implements net.Conn.
+func (w *wire) Write(p []byte) (int, error) {
 	w.net.mu.Lock()
 	cut := w.net.links[[2]string{w.from, w.to}]
 	w.net.mu.Unlock()
@@ -157,7 +162,8 @@ func (w *memWire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-func (w *memWire) Close() error {
+// Close implements net.Conn.
+func (w *wire) Close() error {
 	w.close.Do(func() { close(w.closed) })
 	return w.Conn.Close()
 }
