@@ -44,32 +44,12 @@ func (m *master) clockLoop(ctx context.Context) {
 	}
 }
 
-// maxExpiries bounds the sessions ended in one entry, so that the end of very
-// many at once does not hold up everybody else's commands.
-const maxExpiries = 256
-
 // maxForgotten bounds the waiters that one tick drops because they stayed away.
 const maxForgotten = 256
-
-// maxRetries bounds the locks that one tick offers again.
-const maxRetries = 1024
 
 // maxOwned bounds the nodes that sessions which end in one entry own together, unless it
 // is one session only.
 const maxOwned = 1024
-
-// takeUnended returns sessions whose ends could not be proposed, at most most of them, and
-// reports whether there are more. m.mu is held.
-func (m *master) takeUnended(most int) (ends []raftfsm.End, more bool) {
-	for id, end := range m.unended {
-		if len(ends) == most {
-			return ends, true
-		}
-		ends = append(ends, end)
-		delete(m.unended, id)
-	}
-	return ends, false
-}
 
 // affordable says how many of the sessions are to end in one entry: as many as own no
 // more than maxOwned nodes together, but one at least. m.mu is held, and released in
@@ -96,7 +76,7 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 	if forgiven > 0 {
 		m.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
-	ending, more := m.takeUnended(maxExpiries)
+	ending, more := m.outbox.takeEnds()
 	ending = append(ending, m.losses.due(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
@@ -118,14 +98,22 @@ func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
 		m.mu.pause(m.queues.weight(over.name))
 	}
 	more = m.queues.forget(now, maxForgotten) || more
-	more = m.settleAgain() || more
-	more = m.evictAgain() || more
-	retries, left := m.queues.takeRetries(maxRetries)
-	for _, name := range retries {
+	requests, left := m.outbox.takeRequests()
+	more = more || left
+	for _, w := range requests {
+		m.settle(w)
+	}
+	evictions, left := m.outbox.takeEvictions()
+	more = more || left
+	for _, c := range evictions {
+		m.evict(*c)
+	}
+	locks, left := m.outbox.takeLocks()
+	more = more || left
+	for _, name := range locks {
 		m.pump(name)
 		m.mu.pause(m.queues.weight(name))
 	}
-	more = more || left
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}

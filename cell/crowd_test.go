@@ -300,7 +300,7 @@ func (w *crowd) checkOffers() {
 	for name, line := range m.queues.byName {
 		node, there := tree.Get(name)
 		_, delayed := tree.Delay(name)
-		if !there || delayed || node.Revoked != "" || m.queues.retries[name] || slices.ContainsFunc(line, m.queues.onItsWay) {
+		if !there || delayed || node.Revoked != "" || m.outbox.locks[name] || slices.ContainsFunc(line, m.queues.onItsWay) {
 			continue
 		}
 		if lead := m.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
@@ -536,11 +536,11 @@ func (m *master) remembered() map[string]int {
 		flush = len(c.flush.left)
 	}
 	return map[string]int{
-		"leases": m.leases.Len(), "mail": len(m.mail.used), "mailboxes": len(m.boxes), "raising": len(m.raising), "unended": len(m.unended),
+		"leases": m.leases.Len(), "mail": len(m.mail.used), "mailboxes": len(m.boxes), "raising": len(m.raising), "unended": len(m.outbox.ends),
 		"handles": len(m.handles.of), "handles by node": len(m.handles.onNode), "principals with handles": len(m.handles.used),
-		"queues": len(m.queues.byName), "waiters": len(m.queues.bySession), "absent waiters": len(m.queues.absent), "settled waiters": len(m.queues.settled),
-		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.queues.retries), "closes on their way": len(m.queues.closing),
-		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.losses.again), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
+		"queues": len(m.queues.byName), "waiters": len(m.queues.bySession), "absent waiters": len(m.queues.absent), "settled waiters": len(m.outbox.requests),
+		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.outbox.locks), "closes on their way": len(m.queues.closing),
+		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.outbox.evictions), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
 		"delays": len(m.delays.ids), "timed delays": m.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
 		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,

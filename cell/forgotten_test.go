@@ -23,8 +23,8 @@ func TestEndIsRememberedOnce(t *testing.T) {
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if len(m.unended) != 1 {
-				t.Errorf("the end of one session is remembered %d times", len(m.unended))
+			if len(m.outbox.ends) != 1 {
+				t.Errorf("the end of one session is remembered %d times", len(m.outbox.ends))
 			}
 		})
 		testbed.Pass(session.MaxTick)

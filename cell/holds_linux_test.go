@@ -259,7 +259,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"a tick when very many locks are to be offered again", func(int) {
 			s.mu.Lock()
 			for i := range manyLocks {
-				s.queues.retry(api.Name(fmt.Sprint("/again-", i)))
+				s.outbox.putLock(api.Name(fmt.Sprint("/again-", i)))
 				s.mu.pause(1)
 			}
 			s.mu.Unlock()
@@ -269,7 +269,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			s.mu.Lock()
 			for i := range manyClients {
 				id := api.SessionID(1<<40 + i) // of whom the log knows nothing
-				s.unended[id] = raftfsm.End{Session: id, Reason: api.ByClose}
+				s.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
 				s.mu.pause(1)
 			}
 			s.mu.Unlock()

@@ -131,27 +131,6 @@ func (m *master) settle(w *waiter) bool {
 	return true
 }
 
-// maxSettled bounds the requests that one tick asks the log about.
-const maxSettled = 256
-
-// settleAgain asks the log about requests for which the proposer had no room:
-// pump offers them nothing, since nobody has to let go of the lock first. It
-// reports whether there may be more. m.mu is held.
-func (m *master) settleAgain() (more bool) {
-	var again []*waiter
-	for w := range m.queues.settled {
-		if more = len(again) == maxSettled; more {
-			break
-		}
-		again = append(again, w)
-		delete(m.queues.settled, w)
-	}
-	for _, w := range again {
-		m.settle(w)
-	}
-	return more
-}
-
 // settled reports whether a request needs no lock to be free to be answered: it is
 // refused, or was answered before, or its handle holds the lock itself, or the node is
 // gone.
@@ -192,7 +171,7 @@ func (m *master) reoffer(c raftfsm.Command, doubt bool) {
 		for _, claim := range next.Claims {
 			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
 				w.offered, w.doubt = false, w.doubt || doubt
-				m.queues.retry(next.Lock.Name)
+				m.outbox.putLock(next.Lock.Name)
 			}
 		}
 	}
@@ -216,8 +195,8 @@ func (m *master) closed(by namespace.Owner) {
 	var wants *waiter // the one that most is in conflict with
 	for w := range m.queues.through(by) {
 		if w.refusal == nil {
-			m.queues.settled[w] = true
-			m.queues.retry(w.lock.Name)
+			m.outbox.putRequest(w)
+			m.outbox.putLock(w.lock.Name)
 			if wants == nil || w.claim.Mode == api.Exclusive {
 				wants = w
 			}
@@ -257,7 +236,7 @@ func (m *master) detach(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues.detach(w, m.clock().Add(m.leaseOf(w.claim.Mutation.Session)))
-	m.queues.retry(w.lock.Name) // whoever is next need not wait for an absent one
+	m.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
 }
 
 // progress describes a waiter's place; nil while a grant is on its way.

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"context"
-	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -20,7 +19,6 @@ type losses struct {
 	locks map[api.SessionID]map[api.HandleID]lostLock
 	ends  map[api.SessionID]*ending
 	over  session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
-	again []*raftfsm.Evict                 // that were not, or perhaps not, committed; without successors
 }
 
 // lostLock is a revoked lock that one handle still holds.
@@ -205,22 +203,6 @@ func (m *master) evict(c raftfsm.Evict) {
 	c.Successions = m.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	m.submit(raftfsm.Command{Evict: &c})
 	m.mu.pause(m.queues.weight(c.Lock.Name) + len(c.Holders)/8)
-}
-
-// maxEvictions bounds the evictions that one tick tries again.
-const maxEvictions = 256
-
-// evictAgain proposes evictions that were not committed: their holders have let go, and
-// have nothing more to say. It reports whether there are more. m.mu is held, and released
-// in between.
-func (m *master) evictAgain() (more bool) {
-	again := m.losses.again
-	most := min(len(again), maxEvictions)
-	m.losses.again = slices.Clone(again[most:])
-	for _, c := range again[:most] {
-		m.evict(*c)
-	}
-	return most < len(again)
 }
 
 // resume takes up what an earlier master had begun to take away: it tells again,

@@ -54,8 +54,8 @@ type master struct {
 	delays  *delays
 	losses  *losses
 	caches  *caches
-	raising map[api.SessionID]bool        // sessions whose longest lease is being raised
-	unended map[api.SessionID]raftfsm.End // sessions whose end could not be proposed yet
+	raising map[api.SessionID]bool // sessions whose longest lease is being raised
+	outbox  *outbox
 	remover *remover
 
 	pages chan struct{} // full when maxPages are being made; see page
@@ -74,10 +74,10 @@ func (m *master) start() {
 	now, state := m.clock(), m.state()
 	m.leases = session.NewLeases()
 	m.mail, m.boxes = newMail(m.metrics.eventsDropped), map[api.SessionID]*mailbox{}
-	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(), newTurns(), newDelays(), newLosses(), newCaches()
+	m.outbox, m.raising = newOutbox(), map[api.SessionID]bool{}
+	m.handles, m.queues, m.turns, m.delays, m.losses, m.caches = newHandles(), newQueues(m.outbox), newTurns(), newDelays(), newLosses(), newCaches()
 	m.remover, m.pages = newRemover(), make(chan struct{}, maxPages)
 	m.caches.cleared = m.remover.cleared
-	m.raising, m.unended = map[api.SessionID]bool{}, map[api.SessionID]raftfsm.End{}
 	m.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.mu.Unlock()
 	for s := range state.Sessions.All() {
@@ -259,12 +259,12 @@ func (m *master) unproposed(c raftfsm.Command, doubt bool) {
 	switch {
 	case c.Cancel != nil:
 		if w := m.refusing(c.Cancel); w != nil {
-			m.queues.settled[w] = true
+			m.outbox.putRequest(w)
 		}
 	case c.Acquire != nil:
 		for _, claim := range c.Acquire.Claims {
 			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
-				m.queues.settled[w] = true
+				m.outbox.putRequest(w)
 			}
 		}
 	case c.EndSessions != nil:
@@ -276,16 +276,14 @@ func (m *master) unproposed(c raftfsm.Command, doubt bool) {
 	case c.EndDelay != nil:
 		m.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, m.clock())
 	case c.Evict != nil:
-		m.losses.again = append(m.losses.again, &raftfsm.Evict{Lock: c.Evict.Lock, Generation: c.Evict.Generation, Holders: c.Evict.Holders})
+		m.outbox.putEviction(*c.Evict)
 	}
 }
 
-// endAgain takes note that a session is to be ended which could not be yet. Its client's
-// word that it uses nothing of it any more stands, whatever else would end it. m.mu is held.
+// endAgain takes note that a session is to be ended which could not be yet. m.mu is held.
 func (m *master) endAgain(end raftfsm.End) {
-	was, known := m.unended[end.Session]
-	if !m.leases.Alive(end.Session) && (!known || was.Failed()) {
-		m.unended[end.Session] = end
+	if !m.leases.Alive(end.Session) {
+		m.outbox.putEnd(end)
 	}
 }
 

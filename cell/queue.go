@@ -68,19 +68,18 @@ type queues struct {
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	byHandle  map[namespace.Owner]map[*waiter]bool
 	absent    absentees
-	retries   map[api.Name]bool       // locks to be offered again on the next tick
-	settled   map[*waiter]bool        // whose requests were refused by the proposer, though they may need no free lock
+	outbox    *outbox                 // of locks and requests that are to be looked at again
 	issued    uint64                  // tickets of this epoch
 	used      map[string]int          // waiters of each principal, for its quota
 	closing   map[namespace.Owner]int // Closes that are on their way to the log, by handle
 	claims    int                     // bytes of the claims that leading returns at most; see limits
 }
 
-func newQueues() *queues {
+func newQueues(out *outbox) *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		byHandle: map[namespace.Owner]map[*waiter]bool{},
-		retries:  map[api.Name]bool{}, settled: map[*waiter]bool{}, used: map[string]int{}, closing: map[namespace.Owner]int{},
+		outbox:   out, used: map[string]int{}, closing: map[namespace.Owner]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -149,7 +148,7 @@ func (q *queues) leave(key waiterKey) *waiter {
 	if len(q.byHandle[w.owner()]) == 0 {
 		delete(q.byHandle, w.owner())
 	}
-	delete(q.settled, w)
+	delete(q.outbox.requests, w)
 	q.absent.drop(w)
 	if q.used[w.who]--; q.used[w.who] == 0 {
 		delete(q.used, w.who)
@@ -175,7 +174,7 @@ func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
 	w.answer = a
 	close(w.done)
 	if a.Code != api.OK {
-		q.retry(w.lock.Name)
+		q.outbox.putLock(w.lock.Name)
 	}
 	return w
 }
@@ -342,19 +341,3 @@ func (q *queues) on(node namespace.Ref) []*waiter {
 // weight is the steps that a look at the queue of a lock, or a change of it, takes: it
 // may pass many who are absent, or move many up.
 func (q *queues) weight(name api.Name) int { return 1 + len(q.byName[name])/64 }
-
-// retry notes that a lock is to be offered again on the next tick.
-func (q *queues) retry(name api.Name) { q.retries[name] = true }
-
-// takeRetries returns locks to be offered again, at most most of them, and reports
-// whether there are more.
-func (q *queues) takeRetries(most int) (names []api.Name, more bool) {
-	for name := range q.retries {
-		if len(names) == most {
-			return names, true
-		}
-		names = append(names, name)
-		delete(q.retries, name)
-	}
-	return names, false
-}

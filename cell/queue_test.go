@@ -44,7 +44,7 @@ func keysOf(waiters []*waiter) []waiterKey {
 func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		q, twin := newQueues(), naiveQueues{}
+		q, twin := newQueues(newOutbox()), naiveQueues{}
 		names := []api.Name{"/a", "/b", "/c"}
 		drop := func(key waiterKey) {
 			twin = slices.DeleteFunc(twin, func(w *waiter) bool { return w.key() == key })
@@ -129,7 +129,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 // However many stayed away for too long, one call drops so many of them, and says
 // that there are more.
 func TestForgetIsBounded(t *testing.T) {
-	q := newQueues()
+	q := newQueues(newOutbox())
 	for i := range 10 {
 		w, err := q.join(&waiter{lock: namespace.Ref{Name: "/x"}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100)
 		if err != nil {

@@ -62,7 +62,7 @@ func TestTurnsAreBounded(t *testing.T) {
 
 // Readers in a row take one turn, a writer one of its own.
 func TestTurnsBefore(t *testing.T) {
-	q := newQueues()
+	q := newQueues(newOutbox())
 	r, w := api.Shared, api.Exclusive
 	modes := []api.LockMode{w, w, r, r, w, r}
 	for i, mode := range modes {

@@ -157,7 +157,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		m.mu.most = 64
 		for i := range 2 * m.mu.most { // of whom the log knows nothing
 			id := api.SessionID(1<<40 + i)
-			m.unended[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
+			m.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
 		m.losses.ends[c[0].who.session] = &ending{} // its end comes after those
 		m.losses.over.Put(c[0].who.session, m.clock())

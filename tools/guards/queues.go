@@ -6,7 +6,7 @@ func queueGuards() []guard {
 	return []guard{
 		{
 			name: "one who leaves a queue without the lock makes room", file: "cell/queue.go",
-			old: "	if a.Code != api.OK {\n		q.retry(w.lock.Name)\n	}\n", new: "",
+			old: "	if a.Code != api.OK {\n		q.outbox.putLock(w.lock.Name)\n	}\n", new: "",
 			pkg: "./cell", test: "TestRefusedByTheLogMakesRoom",
 		},
 		{

@@ -25,7 +25,7 @@ func streamGuards() []guard {
 		},
 		{
 			name: "the refusal of a waiter is tried again", file: "cell/master.go",
-			old: "		if w := m.refusing(c.Cancel); w != nil {\n			m.queues.settled[w] = true\n		}\n", new: "",
+			old: "		if w := m.refusing(c.Cancel); w != nil {\n			m.outbox.putRequest(w)\n		}\n", new: "",
 			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
 		{

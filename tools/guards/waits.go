@@ -10,7 +10,7 @@ func waitGuards() []guard {
 		},
 		{
 			name: "a Close that was refused lets the log be asked", file: "cell/locks.go",
-			old: "			m.queues.settled[w] = true\n			m.queues.retry(", new: "			m.queues.retry(",
+			old: "			m.outbox.putRequest(w)\n			m.outbox.putLock(", new: "			m.outbox.putLock(",
 			pkg: "./cell", test: "TestRefusedCloseLetsTheLogBeAsked",
 		},
 		{
@@ -19,8 +19,8 @@ func waitGuards() []guard {
 			pkg: "./cell", test: "TestNoHoldIsLong",
 		},
 		{
-			name: "locks are offered again in pieces", file: "cell/clock.go",
-			old: "m.queues.takeRetries(maxRetries)", new: "m.queues.takeRetries(1 << 30)",
+			name: "locks are offered again in pieces", file: "cell/outbox.go",
+			old: "takeKeys(o.locks, maxOffers)", new: "takeKeys(o.locks, 1<<30)",
 			pkg: "./cell", test: "TestNoHoldIsLong",
 		},
 		{
