@@ -30,10 +30,14 @@ func patience(lease, left time.Duration) time.Duration {
 // §2.8). It is one goroutine, which outlives the session when the cell ends
 // that: see farewell.
 type keeper struct {
-	*Client
-	base  context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
-	leave context.CancelFunc
-	done  chan struct{} // closed when the goroutine is through
+	client  *Client
+	cfg     Config
+	session *belief
+	finder  *finder
+	pool    *pool
+	base    context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
+	leave   context.CancelFunc
+	done    chan struct{} // closed when the goroutine is through
 
 	epoch  api.Epoch // of the newest reply
 	inbox  inbox     // of that epoch
@@ -44,7 +48,15 @@ type keeper struct {
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
-	k := &keeper{Client: c, epoch: c.Epoch(), done: make(chan struct{})}
+	k := &keeper{
+		client:  c,
+		cfg:     c.cfg,
+		session: c.session,
+		finder:  c.cell.finder,
+		pool:    c.cell.pool,
+		epoch:   c.Epoch(),
+		done:    make(chan struct{}),
+	}
 	k.base, k.leave = context.WithCancel(context.WithoutCancel(ctx))
 	return k
 }
@@ -53,18 +65,18 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 func (k *keeper) run() {
 	defer close(k.done)
 	for over := k.session.over; over.Err() == nil; {
-		t, err := k.cell.finder.find(over)
+		t, err := k.finder.find(over)
 		if err != nil {
 			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
 			k.pause.wait(over)
 			continue
 		}
 		sent, newest := k.cfg.Clock(), k.session.newest()
-		left := k.Left()
+		left := k.client.Left()
 		if k.inbox.held() != nil {
 			left = 0 // it extends nothing, and is parked all the same
 		}
-		reply, e, let := k.send(t, newest, patience(k.Lease(), left))
+		reply, e, let := k.send(t, newest, patience(k.client.Lease(), left))
 		if e != nil {
 			if !let {
 				k.missed(over, t, e)
@@ -73,7 +85,7 @@ func (k *keeper) run() {
 		}
 		w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
 		if w == past && !k.endedByCell() {
-			k.cell.finder.drop(t)
+			k.finder.drop(t)
 			k.pause.wait(over)
 			continue
 		}
@@ -120,10 +132,10 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 		})
 	}
 	k.session.counters.keepAlives.Add(1)
-	over, late := t.kept(), k.Lease()/12
-	doubt := time.AfterFunc(patience-late, func() { k.cell.pool.doubt(t, over, late) })
+	over, late := t.kept(), k.client.Lease()/12
+	doubt := time.AfterFunc(patience-late, func() { k.pool.doubt(t, over, late) })
 	defer doubt.Stop()
-	e, _ = k.cell.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = over.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
@@ -159,11 +171,11 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
-	if judge(e) == follow && k.pause.last == 0 && k.cell.finder.follow(t, e.Master) {
+	if judge(e) == follow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
 		k.pause.next() // the next time, not without a pause
 		return
 	}
-	k.cell.finder.drop(t)
+	k.finder.drop(t)
 	k.pause.wait(ctx)
 }
 
@@ -177,11 +189,11 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 		return false
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
-		k.cell.finder.learn(epoch)
+		k.finder.learn(epoch)
 		k.session.counters.failOvers.Add(1)
-		k.retire(k.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
+		k.client.retire(k.client.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
-		k.auditor.suspect()
+		k.client.auditor.suspect()
 	}
 	for _, e := range reply.GetEvents() {
 		before := k.inbox.seen
@@ -203,15 +215,15 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 func (k *keeper) event(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
 	case api.EventMasterFailedOver:
-		k.auditor.suspect() // and the application is told when its handle has been presented
+		k.client.auditor.suspect() // and the application is told when its handle has been presented
 	case api.EventLost:
 		k.lose(e.GetSequence()-1, e.GetExplanation())
 	case api.EventSessionEnded:
 		k.ending = e.GetSequence()
 		k.session.end(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
-		k.inbox.await(k.handles.locks()...)
+		k.inbox.await(k.client.handles.locks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
-		h := k.handles.get(api.HandleID(e.GetHandle()))
+		h := k.client.handles.get(api.HandleID(e.GetHandle()))
 		if h == nil {
 			return
 		}
@@ -220,11 +232,11 @@ func (k *keeper) event(e *chubbypb.Event) {
 			k.inbox.await(l)
 		}
 	case api.EventCacheInvalidation:
-		k.invalidate(e.GetPath())
+		k.client.invalidate(e.GetPath())
 	default:
 		if !kind.Subscribable() {
 			k.misunderstand(e)
-		} else if h := k.handles.get(api.HandleID(e.GetHandle())); h != nil {
+		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			h.hear(k.epoch, eventOf(e))
 		}
 	}
@@ -241,13 +253,13 @@ func (k *keeper) misunderstand(e *chubbypb.Event) {
 // lose tells every handle that events after that sequence are missing. One of
 // them may have taken a lock away.
 func (k *keeper) lose(after uint64, explanation string) {
-	k.retire(k.cache.flush(k.epoch))
-	for _, h := range k.handles.all() {
+	k.client.retire(k.client.cache.flush(k.epoch))
+	for _, h := range k.client.handles.all() {
 		h.push(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
-	one := k.auditor.suspect()
-	if len(k.handles.locks()) > 0 {
-		k.inbox.doubt(after, one, k.handles.ended)
+	one := k.client.auditor.suspect()
+	if len(k.client.handles.locks()) > 0 {
+		k.inbox.doubt(after, one, k.client.handles.ended)
 	}
 }
 
@@ -261,7 +273,7 @@ func (k *keeper) farewell() {
 	if !k.endedByCell() {
 		return
 	}
-	for !k.buried && k.base.Err() == nil && k.Left() > 0 {
+	for !k.buried && k.base.Err() == nil && k.client.Left() > 0 {
 		if !k.lastKeepAlive() {
 			k.pause.wait(k.base)
 		}
@@ -271,9 +283,9 @@ func (k *keeper) farewell() {
 // lastKeepAlive acknowledges what was heard. It reports whether the next, if
 // there is to be one, has news to send.
 func (k *keeper) lastKeepAlive() bool {
-	ctx, cancel := context.WithTimeout(k.base, k.Left())
+	ctx, cancel := context.WithTimeout(k.base, k.client.Left())
 	defer cancel()
-	t, err := k.cell.finder.find(ctx)
+	t, err := k.finder.find(ctx)
 	if err != nil {
 		k.buried = errors.Is(err, Closed) // there will be no master any more
 		return false
@@ -281,9 +293,9 @@ func (k *keeper) lastKeepAlive() bool {
 	ended, held := k.ending, k.inbox.held() != nil
 	wait := k.cfg.CallTimeout
 	if held {
-		wait = patience(k.Lease(), 0)
+		wait = patience(k.client.Lease(), 0)
 	}
-	reply, e, let := k.send(t, k.session.newest(), min(wait, k.Left()))
+	reply, e, let := k.send(t, k.session.newest(), min(wait, k.client.Left()))
 	if let {
 		return true
 	}

@@ -58,7 +58,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what is invalidated is dropped (the planted bug)", file: "client/keepalive.go",
-			old: "		k.invalidate(e.GetPath())\n", new: "		_ = k.invalidate\n",
+			old: "		k.client.invalidate(e.GetPath())\n", new: "		_ = k.client.invalidate\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
@@ -73,7 +73,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a fail-over empties the cache", file: "client/keepalive.go",
-			old: "		k.retire(k.cache.flush(epoch)) //", new: "		k.cache.mu.Lock()\n		k.cache.epoch = epoch\n		k.cache.mu.Unlock() //",
+			old: "		k.client.retire(k.client.cache.flush(epoch)) //", new: "		k.client.cache.mu.Lock()\n		k.client.cache.epoch = epoch\n		k.client.cache.mu.Unlock() //",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{

@@ -5,7 +5,7 @@ func lineGuards() []guard {
 	return []guard{
 		{
 			name: "a silent connection of the sessions is replaced", file: "client/keepalive.go",
-			old: "k.cell.pool.doubt(t, over, late)", new: "",
+			old: "k.pool.doubt(t, over, late)", new: "",
 			pkg: "./client", test: "TestSilentConnection",
 		},
 		{
