@@ -124,7 +124,7 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 	defer first.Stop()
 	answered := a.handle.client.cell.finder.watch(ctx, t)
 	defer answered()
-	stream, err := t.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
+	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
 	})
 	if err != nil {

@@ -125,7 +125,7 @@ func (h *Handle) suspected(epoch api.Epoch) (l *Lock, unknown bool) {
 // checkLock asks whether a lock is still held.
 func (c *Client) checkLock(ctx context.Context, l *Lock) {
 	err := c.readIn(ctx, auditRoom, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		reply, err := t.kept().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.own()})
+		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.own()})
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func tellsLoss(c api.Code) bool {
 func (c *Client) present(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.readIn(ctx, auditRoom, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		_, err := t.kept().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.own()})
+		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.own()})
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	})

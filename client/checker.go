@@ -24,7 +24,7 @@ func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
 
 // checkAt asks one master once.
 func (c *Cell) checkAt(ctx context.Context, t *target, text string) error {
-	reply, err := t.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
+	reply, err := t.data.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
 	if err == nil && !reply.GetValid() {
 		err = &api.Error{Code: api.BadSequencer, Message: reply.GetExplanation()}
 	}

@@ -121,9 +121,9 @@ func (c *Client) create(ctx context.Context) error {
 	rand.Read(request.Nonce)
 	_, err = c.cell.finder.run(ctx, call{op: "open a session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
-			t.conn.Connect()      // meanwhile: a call will follow
+			t.data.conn.Connect() // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
-			reply, err := t.kept().chubby.CreateSession(ctx, request)
+			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
 				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
@@ -201,7 +201,7 @@ func (c *Client) endOwn(ctx context.Context) error {
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.caller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.finder.latest()))
-			_, err := t.kept().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
+			_, err := t.control().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})
 	if api.CodeOf(err) == api.SessionExpired {

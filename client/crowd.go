@@ -69,7 +69,7 @@ func (a *acquiring) tryInCrowd(ctx context.Context) error {
 func (a *acquiring) trial(op string) mutation {
 	return mutation{op: op, path: a.handle.path, settle: a.undo,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
+			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
 				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason,
 			})
 			a.granted = reply.GetGranted()

@@ -96,14 +96,14 @@ func (f *finder) ownName(called string) string {
 func (f *finder) doubtful(a answer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.is(a)
+	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.matches(a)
 }
 
 // at returns the replica that answered. If that is the believed master, it is the
 // one that is believed, whose calls go on, also if it was found by another address:
 // a replica may be configured by one and name itself by another.
 func (f *finder) at(a answer) (*target, error) {
-	if believed := f.believed(); believed != nil && believed.is(a) {
+	if believed := f.believed(); believed != nil && believed.matches(a) {
 		return believed, nil
 	}
 	return f.pool.get(a.address)
@@ -271,7 +271,7 @@ func (f *finder) adopt(t, instead *target) *target {
 	if former != nil && former != t {
 		former.supersede()
 	}
-	f.pool.keep(keep)
+	f.pool.retain(keep)
 	return t
 }
 

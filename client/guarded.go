@@ -17,7 +17,7 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 	for {
 		var before, after []byte
 		err := h.read(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
-			reply, err := t.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})
+			reply, err := t.data.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})
 			before, after = token, reply.GetHandle()
 			return err
 		})

@@ -181,7 +181,7 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	}
 	var stat api.Stat
 	err := h.fetch(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
-		reply, err := t.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: token})
+		reply, err := t.data.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			stat, err = h.shown(reply.GetStat())
 		}
@@ -202,7 +202,7 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	var stat api.Stat
 	var contents []byte
 	err := h.fetch(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
-		reply, err := t.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
+		reply, err := t.data.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			contents = append([]byte{}, reply.GetContents()...)
 			stat, err = h.shown(reply.GetStat())
@@ -256,7 +256,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 			if len(list) > 0 {
 				request.After = list[len(list)-1].Path.Base()
 			}
-			reply, err := t.chubby.ReadDir(ctx, request)
+			reply, err := t.data.chubby.ReadDir(ctx, request)
 			if err != nil {
 				return err
 			}
@@ -386,7 +386,7 @@ func (c *Client) close(ctx context.Context, h *Handle) error {
 
 func closer(handle []byte) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.kept().chubby.Close(ctx, &chubbypb.CloseRequest{Caller: caller, Mutation: m, Handle: handle})
+		_, err := t.control().chubby.Close(ctx, &chubbypb.CloseRequest{Caller: caller, Mutation: m, Handle: handle})
 		return err
 	}
 }

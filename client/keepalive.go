@@ -132,8 +132,8 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 		})
 	}
 	k.session.counters.keepAlives.Add(1)
-	over, late := t.kept(), k.client.Lease()/12
-	doubt := time.AfterFunc(patience-late, func() { k.pool.doubt(t, over, late) })
+	over, late := t.control(), k.client.Lease()/12
+	doubt := time.AfterFunc(patience-late, func() { k.pool.checkConnection(t, over, late) })
 	defer doubt.Stop()
 	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = over.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{

@@ -94,7 +94,7 @@ func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) i
 		return func(yield func(LockInfo, error) bool) { yield(LockInfo{}, err) }
 	}
 	return pages(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
-		reply, err := t.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
+		reply, err := t.data.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
 		for _, l := range reply.GetLocks() {
 			page = append(page, lockInfo(l))
 		}
@@ -141,7 +141,7 @@ func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionI
 
 func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[SessionInfo, error] {
 	return pages(ctx, c, "list sessions", c.root(), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
-		reply, err := t.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
+		reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
 		for _, s := range reply.GetSessions() {
 			page = append(page, SessionInfo{
 				Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),

@@ -175,7 +175,7 @@ func (l *Lock) Release(ctx context.Context) error {
 
 func releaser(handle []byte, generation api.Generation) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.kept().chubby.Release(ctx, &chubbypb.ReleaseRequest{Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation)})
+		_, err := t.control().chubby.Release(ctx, &chubbypb.ReleaseRequest{Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation)})
 		return err
 	}
 }

@@ -70,7 +70,7 @@ func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	}
 	var x Explanation
 	err = c.ask(ctx, "explain", path, func(ctx context.Context, t *target) error {
-		reply, err := t.chubby.Explain(ctx, &chubbypb.ExplainRequest{Cell: c.cfg.Cell, Path: p.String()})
+		reply, err := t.data.chubby.Explain(ctx, &chubbypb.ExplainRequest{Cell: c.cfg.Cell, Path: p.String()})
 		x = Explanation{Lock: lockInfo(reply.GetLock()), Sentences: reply.GetExplanation(), MoreCachers: int(reply.GetMoreCachers())}
 		for _, one := range reply.GetCachers() {
 			x.Cachers = append(x.Cachers, Cacher{

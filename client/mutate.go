@@ -148,7 +148,7 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 	var reply *chubbypb.CancelReply
 	_, err := c.cell.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
-			reply, err = t.kept().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
+			reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
 			return err
 		}})
 	if err != nil {

@@ -116,7 +116,7 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 	var reply *chubbypb.OpenReply
 	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
-		reply, err = t.chubby.Open(ctx, with(request, caller, m))
+		reply, err = t.data.chubby.Open(ctx, with(request, caller, m))
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
@@ -220,9 +220,9 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 		return
 	}
 	var handle []byte
-	in, over := giveRoom, (*target).kept // what gives back later waits for this
+	in, over := giveRoom, (*target).control // what gives back later waits for this
 	if len(request.GetContents()) > smallOpen {
-		in, over = anyRoom, func(t *target) *line { return t.line }
+		in, over = anyRoom, func(t *target) *connection { return t.data }
 	}
 	err = c.insist(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		reply, err := over(t).chubby.Open(ctx, with(request, caller, m))

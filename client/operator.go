@@ -41,7 +41,7 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 	}
 	return c.mutate(ctx, mutation{op: op, path: c.cell.root(),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
+			_, err := t.data.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
 			return err
 		}})
 }
@@ -64,7 +64,7 @@ func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) e
 	}
 	return c.mutate(ctx, mutation{op: "break the lock", path: path,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.chubby.BreakLock(ctx, &chubbypb.BreakLockRequest{Caller: caller, Mutation: m, Path: p.String(), Reason: reason, Now: now})
+			_, err := t.data.chubby.BreakLock(ctx, &chubbypb.BreakLockRequest{Caller: caller, Mutation: m, Path: p.String(), Reason: reason, Now: now})
 			return err
 		}})
 }

@@ -15,23 +15,23 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// What a connection is set to.
+// The settings of a connection.
 const (
 	bufferSize       = 4 << 10                // bytes, each way: messages are small, and processes hold few of them
-	pingTime         = 10 * time.Second       // a silent connection is asked for a sign of life
-	pingTimeout      = 5 * time.Second        // and given up without one
-	idleTimeout      = time.Minute            // after which a connection without calls goes
+	pingTime         = 10 * time.Second       // after so much silence gRPC sends a ping,
+	pingTimeout      = 5 * time.Second        // and closes the connection if it has no answer after this
+	idleTimeout      = time.Minute            // after this, a connection without calls is closed
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
 
-// pool holds the connections to each replica that was talked to.
+// pool holds the connections to each replica that was called.
 type pool struct {
-	cfg  Config
-	base context.Context //nolint:containedctx // the values of the one New or Dial was given; it never ends
+	cfg    Config
+	values context.Context //nolint:containedctx // the values of the context that New or Dial was given; it never ends
 
-	running sync.WaitGroup  // those who try another connection, or close one; Add only under mu, and not after closed
-	alive   context.Context //nolint:containedctx // it is theirs: ended by close
+	running sync.WaitGroup  // goroutines that try or close a connection; Add only under mu, and not after closed
+	life    context.Context //nolint:containedctx // of these goroutines: ended by close
 	stop    context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
@@ -39,31 +39,32 @@ type pool struct {
 	closed  bool
 }
 
-// target is one replica, at one address. Those who talk to it while it is
-// believed to be the master stop when another is found to be.
+// target is one replica, at one address. Calls that were sent to it as the master
+// are cancelled when another replica is found to be the master.
 //
-// It has two connections, each made when it is needed first. Whatever a program asks
-// for, however often and however large, goes over one. What keeps sessions, and what gives
-// back what they hold, goes over the other, and waits neither for a place among 2,000 calls
-// nor behind megabytes.
+// It has two connections, each made when it is first needed. The calls of the
+// program, however many and however large, go over the data connection. KeepAlives,
+// and calls that give something back (EndSession, Release, Close), go over the
+// control connection: there they wait neither for one of the 2,000 calls that a
+// replica takes over one connection, nor behind megabytes.
 type target struct {
-	address string
-	*line        // for the calls of the program
-	lent    int  // to those who ask it whether or not it is the master; the pool's mu guards it
-	trying  bool // another connection for the sessions; the pool's mu guards it
+	address   string
+	data      *connection // for the calls of the program
+	borrowers int         // calls of borrow whose giveBack is outstanding; the pool's mu guards it
+	replacing bool        // a replacement for the control connection is being tried; the pool's mu guards it
 
-	mu      sync.Mutex      // guards what follows
-	own     *line           // for what keeps sessions, and the search for the master: see kept
-	refused error           // why the last attempt to connect failed; nil if it did not
-	replica string          // its id, when it last said that it is the master; empty if it never has
-	epoch   uint64          // in which it was
-	reign   context.Context //nolint:containedctx // it is the reign's, not a call's: ended when another replica is found to be the master
-	end     context.CancelFunc
+	mu           sync.Mutex      // guards what follows
+	controlConn  *connection     // see control
+	refused      error           // why the last attempt to connect failed; nil if it did not
+	replica      string          // its id, when it last said that it is the master; empty if it never has
+	epoch        uint64          // of which it said so
+	masterCtx    context.Context //nolint:containedctx // of the calls to it as the master: ended when another replica is found to be the master
+	endMasterCtx context.CancelFunc
 }
 
 func newPool(ctx context.Context, cfg Config) *pool {
-	p := &pool{cfg: cfg, base: context.WithoutCancel(ctx), targets: map[string]*target{}}
-	p.alive, p.stop = context.WithCancel(p.base)
+	p := &pool{cfg: cfg, values: context.WithoutCancel(ctx), targets: map[string]*target{}}
+	p.life, p.stop = context.WithCancel(p.values)
 	return p
 }
 
@@ -71,27 +72,27 @@ func newPool(ctx context.Context, cfg Config) *pool {
 func (p *pool) get(address string) (*target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.enter(address)
+	return p.getLocked(address)
 }
 
-// lend is get for those who ask a replica for itself, and not as the master: until
-// giveBack is called, it is not forgotten because another is the master.
-func (p *pool) lend(address string) (t *target, giveBack func(), err error) {
+// borrow is get for calls that go to a replica whether or not it is the master:
+// until giveBack is called, retain does not close its connections.
+func (p *pool) borrow(address string) (t *target, giveBack func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t, err = p.enter(address); err != nil {
+	if t, err = p.getLocked(address); err != nil {
 		return nil, nil, err
 	}
-	t.lent++
+	t.borrowers++
 	return t, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		t.lent--
+		t.borrowers--
 	}, nil
 }
 
-// enter is get; mu is held.
-func (p *pool) enter(address string) (*target, error) {
+// getLocked is get; mu is held.
+func (p *pool) getLocked(address string) (*target, error) {
 	if p.closed {
 		return nil, closedError()
 	}
@@ -100,24 +101,24 @@ func (p *pool) enter(address string) (*target, error) {
 	}
 	t := &target{address: address}
 	var err error
-	if t.line, err = p.newLine(t); err == nil {
-		t.own, err = p.newLine(t)
+	if t.data, err = p.newConnection(t); err == nil {
+		t.controlConn, err = p.newConnection(t)
 	}
 	if err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
 	}
-	t.reign, t.end = context.WithCancel(p.base)
+	t.masterCtx, t.endMasterCtx = context.WithCancel(p.values)
 	p.targets[address] = t
 	return t, nil
 }
 
-func (p *pool) options(t *target, l *line) []grpc.DialOption {
+func (p *pool) options(t *target, c *connection) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := p.cfg.Dialer(ctx, address)
-			if t.dialled(err); err == nil {
-				l.heard.Store(int64(p.cfg.Clock()))
+			if t.noteDial(err); err == nil {
+				c.lastHeard.Store(int64(p.cfg.Clock()))
 			}
 			return conn, err
 		}),
@@ -135,16 +136,16 @@ func (p *pool) options(t *target, l *line) []grpc.DialOption {
 	}
 }
 
-// keep forgets the replicas at all other addresses, so that a cell whose
-// members come and go does not leave connections behind. One that is being asked is
-// left for the next time.
-func (p *pool) keep(addresses []string) {
+// retain closes the connections to all replicas at other addresses, so that a cell
+// whose members change leaves no connections behind. Those that are borrowed are
+// left to the next call of retain.
+func (p *pool) retain(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for address, t := range p.targets {
-		if t.lent == 0 && !slices.Contains(addresses, address) {
+		if t.borrowers == 0 && !slices.Contains(addresses, address) {
 			delete(p.targets, address)
-			p.part(t)
+			p.closeTarget(t)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (p *pool) keep(addresses []string) {
 func (p *pool) close() {
 	p.mu.Lock()
 	for _, t := range p.targets {
-		p.part(t)
+		p.closeTarget(t)
 	}
 	p.targets, p.closed = nil, true
 	p.mu.Unlock()
@@ -161,40 +162,42 @@ func (p *pool) close() {
 	p.running.Wait()
 }
 
-// part closes the connections to t, of which nobody is to wait for another, or for what
-// cannot be written: gRPC takes up to 5 s for each. mu is held.
-func (p *pool) part(t *target) {
+// closeTarget closes the connections to t, each in a goroutine of its own: where
+// nothing can be written, gRPC takes up to 5 s for one. mu is held.
+func (p *pool) closeTarget(t *target) {
 	t.supersede()
-	p.running.Go(t.line.close)
-	p.running.Go(t.kept().close)
+	p.running.Go(t.data.close)
+	p.running.Go(t.control().close)
 }
 
-// supersede tells those who talk to t that another replica is the master.
+// supersede cancels the calls that were sent to t as the master, because another
+// replica is the master.
 func (t *target) supersede() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.end()
-	t.reign, t.end = context.WithCancel(context.WithoutCancel(t.reign)) // for those who come when it is master again
+	t.endMasterCtx()
+	t.masterCtx, t.endMasterCtx = context.WithCancel(context.WithoutCancel(t.masterCtx)) // for when it is the master again
 }
 
-// claimed takes note that t says that it is the master.
-func (t *target) claimed(reply *chubbypb.LocateReply) {
+// noteClaim notes that t says that it is the master.
+func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.replica, t.epoch = reply.GetReplica(), reply.GetEpoch()
 }
 
-// is reports whether that is t, in the same epoch, by whichever of its addresses.
-func (t *target) is(a answer) bool {
+// matches reports whether a is an answer of t as the master of the epoch that t last
+// claimed; a replica may answer at several addresses.
+func (t *target) matches(a answer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 
-// until calls cancel when another replica is found to be the master; the
+// onSuperseded calls cancel when another replica is found to be the master; the
 // function it returns stops that.
-func (t *target) until(cancel func()) (stop func() bool) {
+func (t *target) onSuperseded(cancel func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return context.AfterFunc(t.reign, cancel)
+	return context.AfterFunc(t.masterCtx, cancel)
 }

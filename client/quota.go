@@ -22,7 +22,7 @@ type QuotaUse struct {
 // that have a quota.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
 	return gather(pages(ctx, c, "list quotas", c.root(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
-		reply, err := t.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
+		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
 		for _, q := range reply.GetQuotas() {
 			page = append(page, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
 		}
@@ -65,7 +65,7 @@ func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, who
 	}
 	return c.mutate(ctx, mutation{op: op, path: path,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.chubby.SetQuota(ctx, &chubbypb.SetQuotaRequest{
+			_, err := t.data.chubby.SetQuota(ctx, &chubbypb.SetQuotaRequest{
 				Caller: caller, Mutation: m, Principal: whose.GetPrincipal(), Path: whose.GetPath(),
 				Allowed: &chubbypb.QuotaAmounts{
 					Nodes: int64(q.Nodes), Bytes: q.Bytes, Sessions: int64(q.Sessions), Handles: int64(q.Handles), Waiters: int64(q.Waiters),

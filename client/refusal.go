@@ -11,7 +11,7 @@ import (
 )
 
 // dialled takes note of an attempt to connect.
-func (t *target) dialled(err error) {
+func (t *target) noteDial(err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the attempt was given up, and says nothing of the replica
 	}

@@ -188,14 +188,14 @@ func (a *asking) ask() {
 
 // locate asks one replica who the master is.
 func (f *finder) locate(ctx context.Context, address string) answer {
-	t, giveBack, err := f.pool.lend(address)
+	t, giveBack, err := f.pool.borrow(address)
 	if err != nil {
 		return answer{address: address, err: err}
 	}
 	defer giveBack()
-	doubt := time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func() { f.pool.suspect(t) })
+	doubt := time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func() { f.pool.checkControl(t) })
 	defer doubt.Stop()
-	reply, err := t.kept().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
+	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {
 		return answer{address: address, err: t.explain(err)}
 	}
@@ -212,7 +212,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 	}
 	one := answer{address: address, reply: reply}
 	if one.isMaster() {
-		t.claimed(reply)
+		t.noteClaim(reply)
 	}
 	return one
 }

@@ -149,7 +149,7 @@ func (f *finder) prepare(ctx context.Context, k call) (*target, *chubbypb.Caller
 func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbypb.Caller) (e *api.Error, hung bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer t.until(cancel)()
+	defer t.onSuperseded(cancel)()
 	if other := f.believed(); other != nil && other != t { // since t was found, and so until may not tell
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}

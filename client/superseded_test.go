@@ -67,7 +67,7 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 				t.Errorf("%s: %v", r.ID, r.Err)
 			}
 		}
-		cell.pool.keep([]string{"a:1"})
+		cell.pool.retain([]string{"a:1"})
 		if n := len(cell.pool.targets); n != 1 {
 			t.Errorf("%d connections are kept, want 1", n)
 		}

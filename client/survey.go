@@ -65,7 +65,7 @@ func (c *Cell) view(ctx context.Context, address string) view {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
 	v := view{address: address}
-	t, giveBack, err := c.pool.lend(address)
+	t, giveBack, err := c.pool.borrow(address)
 	if err == nil {
 		err = t.explain(v.ask(ctx, t, c.cfg.Cell))
 		giveBack()
@@ -76,17 +76,17 @@ func (c *Cell) view(ctx context.Context, address string) view {
 }
 
 func (v *view) ask(ctx context.Context, t *target, cell string) error {
-	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
+	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
 		return err
 	}
-	members, err := t.cell.Members(ctx, &chubbypb.MembersRequest{})
+	members, err := t.data.cell.Members(ctx, &chubbypb.MembersRequest{})
 	if err != nil {
 		return err
 	}
 	for _, m := range members.GetMembers() {
 		v.members = append(v.members, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter()})
 	}
-	v.status, err = t.cell.Status(ctx, &chubbypb.StatusRequest{})
+	v.status, err = t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
 	return err
 }
 
@@ -106,7 +106,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 	arrived := make(chan view)
 	asked := map[string]bool{}
 	// A cell whose members come and go leaves no connections behind.
-	defer func() { c.pool.keep(append(slices.Collect(maps.Keys(asked)), c.finder.known()...)) }()
+	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.finder.known()...)) }()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

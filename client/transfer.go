@@ -51,7 +51,7 @@ type handover struct {
 
 // attempt asks the master, if it is not that already which was wanted.
 func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-	now, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
+	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Call
 	}
 	asked, whom := h.asked, h.whom
 	h.asked, h.whom = api.Epoch(caller.GetEpoch()), id
-	reply, err := t.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.to})
+	reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.to})
 	if err == nil {
 		h.master = reply.GetMaster()
 		return nil

@@ -63,7 +63,7 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	}
 	err = h.mutate(ctx, "write", written, len(contents), func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
+			reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
 				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
 			})
 			if err == nil {
@@ -93,7 +93,7 @@ func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption
 	}
 	err = h.mutate(ctx, "set ACL", changed, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
+			reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
 				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
 			})
 			if err == nil {
@@ -123,7 +123,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	}
 	return h.mutate(ctx, "delete", changed, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
+			_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
 			return err
 		}
 	})

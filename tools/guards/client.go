@@ -32,7 +32,7 @@ func clientGuards() []guard {
 		},
 		{
 			name: "a replica that is asked for itself is not forgotten", file: "client/pool.go",
-			old: "t.lent == 0 && !slices", new: "!slices",
+			old: "t.borrowers == 0 && !slices", new: "!slices",
 			pkg: "./client", test: "TestStatusWhileAMasterIsFound",
 		},
 		{

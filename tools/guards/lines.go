@@ -5,47 +5,47 @@ func lineGuards() []guard {
 	return []guard{
 		{
 			name: "a silent connection of the sessions is replaced", file: "client/keepalive.go",
-			old: "k.pool.doubt(t, over, late)", new: "",
+			old: "k.pool.checkConnection(t, over, late)", new: "",
 			pkg: "./client", test: "TestSilentConnection",
 		},
 		{
-			name: "a connection is given up for one that works", file: "client/line.go",
+			name: "a connection is given up for one that works", file: "client/connection.go",
 			old: "	if err == nil && !answered", new: "	if (err == nil || p.targets != nil) && !answered",
 			pkg: "./client", test: "TestNoOtherConnection",
 		},
 		{
-			name: "another connection that is refused is tried again", file: "client/line.go",
+			name: "another connection that is refused is tried again", file: "client/connection.go",
 			old: ", grpc.WaitForReady(true))", new: ")",
 			pkg: "./client", test: "TestSilentConnectionAndRefusals",
 		},
 		{
-			name: "a connection over which the master is only slow to prove itself is kept", file: "client/line.go",
+			name: "a connection over which the master is only slow to prove itself is kept", file: "client/connection.go",
 			old: "		answered = err == nil || isAnswer(err)\n", new: "		answered = err != nil && false\n",
 			pkg: "./client", test: "TestSlowProofIsNoSilence",
 		},
 		{
 			name: "the status of a cell is asked over the connection of the program", file: "client/survey.go",
-			old: "t.cell.Status(", new: "t.kept().cell.Status(",
+			old: "t.data.cell.Status(", new: "t.control().cell.Status(",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
 		},
 		{
 			name: "a transfer is asked over the connection of the program", file: "client/transfer.go",
-			old: "t.cell.Locate(", new: "t.kept().cell.Locate(",
+			old: "t.data.cell.Locate(", new: "t.control().cell.Locate(",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
 		},
 		{
 			name: "a lock is released over the connection of the sessions", file: "client/lock.go",
-			old: "t.kept().chubby.Release(", new: "t.chubby.Release(",
+			old: "t.control().chubby.Release(", new: "t.data.chubby.Release(",
 			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
 		},
 		{
 			name: "a handle is closed over the connection of the sessions", file: "client/handle.go",
-			old: "t.kept().chubby.Close(", new: "t.chubby.Close(",
+			old: "t.control().chubby.Close(", new: "t.data.chubby.Close(",
 			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
 		},
 		{
 			name: "a request is withdrawn over the connection of the sessions", file: "client/mutate.go",
-			old: "t.kept().chubby.Cancel(", new: "t.chubby.Cancel(",
+			old: "t.control().chubby.Cancel(", new: "t.data.chubby.Cancel(",
 			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
 		},
 		{
@@ -55,7 +55,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "nobody waits until a connection is closed", file: "client/pool.go",
-			old: "	p.running.Go(t.kept().close)\n", new: "	t.kept().close()\n",
+			old: "	p.running.Go(t.control().close)\n", new: "	t.control().close()\n",
 			pkg: "./client", test: "TestForgottenReplica",
 		},
 		{
@@ -80,7 +80,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "a survey forgets those that it did not ask", file: "client/survey.go",
-			old: "c.pool.keep(append(", new: "_ = (append(",
+			old: "c.pool.retain(append(", new: "_ = (append(",
 			pkg: "./client", test: "TestStatusLeavesNoReplicasBehind",
 		},
 		{

@@ -6,12 +6,12 @@ func silenceGuards() []guard {
 	return []guard{
 		{
 			name: "a connection is replaced over which the master is looked for in vain", file: "client/round.go",
-			old: "f.pool.suspect(t) })", new: "})",
+			old: "f.pool.checkControl(t) })", new: "})",
 			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestNewSessionOverASilentConnection",
 		},
 		{
 			name: "an Open that was left is settled over the connection of the sessions", file: "client/open.go",
-			old: "giveRoom, (*target).kept //", new: "giveRoom, func(t *target) *line { return t.line } //",
+			old: "giveRoom, (*target).control //", new: "giveRoom, func(t *target) *connection { return t.data } //",
 			pkg: "./client", test: "TestSettlingAnOpenNeedsNoConnection",
 		},
 		{
@@ -20,7 +20,7 @@ func silenceGuards() []guard {
 			pkg: "./client", test: "TestKeepAlivesWaitForNoSettledOpen",
 		},
 		{
-			name: "a replica that takes long to connect to is not connected to twice", file: "client/line.go",
+			name: "a replica that takes long to connect to is not connected to twice", file: "client/connection.go",
 			old: "	if old.conn.GetState() != connectivity.Ready {", new: "	if old.conn.GetState() == connectivity.Shutdown {",
 			pkg: "./client", test: "TestConnectingIsNotSilence",
 		},
@@ -31,7 +31,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "a replica that was just connected to is not connected to again", file: "client/pool.go",
-			old: "				l.heard.Store(int64(p.cfg.Clock()))\n", new: "",
+			old: "				c.lastHeard.Store(int64(p.cfg.Clock()))\n", new: "",
 			pkg: "./client", test: "TestBusyMaster/to_connect",
 		},
 		{

@@ -52,7 +52,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "another cell's replicas do not answer for this one", file: "client/survey.go",
-			old: "	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {\n", new: "	if _, err := t.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); false {\n",
+			old: "	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {\n", new: "	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); false {\n",
 			pkg: "./client", test: "TestStatusOfAnotherCell",
 		},
 		{
