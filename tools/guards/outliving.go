@@ -11,7 +11,7 @@ func outlivingGuards() []guard {
 		},
 		{
 			name: "notices keep nobody from killing", file: supervision + "announcer_unix.go",
-			old: "	select {\n	case a.waiting <- one:\n	default:\n	}\n", new: "	a.waiting <- one\n	<-one.told\n",
+			old: "	select {\n	case a.waiting <- n:\n	default:\n	}\n", new: "	a.waiting <- n\n	<-n.given\n",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestNoticesDoNotBlock",
 		},
 		{

@@ -62,12 +62,12 @@ func commandGuards() []guard {
 		},
 		{
 			name: "nothing is started when it is too late", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
-			old: "	if first.Kill == 0 || first.Term <= now() {\n", new: "	if false {\n",
+			old: "	if first.KillAt == 0 || first.StopAt <= now() {\n", new: "	if false {\n",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestLateStart",
 		},
 		{
 			name: "the guardian acts when chubbyctl is gone", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
-			old: "				orders = nil\n				err = g.stop()\n", new: "				orders = nil\n",
+			old: "				orders = nil\n				err = g.stopFamily()\n", new: "				orders = nil\n",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestSupervisorKilledOrStopped",
 		},
 		{

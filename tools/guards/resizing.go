@@ -36,12 +36,12 @@ func resizingGuards() []guard {
 		},
 		{
 			name: "nothing is left of a guardian that reported nothing", file: "cmd/chubbyctl/internal/supervise/ending_unix.go",
-			old: "	orphans := p.sweep()\n	if p.pid == 0 {", new: "	orphans := 0\n	if p.pid != 0 {\n		orphans = p.sweep()\n	}\n	if p.pid == 0 {",
+			old: "	orphans := p.killOrphans()\n	if p.pid == 0 {", new: "	orphans := 0\n	if p.pid != 0 {\n		orphans = p.killOrphans()\n	}\n	if p.pid == 0 {",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianEndsUnheard",
 		},
 		{
 			name: "a guardian that has nothing left to do is not waited for", file: "cmd/chubbyctl/internal/supervise/ending_unix.go",
-			old: "	if p.gone || p.err != nil { // nothing is left", new: "	if false { // nothing is left",
+			old: "	if p.gone || p.err != nil { // it has nothing left", new: "	if false { // it has nothing left",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianDoesNotEnd",
 		},
 	}

@@ -22,7 +22,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "the guardian passes no signals on", file: supervision + "guardian_unix.go",
-			old: "	signal.Notify(ignored, forwarded()...)\n", new: "	signal.Notify(ignored, forwarded()...)\n	go func() {\n		for s := range ignored {\n			g.pass(s.(syscall.Signal))\n		}\n	}()\n",
+			old: "	signal.Notify(ignored, forwarded()...)\n", new: "	signal.Notify(ignored, forwarded()...)\n	go func() {\n		for s := range ignored {\n			g.passSignal(s.(syscall.Signal))\n		}\n	}()\n",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestGuardianPassesNothingOn",
 		},
 		{

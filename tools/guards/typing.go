@@ -51,7 +51,7 @@ func typingGuards() []guard {
 		},
 		{
 			name: "a killed command leaves the terminal as it was", file: supervision + "ending_unix.go",
-			old: "errors.Join(err, p.terminal.mend())", new: "errors.Join(err, nil)",
+			old: "errors.Join(err, p.terminal.restoreSettings())", new: "errors.Join(err, nil)",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestTerminalIsSetBack",
 		},
 		{

@@ -9,9 +9,8 @@ import (
 
 const bootClock = unix.CLOCK_BOOTTIME
 
-// alarm rings at an instant of the boot-time clock: right after the end of a
-// suspend, if that is when the instant has passed. Go's own timers do not
-// count time in suspend.
+// alarm rings at an instant of the boot-time clock, which counts on in suspend: if the
+// instant passes in suspend, it rings right after. Go's own timers stop in suspend.
 type alarm struct {
 	c    chan struct{}
 	file *os.File
@@ -37,12 +36,12 @@ func (a *alarm) read() {
 		}
 		select {
 		case a.c <- struct{}{}:
-		default: // it rings already
+		default: // it has rung, and nobody has read that yet
 		}
 	}
 }
 
-// set makes the alarm ring at an instant, and no more at the one before.
+// set makes the alarm ring at an instant. It does not ring at the one set before.
 func (a *alarm) set(instant int64) error {
 	raw, err := a.file.SyscallConn()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 const bootClock = unix.CLOCK_MONOTONIC
 
-// alarm rings at an instant of the clock of now. Go's timers may not count
-// time in suspend, so it looks at the clock ten times a second.
+// alarm rings at an instant of the clock of now. Go's timers may stop in suspend, so
+// the alarm reads the clock ten times a second.
 type alarm struct {
 	c      chan struct{}
 	change chan int64
@@ -42,13 +42,13 @@ func (a *alarm) watch() {
 			armed = false
 			select {
 			case a.c <- struct{}{}:
-			default: // it rings already
+			default: // it has rung, and nobody has read that yet
 			}
 		}
 	}
 }
 
-// set makes the alarm ring at an instant, and no more at the one before.
+// set makes the alarm ring at an instant. It does not ring at the one set before.
 func (a *alarm) set(instant int64) error {
 	a.change <- instant
 	return nil

@@ -4,57 +4,57 @@ package supervise
 
 import "time"
 
-// announcer tells the user what should be known, without keeping anybody from what
-// is to be done: whoever reads it may have stopped the terminal (Ctrl-S), or look
-// at another page. Its goroutine has ended when close returns.
+// announcer gives notices to the user in a goroutine of its own, because writing one
+// may block: the terminal may be stopped (Ctrl-S), or a pager be on another page. The
+// goroutine has ended when close returns.
 type announcer struct {
-	tell    func(text string)
+	notify  func(text string)
 	waiting chan notice
 	done    chan struct{}
 }
 
 type notice struct {
-	text string
-	told chan struct{} // closed when the user was told
+	text  string
+	given chan struct{} // closed when notify has returned
 }
 
 const (
-	mostNotices = 16                     // wait to be told; of a kind that comes too often, the rest is not told
-	noticeBound = 200 * time.Millisecond // for one that is of use only before what follows it
+	maxNotices  = 16                     // that wait to be given; those that come then are dropped
+	noticeBound = 200 * time.Millisecond // how long to wait for a notice that is of use only before what follows it
 )
 
-func newAnnouncer(tell func(text string)) *announcer {
-	a := &announcer{tell: tell, waiting: make(chan notice, mostNotices), done: make(chan struct{})}
+func newAnnouncer(notify func(text string)) *announcer {
+	a := &announcer{notify: notify, waiting: make(chan notice, maxNotices), done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		for one := range a.waiting {
-			a.tell(one.text)
-			close(one.told)
+		for n := range a.waiting {
+			a.notify(n.text)
+			close(n.given)
 		}
 	}()
 	return a
 }
 
-// add tells one after those before it. The channel is closed when the user was
-// told, which may be never.
-func (a *announcer) add(text string) (told <-chan struct{}) {
-	one := notice{text, make(chan struct{})}
+// add queues a notice. The channel is closed when the notice has been given, which
+// may be never.
+func (a *announcer) add(text string) (given <-chan struct{}) {
+	n := notice{text, make(chan struct{})}
 	select {
-	case a.waiting <- one:
+	case a.waiting <- n:
 	default:
 	}
-	return one.told
+	return n.given
 }
 
-// tellNow is add, and waits a moment until the user was told.
-func (a *announcer) tellNow(text string) {
+// addAndWait queues a notice, and waits a moment until it has been given.
+func (a *announcer) addAndWait(text string) {
 	select {
 	case <-a.add(text):
 	case <-time.After(noticeBound):
 	}
 }
 
-// close waits until all are told. None may be added any more.
+// close waits until all notices have been given. add must not be called after it.
 func (a *announcer) close() {
 	close(a.waiting)
 	<-a.done

@@ -15,11 +15,11 @@ const (
 	ExitNotFound    = 127
 )
 
-// ErrLate is returned for a command whose time was over before it could be
+// ErrLate is returned if the time of a command was over before the command could be
 // started. Nothing was run.
 var ErrLate = errors.New("its time was over before it could be started")
 
-// Command is what to run and under which terms.
+// Command is what to run, and until when.
 type Command struct {
 	Path string   // the program, as Find returned it
 	Args []string // its arguments, the program's name as the first
@@ -29,24 +29,23 @@ type Command struct {
 	// RunGuardian in a new process.
 	Guardian []string
 
-	// Allowed says for how long from now the command and everything it started
-	// may still run, or that there is no news of that since it was last asked.
-	// It is asked every Refresh, and answers at once.
+	// Allowed returns for how long from now the command and everything it started
+	// may still run. news is false if nothing is known since the last call. It is
+	// called every Refresh, and must not block.
 	Allowed func() (left time.Duration, news bool)
 	Refresh time.Duration
 
-	// Margin is for how long after that time nobody else can have what the command
-	// works under. A guardian that is late for half of it is killed with the
-	// command.
+	// Margin is for how long after that time nobody else can have the lock. A
+	// guardian that is late by half of it is killed, and the command with it.
 	Margin time.Duration
 
 	// KillAfter is how long before the end of that time the command is asked to
 	// end with SIGTERM. At the end it is killed.
 	KillAfter time.Duration
 
-	// Notice is told, in one line for people, of what the user should know
-	// while the command runs. It is called by one goroutine of its own, and
-	// may take as long as it likes; of very many notices, some are not told.
+	// Notice is called with one line of text that the user should read while the
+	// command runs. One goroutine calls it, and it may block; notices that come
+	// meanwhile wait, and are dropped if very many do.
 	Notice func(text string)
 }
 
@@ -90,9 +89,8 @@ func Find(name string) (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	// What LookPath rejects in its last directory hides what it rejected
-	// before; a file that is there but cannot be executed is worth its own
-	// code.
+	// LookPath returns what it found wrong in the last directory of PATH. A file that
+	// is there and cannot be executed has an exit code of its own.
 	if info, statErr := os.Stat(name); statErr == nil {
 		switch {
 		case info.IsDir():

@@ -10,32 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control is the pipe by which chubbyctl gives its orders. A guardian that is
-// stopped reads none, and the pipe fills up; so nothing waits for room in it. It
-// belongs to one goroutine.
+// control is the pipe by which chubbyctl gives its orders. Writing to it never blocks,
+// because a guardian that is stopped does not read, and the pipe fills up: orders that
+// find no room are kept. It belongs to one goroutine.
 type control struct {
 	pipe    *os.File // does not block
-	waiting []order  // found no room: the newest instants, each signal once, and to stop
+	waiting []order  // found no room: the newest instants, each signal once, and the order to stop
 }
 
-// give sends an order, after those that found no room before. A guardian that
-// cannot take it has ended, as the closed pipe of its reports then tells.
+// give sends an order, after those that found no room before. If the guardian has
+// ended, nothing is reported here: the pipe of its reports is closed then.
 func (c *control) give(o order) {
 	c.waiting = slices.DeleteFunc(c.waiting, func(old order) bool {
-		return old == o || old.Kill != 0 && o.Kill != 0
+		return old == o || old.KillAt != 0 && o.KillAt != 0
 	})
 	c.waiting = append(c.waiting, o)
 	c.flush()
 }
 
-// flush sends what there is room for.
+// flush sends as many of the orders that wait as there is room for.
 func (c *control) flush() {
 	for len(c.waiting) > 0 && c.write(c.waiting[0]) {
 		c.waiting = c.waiting[1:]
 	}
 }
 
-// write reports whether an order needs no further attempt.
+// write tries to send an order, and reports whether it need not be tried again.
 func (c *control) write(o order) bool {
 	line, err := json.Marshal(o)
 	if err != nil {

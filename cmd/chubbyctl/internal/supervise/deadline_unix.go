@@ -4,14 +4,14 @@ package supervise
 
 import "time"
 
-// slack is by how much an instant may be off before the guardian is told
-// again; it is far below any margin.
+// slack is by how much the guardian's instant may be off before it is corrected. It is
+// far below any margin.
 const slack = 5 * time.Millisecond
 
-// extend tells the guardian until when the command may run, if that has
+// extendTime tells the guardian until when the command may run, if that has
 // changed. The clock is read before Allowed is asked, so that a pause between
 // the two makes the instant early and never late.
-func (p *Process) extend() {
+func (p *Process) extendTime() {
 	instant := now()
 	left, news := p.command.Allowed()
 	kill := instant + int64(left)
@@ -19,13 +19,13 @@ func (p *Process) extend() {
 		return
 	}
 	p.told = kill
-	p.expect(kill)
-	p.control.give(order{Term: kill - int64(p.command.KillAfter), Kill: kill})
+	p.expectEnd(kill)
+	p.control.give(order{StopAt: kill - int64(p.command.KillAfter), KillAt: kill})
 }
 
-// expect notes the instant by which everything is to be gone. Once the command
-// is asked to end that only comes closer, as it does for the guardian.
-func (p *Process) expect(instant int64) {
+// expectEnd notes the instant by which everything must be gone. Once the command has
+// been asked to end, that instant only comes closer, here as in the guardian.
+func (p *Process) expectEnd(instant int64) {
 	if p.asked || p.stopping.Load() {
 		instant = min(p.due, instant)
 	}
@@ -35,7 +35,7 @@ func (p *Process) expect(instant int64) {
 	p.due = instant
 }
 
-// nextCheck is how long to wait until the guardian is to be looked after.
+// nextCheck returns how long to wait before the next checkGuardian.
 func (p *Process) nextCheck() time.Duration {
 	if p.due == 0 || p.rescued {
 		return time.Hour
@@ -43,13 +43,13 @@ func (p *Process) nextCheck() time.Duration {
 	return time.Duration(max(p.due, p.late)-now()) + p.command.Margin/4
 }
 
-// check ends a guardian that has not done its work in time: one that is stopped
-// (SIGSTOP, a debugger, a frozen group) or hangs. With it ends the command, and
-// what is left becomes this process's to kill. The first check only gives those
-// reports a chance that came while this process itself was stopped.
-func (p *Process) check() {
+// checkGuardian kills a guardian that has not done its work in time, because it is
+// stopped (SIGSTOP, a debugger, a frozen group) or hangs. The system kills the command
+// then, and killOrphans what is left. The first check that finds the guardian late only
+// notes that: this process may have been stopped itself, and the report be in the pipe.
+func (p *Process) checkGuardian() {
 	switch {
-	case p.nextCheck() > 0: // the timer does not run by the clock of now
+	case p.nextCheck() > 0: // the timer and now use different clocks
 	case p.late == 0:
 		p.late = now()
 	default:

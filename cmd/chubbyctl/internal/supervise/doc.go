@@ -1,37 +1,37 @@
-// Package supervise runs a command that must be gone, with everything it started,
-// before a moment that may be put off but is never missed: the moment at which
-// somebody else could hold the lock that the command runs under.
+// Package supervise runs a command, and ends it with everything it started before a
+// deadline. The deadline is the moment at which somebody else could hold the lock that
+// the command runs under. It may be put off; it is never missed.
 //
-// On Unix the command's parent is a guardian, a second process of this program.
-// The two talk over pipes in JSON lines: chubbyctl tells the guardian until
-// when the command may run, as instants of the machine's boot-time clock (it
-// counts on in suspend), and passes signals on; the guardian reports what
-// becomes of the command. Neither waits for the other to read, nor for the user
-// to read what is told. The guardian acts on the last instants it was told
-// without further help, and at once when the pipe closes. So a chubbyctl that is
-// stopped, killed or hung cannot let the command outlive its time.
+// On Unix the command's parent is the guardian, a second process of this program.
+// The two talk over pipes in JSON lines. chubbyctl tells the guardian until when the
+// command may run, as instants of the machine's boot-time clock (which counts on in
+// suspend), and passes signals on. The guardian reports what becomes of the command.
+// Neither waits for the other to read, nor for the user to read notices. The guardian
+// acts on the last instants that it was told without further help, and at once when the
+// pipe closes. So a chubbyctl that is stopped, killed or hung cannot let the command
+// outlive its time.
 //
-// The other way round, a guardian that has not done its work in time, because it
-// is stopped or hangs, is killed by chubbyctl, which kills the command then. Each
-// of the two covers for the other. On Linux the end of chubbyctl also continues a
-// guardian that is stopped. Nothing covers for both being stopped and the command not,
-// until one of them is continued; nor for a guardian that is killed while
-// chubbyctl is stopped: the command itself is killed at once (it has asked the system
-// for that), but what it started runs until chubbyctl is continued.
+// The other way round, chubbyctl kills a guardian that has not done its work in time,
+// because it is stopped or hangs, and then kills the command itself. On Linux the end
+// of chubbyctl also continues a guardian that is stopped.
 //
-// On Linux the guardian is also the reaper of orphans (PR_SET_CHILD_SUBREAPER),
-// so nothing that the command starts escapes by leaving its process group or by
-// losing its parent. Elsewhere on Unix only the process group is reached, and on
-// other systems only the command itself, by chubbyctl's own doing; Limits says
-// so in words.
+// Two cases are not covered. When both are stopped and the command is not, it runs
+// until one of them is continued. When the guardian is killed while chubbyctl is
+// stopped, the system kills the command at once (PR_SET_PDEATHSIG), but what the command
+// started runs until chubbyctl is continued.
 //
-// Not reached anywhere: what the command has other processes start for it (a
-// service manager, a container daemon, another machine), and what runs as a user
-// whom this one may not signal (sudo); the guardian reports the latter.
+// On Linux the guardian also adopts orphans (PR_SET_CHILD_SUBREAPER), so nothing that
+// the command starts escapes by leaving its process group or by losing its parent.
+// On other Unix systems only the process group is reached. On all other systems there
+// is no guardian, and chubbyctl reaches the command alone. Limits says so in words.
+//
+// Two kinds of process are reached nowhere: those that the command has others start for
+// it (a service manager, a container daemon, another machine), and those of a user whom
+// this one may not signal (sudo). The guardian reports the latter.
 //
 // # Goroutines
 //
-// A Process has one that talks to the guardian, one that reads its reports and
-// one that tells the user; all end before Wait returns. The guardian has one loop, a reader of orders
-// and, on Linux, a reader of its timer.
+// A Process has three: one talks to the guardian, one reads its reports, and one gives
+// notices to the user. All end before Wait returns. The guardian has one loop, one reader
+// of orders and one goroutine of its alarm.
 package supervise

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conclude waits for the guardian, and kills what it did not live to kill.
-func (p *Process) conclude() {
+// awaitGuardian waits for the end of the guardian, and kills what the guardian has left.
+func (p *Process) awaitGuardian() {
 	p.control.close()
-	if p.gone || p.err != nil { // nothing is left for it to do; and it may be stopped, and never end
+	if p.gone || p.err != nil { // it has nothing left to do; and if it is stopped, it never ends by itself
 		_ = p.guardian.Process.Kill() // it can only have ended
 	}
 	for range p.reports { // until the reader has seen the end
@@ -23,7 +23,7 @@ func (p *Process) conclude() {
 	if p.terminal != nil && p.pid != 0 {
 		err := p.terminal.takeBack(p.pid)
 		if !p.ended || p.result.Code > 128 {
-			err = errors.Join(err, p.terminal.mend())
+			err = errors.Join(err, p.terminal.restoreSettings())
 		}
 		if err != nil {
 			p.announcer.add(err.Error())
@@ -32,8 +32,8 @@ func (p *Process) conclude() {
 	if p.gone || p.err != nil {
 		return
 	}
-	orphans := p.sweep()
-	if p.pid == 0 { // perhaps with a command whose start it had not reported
+	orphans := p.killOrphans()
+	if p.pid == 0 { // it may have started the command, and not have reported that
 		p.err = ErrLate
 		if !p.rescued {
 			p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
@@ -51,8 +51,8 @@ func (p *Process) conclude() {
 	p.err = fmt.Errorf("the guardian process ended before the command did, and %d of the command's processes were killed: %w", orphans, untimely(err))
 }
 
-// untimely is the error of a guardian that ended, perhaps without one, before it
-// had said that everything is gone.
+// untimely returns the error of a guardian that ended before it had reported that
+// everything is gone. err is how it ended, nil for exit code 0.
 func untimely(err error) error {
 	if err == nil {
 		return io.ErrUnexpectedEOF
@@ -60,13 +60,13 @@ func untimely(err error) error {
 	return err
 }
 
-// looksToBeSure is how many looks in succession must find nobody, where the system
-// cannot be asked whether there are children left.
-const looksToBeSure = 3
+// looksForOrphans is how many looks in succession must find no process, where the system
+// cannot say whether there are children left.
+const looksForOrphans = 3
 
-// sweep kills every process that is left of the command's, and returns how many
+// killOrphans kills every process of the command that is left, and returns how many
 // there were.
-func (p *Process) sweep() int {
+func (p *Process) killOrphans() int {
 	killed := make(map[int]bool)
 	for found := 0; ; found++ {
 		left := family(p.pid, p.others...)
@@ -74,7 +74,7 @@ func (p *Process) sweep() int {
 		switch {
 		case len(left) > 0:
 			found = 0
-		case err == unix.ECHILD || len(p.others) > 0 && found >= looksToBeSure:
+		case err == unix.ECHILD || len(p.others) > 0 && found >= looksForOrphans:
 			return len(killed)
 		}
 		for _, pid := range left {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits says what this system does not let the guardian promise; empty if
+// Limits says, for people, what the guardian cannot do on this system. It is empty if
 // nothing is missing.
 func Limits() string {
 	if _, ok := processes(); !ok {
@@ -34,20 +34,20 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 }
 
-// guardianAttributes puts a guardian into a process group of its own, and has it
-// continued, should it be stopped, when this process ends, or just the thread that
-// starts it, which does no harm.
+// guardianAttributes puts a guardian into a process group of its own. If it is stopped,
+// the end of this process continues it. (So does the end of the thread that starts it,
+// which does no harm.)
 func guardianAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGCONT}
 }
 
-// rename gives this process a name of its own, so that what is done to every
-// process named chubbyctl (killall -STOP) is not done to its guardian.
+// rename gives this process a name of its own, so that killall -STOP chubbyctl does not
+// stop the guardian too.
 func rename(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// family lists the living descendants of this process, without those by way of
-// others, children of it. The process group is only of use where they cannot be
-// listed.
+// family lists the living descendants of this process, except others, which are
+// children of it, and the descendants of those. group is the command's process group; it
+// is used only where processes cannot be listed.
 func family(group int, others ...int) []int {
 	all, ok := processes()
 	if !ok {
@@ -77,8 +77,8 @@ type process struct {
 	alive  bool // at least one of its threads runs
 }
 
-// processes reads the table of processes. It fails if this process is not in
-// it: /proc hides processes then, or belongs to another PID name space.
+// processes reads the table of processes. It reports false if this process is not in
+// the table: /proc hides processes then, or belongs to another PID name space.
 func processes() (map[int]process, bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -98,8 +98,8 @@ func processes() (map[int]process, bool) {
 	return all, ok
 }
 
-// descendants returns the living ones whose chain of parents leads to root. A
-// link of the chain need not live itself.
+// descendants returns the living processes whose chain of parents leads to root. The
+// parents in between may have ended.
 func descendants(all map[int]process, root int) []int {
 	children := make(map[int][]int)
 	for pid, p := range all {
@@ -116,14 +116,13 @@ func descendants(all map[int]process, root int) []int {
 	return found
 }
 
-// parentOf reads who started a process.
+// parentOf returns the parent of a process.
 func parentOf(pid int) (int, bool) {
 	p, ok := readProcess(pid)
 	return p.parent, ok
 }
 
-// Fields of /proc/PID/stat, counted from the state, the first one behind the
-// name.
+// Fields of /proc/PID/stat. The first one after the name is number 0.
 const (
 	statState   = 0
 	statParent  = 1
@@ -148,9 +147,9 @@ func readProcess(pid int) (process, bool) {
 	return process{parent: parent, alive: alive(fields[statState][0], string(fields[statThreads]))}, true
 }
 
-// alive reports whether a process still does anything. State Z describes the
-// main thread only: after pthread_exit in main the other threads work on, and
-// they are counted. A process that has ended and waits to be reaped has one.
+// alive reports whether a process still runs. State Z is that of the main thread alone:
+// after pthread_exit in main the other threads go on, and threads counts them. A process
+// that has ended and waits to be reaped has one thread.
 func alive(state byte, threads string) bool {
 	switch state {
 	case 'X', 'x':
@@ -162,8 +161,8 @@ func alive(state byte, threads string) bool {
 	return true
 }
 
-// Scan measures how long it takes to list the descendants of this process,
-// which the guardian does again and again while it kills them.
+// Scan measures how long it takes to list the descendants of this process. The guardian
+// lists them again and again while it kills them.
 func Scan() time.Duration {
 	begun := now()
 	family(0)

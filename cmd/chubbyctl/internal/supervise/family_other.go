@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits says what this system does not let the guardian promise; empty if
+// Limits says, for people, what the guardian cannot do on this system. It is empty if
 // nothing is missing.
 func Limits() string {
 	return "this system has no child subreapers: if the lock is lost, processes that CMD started and that left its process group are not stopped"
@@ -23,15 +23,14 @@ func guardianAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Set
 
 func rename(string) error { return nil }
 
-// family is all that can be reached here: the process group.
+// family stands for all processes that can be reached here: the process group.
 func family(group int, _ ...int) []int { return groupOnly(group) }
 
-// children are of no use here: what is killed is a group.
+// children lists nothing: on this system a process group is killed, not single processes.
 func children() []int { return nil }
 
-// parentOf is not to be had here without the privileges of a debugger.
+// parentOf reports false: on this system only a debugger learns it.
 func parentOf(int) (int, bool) { return 0, false }
 
-// Scan is about the time that it takes to find CMD's processes: nothing is
-// searched here.
+// Scan returns 0: on this system no processes are listed.
 func Scan() time.Duration { return 0 }

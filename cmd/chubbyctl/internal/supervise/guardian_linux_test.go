@@ -133,7 +133,7 @@ func flood(o *outbox) error {
 			return err
 		}
 	}
-	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &end{Code: 3}}} {
+	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &commandEnd{Code: 3}}} {
 		if err := o.put(r); err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ import (
 
 const (
 	guardianName = "chubby-guardian"
-	sweepEvery   = 20 * time.Millisecond // while processes are to end
-	killEvery    = 5 * time.Millisecond  // while they are killed: what forks must not keep ahead
+	sweepEvery   = 20 * time.Millisecond // how often to look for processes that have been asked to end
+	killEvery    = 5 * time.Millisecond  // how often to kill: a process that forks must not be faster
 )
 
 // guardianArgs is the command line that RunGuardian reads.
@@ -32,11 +32,11 @@ func guardianArgs(control, status uintptr, c Command) []string {
 	}, c.Args...)
 }
 
-// RunGuardian is what a guardian process does. Its arguments are those that
-// Start appended to Command.Guardian: nobody else can give them.
+// RunGuardian is what a guardian process does. args are those that Start has appended to
+// Command.Guardian.
 func RunGuardian(args []string) error {
-	// The command is to be killed when the thread that started it ends, so this
-	// thread must stay for as long as the process.
+	// The system kills the command when the thread that started it ends, so this thread
+	// must not end before the process.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		return errors.New("the guardian is started by chubbyctl itself, not by hand")
@@ -55,10 +55,10 @@ func RunGuardian(args []string) error {
 		path:      args[3],
 		args:      args[4:],
 	}
-	return g.run(os.NewFile(uintptr(control), "control"))
+	return g.runCommand(os.NewFile(uintptr(control), "control"))
 }
 
-// guardian is the parent of one command. All of it belongs to one goroutine.
+// guardian is the parent of one command. One goroutine uses it.
 type guardian struct {
 	status    *outbox
 	killAfter time.Duration
@@ -67,27 +67,27 @@ type guardian struct {
 	alarm     *alarm
 
 	pid       int   // the command, and its process group
-	term      int64 // when it is to be asked to end
-	kill      int64 // when everything is to be killed
-	stopping  bool  // it was asked to end
+	stopAt    int64 // when the command must be asked to end
+	killAt    int64 // when everything must be killed
+	stopping  bool  // the command has been asked to end
 	killing   bool  // everything is being killed
 	ended     bool  // the command has ended and was reaped
 	suspended bool  // the command was stopped, and perhaps continued since
-	passed    bool  // it was passed a SIGTSTP, and not continued since: chubbyctl knows of the stop
-	childless bool  // nobody was left to wait for, when that was looked at last
-	immune    bool  // it was told that somebody may not be stopped
+	passed    bool  // the command got a SIGTSTP from chubbyctl, and was not continued since: the stop need not be reported
+	childless bool  // the last reapChildren found that this process has no children
+	immune    bool  // it has reported a process that it may not signal
 }
 
-func (g *guardian) run(control io.Reader) (err error) {
+func (g *guardian) runCommand(control io.Reader) (err error) {
 	if err := errors.Join(adopt(), rename(guardianName)); err != nil {
 		return g.report(report{Failed: err.Error()})
 	}
-	// Signals that come here are not passed on: chubbyctl passes on what it gets,
-	// and who signals every process of a service (systemctl stop) signals the
+	// The guardian does not pass on signals that it gets itself: chubbyctl passes on its
+	// own, and systemctl stop, which signals every process of a service, signals the
 	// command too.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, forwarded()...)
-	signal.Notify(ignored, heeded(unix.SIGPIPE)...)
+	signal.Notify(ignored, notIgnored(unix.SIGPIPE)...)
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	orders := make(chan order)
@@ -100,17 +100,18 @@ func (g *guardian) run(control io.Reader) (err error) {
 	if !ok {
 		return errors.New("chubbyctl ended before the command was started")
 	}
-	// chubbyctl may have been stopped for too long, or have lost the lock meanwhile.
-	if first.Kill == 0 || first.Term <= now() {
+	// chubbyctl may have been stopped for too long, or have lost the lock, before it sent
+	// the order.
+	if first.KillAt == 0 || first.StopAt <= now() {
 		return g.report(report{Failed: ErrLate.Error(), Late: true})
 	}
-	if err := g.obey(first); err != nil {
+	if err := g.obeyOrder(first); err != nil {
 		return err
 	}
-	if started, err := g.start(); !started {
+	if started, err := g.startCommand(); !started {
 		return err
 	}
-	return g.watch(orders, ended)
+	return g.watchFamily(orders, ended)
 }
 
 func (g *guardian) report(r report) error { return g.status.put(r) }
@@ -127,7 +128,7 @@ func readOrders(control io.Reader, orders chan<- order) {
 	}
 }
 
-func (g *guardian) start() (bool, error) {
+func (g *guardian) startCommand() (bool, error) {
 	process, err := os.StartProcess(g.path, g.args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   attributes(),
@@ -138,15 +139,16 @@ func (g *guardian) start() (bool, error) {
 		return false, g.report(report{Failed: err.Error(), Errno: int(errno)})
 	}
 	g.pid = process.Pid
-	// Children are reaped by wait4 below, all alike, not one by one.
+	// reapChildren waits for all children alike, this one included.
 	if err := process.Release(); err != nil {
 		return true, err
 	}
 	return true, g.report(report{Started: g.pid})
 }
 
-// watch runs until the command and all its descendants are gone.
-func (g *guardian) watch(orders <-chan order, ended <-chan os.Signal) error {
+// watchFamily follows orders and the clock until the command and all its descendants are
+// gone.
+func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) error {
 	sweep := time.NewTicker(time.Hour)
 	defer sweep.Stop()
 	for {
@@ -159,116 +161,116 @@ func (g *guardian) watch(orders <-chan order, ended <-chan os.Signal) error {
 		var err error
 		select {
 		case o, ok := <-orders:
-			if ok { // pass has to know of a stop that came before the order
-				err = errors.Join(g.reap(), g.obey(o))
+			if ok { // reap first: passSignal must know of a stop that came before the order
+				err = errors.Join(g.reapChildren(), g.obeyOrder(o))
 			} else {
 				orders = nil
-				err = g.stop()
+				err = g.stopFamily()
 			}
 		case <-ended:
 		case <-g.alarm.c:
 		case <-sweep.C:
 		}
-		if err = errors.Join(err, g.reap(), g.keepTime()); err != nil {
-			return errors.Join(err, g.slay())
+		if err = errors.Join(err, g.reapChildren(), g.actOnTime()); err != nil {
+			return errors.Join(err, g.killFamily())
 		}
 		switch {
 		case !g.ended:
 		case g.childless && len(family(g.pid)) == 0:
 			return g.report(report{Gone: true})
 		default:
-			// Somebody is left. The list of processes may not show whom: one that forks
-			// and ends while it is read is in it, and its child is not.
-			if err := g.stop(); err != nil {
+			// Some process is left, and may not be in the list: if a process forks and ends
+			// while the list is read, the list has that one, and not its child.
+			if err := g.stopFamily(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// obey carries an order out. Instants may move either way, but once the command
-// was asked to end, the moment of killing only comes closer.
-func (g *guardian) obey(o order) error {
-	if o.Kill != 0 {
+// obeyOrder carries an order out. Instants may move either way; once the command has been
+// asked to end, the instant of killing only comes closer.
+func (g *guardian) obeyOrder(o order) error {
+	if o.KillAt != 0 {
 		if g.stopping {
-			g.kill = min(g.kill, o.Kill)
+			g.killAt = min(g.killAt, o.KillAt)
 		} else {
-			g.term, g.kill = o.Term, o.Kill
+			g.stopAt, g.killAt = o.StopAt, o.KillAt
 		}
-		if err := g.arm(); err != nil {
+		if err := g.setAlarm(); err != nil {
 			return err
 		}
 	}
 	if o.Signal != 0 {
-		g.pass(syscall.Signal(o.Signal))
+		g.passSignal(syscall.Signal(o.Signal))
 	}
 	if o.Stop {
-		return g.stop()
+		return g.stopFamily()
 	}
 	return nil
 }
 
-func (g *guardian) arm() error {
+func (g *guardian) setAlarm() error {
 	if g.stopping {
-		return g.alarm.set(g.kill)
+		return g.alarm.set(g.killAt)
 	}
-	return g.alarm.set(g.term)
+	return g.alarm.set(g.stopAt)
 }
 
-// keepTime does what is due.
-func (g *guardian) keepTime() error {
+// actOnTime asks the command to end, and kills it, when the time for that has come.
+func (g *guardian) actOnTime() error {
 	instant := now()
-	if !g.stopping && instant >= g.term {
-		if err := g.stop(); err != nil {
+	if !g.stopping && instant >= g.stopAt {
+		if err := g.stopFamily(); err != nil {
 			return err
 		}
 	}
-	if g.stopping && instant >= g.kill {
+	if g.stopping && instant >= g.killAt {
 		g.killing = true
 	}
 	if g.killing {
-		return g.slay()
+		return g.killFamily()
 	}
 	return nil
 }
 
-// stop asks the command and everything it started to end, and sees to it that
-// they are killed in time.
-func (g *guardian) stop() error {
+// stopFamily asks the command and everything it started to end, and sets the instant at
+// which they are killed.
+func (g *guardian) stopFamily() error {
 	if g.stopping {
 		return nil
 	}
 	g.stopping = true
 	instant := now()
-	g.kill = min(g.kill, instant+int64(g.killAfter))
+	g.killAt = min(g.killAt, instant+int64(g.killAfter))
 	var err error
 	if !g.ended {
-		err = g.report(report{Stopping: max(g.kill-instant, 1)})
+		err = g.report(report{Stopping: max(g.killAt-instant, 1)})
 	}
-	for _, pid := range g.audience() {
-		// One that is stopped would not notice before it is continued.
+	for _, pid := range g.signalTargets() {
+		// A process that is stopped takes the SIGTERM when it is continued.
 		err = errors.Join(err, g.signal(pid, unix.SIGTERM), g.signal(pid, unix.SIGCONT))
 	}
-	return errors.Join(err, g.arm())
+	return errors.Join(err, g.setAlarm())
 }
 
-// audience lists whom to send a signal so that everybody gets it once: the
-// command's process group, and those of its descendants that are not in it.
-func (g *guardian) audience() []int {
-	everybody := family(g.pid)
+// signalTargets lists where to send a signal so that every process gets it once: the
+// command's process group, and those of its descendants that are not in the group.
+func (g *guardian) signalTargets() []int {
+	all := family(g.pid)
 	if g.ended {
-		return everybody // the group's number may be another's soon
+		return all // another group may have the number soon
 	}
-	others := slices.DeleteFunc(everybody, func(pid int) bool {
+	others := slices.DeleteFunc(all, func(pid int) bool {
 		group, err := unix.Getpgid(pid)
 		return pid == -g.pid || err == nil && group == g.pid
 	})
 	return append([]int{-g.pid}, others...)
 }
 
-// slay kills everything that is there now. What is forked meanwhile is killed
-// by the next sweep.
-func (g *guardian) slay() error {
+// killFamily kills every process that is there now. Those that are forked meanwhile are
+// killed the next time.
+func (g *guardian) killFamily() error {
 	var err error
 	if !g.ended {
 		err = g.signal(-g.pid, unix.SIGKILL)
@@ -279,7 +281,7 @@ func (g *guardian) slay() error {
 	return err
 }
 
-// signal sends one, and reports, once, that somebody may not be sent any.
+// signal sends a signal. The first time that the system forbids it, it reports that.
 func (g *guardian) signal(pid int, s syscall.Signal) error {
 	if err := unix.Kill(pid, s); err == unix.EPERM && !g.immune {
 		g.immune = true
@@ -288,10 +290,10 @@ func (g *guardian) signal(pid int, s syscall.Signal) error {
 	return nil // it can only have ended
 }
 
-// pass gives a signal on: those that a terminal would send to the whole
-// foreground go to the command's process group, others to the command alone,
-// whose children may not expect them.
-func (g *guardian) pass(s syscall.Signal) {
+// passSignal sends the command a signal that chubbyctl got. Those that a terminal sends
+// to its whole foreground go to the command's process group, others to the command
+// alone, because its children may not expect them.
+func (g *guardian) passSignal(s syscall.Signal) {
 	if g.ended || g.pid == 0 {
 		return
 	}
@@ -302,14 +304,14 @@ func (g *guardian) pass(s syscall.Signal) {
 	g.passed = s == unix.SIGTSTP || g.passed && s != unix.SIGCONT
 	_ = unix.Kill(target, s) // it can only have ended
 	if g.suspended && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
-		_ = unix.Kill(-g.pid, unix.SIGCONT) // one that is stopped would not be told to end
+		_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process takes the signal when it is continued
 		g.suspended = false
 	}
 }
 
-// reap collects every child that has ended or was stopped: the command, and
-// orphans of its family.
-func (g *guardian) reap() error {
+// reapChildren waits for every child that has ended or was stopped: the command, and
+// orphans among its descendants.
+func (g *guardian) reapChildren() error {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED, nil)
@@ -332,17 +334,17 @@ func (g *guardian) reap() error {
 				return err
 			}
 		default:
-			if err := g.conclude(status); err != nil {
+			if err := g.reportEnd(status); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// conclude reports the command's end, and stops what it left behind.
-func (g *guardian) conclude(status unix.WaitStatus) error {
+// reportEnd reports the command's end, and stops the processes that it has left.
+func (g *guardian) reportEnd(status unix.WaitStatus) error {
 	g.ended = true
-	e := end{Code: status.ExitStatus(), Cut: g.stopping, Left: len(family(g.pid))}
+	e := commandEnd{Code: status.ExitStatus(), Cut: g.stopping, Left: len(family(g.pid))}
 	if status.Signaled() {
 		e.Code = 128 + int(status.Signal())
 	}
@@ -350,12 +352,12 @@ func (g *guardian) conclude(status unix.WaitStatus) error {
 		return err
 	}
 	if e.Left > 0 {
-		return g.stop()
+		return g.stopFamily()
 	}
 	return nil
 }
 
-// groupOnly stands for all of a process group, if anybody is in it.
+// groupOnly stands for all of a process group, if any process is in it.
 func groupOnly(group int) []int {
 	if group == 0 || unix.Kill(-group, 0) == unix.ESRCH {
 		return nil

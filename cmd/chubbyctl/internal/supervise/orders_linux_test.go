@@ -105,7 +105,7 @@ func TestAudienceIsCountedOnce(t *testing.T) {
 	var outside int
 	_, err = fmt.Fscanln(out, &outside)
 	g := guardian{pid: cmd.Process.Pid}
-	got, everybody := g.audience(), family(g.pid)
+	got, everybody := g.signalTargets(), family(g.pid)
 	for _, pid := range []int{-g.pid, outside} {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outbox is the pipe by which the guardian reports. A chubbyctl that is stopped
-// reads nothing, and the pipe fills up; so nothing waits for room in it but the
-// last report, when nothing is left to be done.
+// outbox is the pipe by which the guardian reports. Writing to it does not block, because
+// a chubbyctl that is stopped does not read, and the pipe fills up. Only the last report
+// waits for room, when nothing is left to be done.
 type outbox struct {
 	fd   int
-	kept [][]byte // lines that found no room; at most one of each kind
+	kept [][]byte // lines that found no room, at most one of each kind of report
 }
 
-// put sends a report, after those that found no room before. Of a command that
-// is stopped again and again, only what there is room for is told.
+// put sends a report, after those that found no room before. A report of a stop that
+// finds no room is dropped: a command may be stopped again and again.
 func (o *outbox) put(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -41,8 +41,8 @@ func (o *outbox) put(r report) error {
 			}
 			return nil
 		case nil, unix.EPIPE:
-			// If nobody listens any more, the closed pipe of orders says so as well, and
-			// what remains to be done is done for nobody's ears.
+			// If chubbyctl has ended, the pipe of orders is closed too, and the guardian
+			// does its work without reports.
 			o.kept = o.kept[1:]
 		default:
 			return fmt.Errorf("report to chubbyctl: %w", err)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Limits says what this system does not let the guardian promise; empty if
-// nothing is missing.
+// Limits says, for people, what the guardian cannot do on this system.
 func Limits() string {
 	return "this system has no process groups: if the lock is lost, CMD itself is killed, without warning, but not what it started, and nothing is if chubbyctl is stopped or killed"
 }
@@ -29,15 +28,15 @@ func Number(s os.Signal) int {
 	return 0
 }
 
-// Listen keeps an interrupt, which the system also gives the command, from
-// ending this process before the command.
+// Listen keeps an interrupt from ending this process before the command, to which the
+// system sends it too.
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, Interrupts()...)
 	return c
 }
 
-// RunGuardian is only of use where a process can outlive its parent's end.
+// RunGuardian fails: this system has no guardian.
 func RunGuardian([]string) error { return errors.New("there is no guardian on this system") }
 
 // Process is a running command.
@@ -66,11 +65,11 @@ func Start(c Command, _ chan os.Signal) (*Process, error) {
 	}
 	p := &Process{command: c, child: child, stop: make(chan struct{}, 1), exited: make(chan error, 1), finished: make(chan struct{})}
 	go func() { p.exited <- child.Wait() }()
-	go p.run()
+	go p.runSupervision()
 	return p, nil
 }
 
-func (p *Process) run() {
+func (p *Process) runSupervision() {
 	defer close(p.finished)
 	refresh := time.NewTicker(p.command.Refresh)
 	defer refresh.Stop()
@@ -106,7 +105,7 @@ func (p *Process) kill() {
 func (p *Process) Stop() {
 	select {
 	case p.stop <- struct{}{}:
-	default: // it is being ended already
+	default: // Stop was called before
 	}
 }
 
@@ -130,8 +129,7 @@ func ParseSignal(name string) (os.Signal, error) {
 	return nil, fmt.Errorf("this system cannot send %q to a command", name)
 }
 
-// Scan is about the time that it takes to find CMD's processes: nothing is
-// searched here.
+// Scan returns 0: on this system no processes are listed.
 func Scan() time.Duration { return 0 }
 
 // NotForwarded names the signals that a command does not get from this process,

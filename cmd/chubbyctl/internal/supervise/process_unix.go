@@ -21,35 +21,37 @@ type Process struct {
 	command  Command
 	guardian *exec.Cmd
 	signals  chan os.Signal
-	others   []int // this process's children that are not of the command, as a shell has that becomes chubbyctl
+	others   []int // children of this process from before Start: a shell that execs chubbyctl leaves its own
 	orders   chan order
 	reports  chan report
 	started  chan error    // tells Start what became of it
 	finished chan struct{} // closed when everything is gone
 	stopping atomic.Bool   // the guardian has asked the command to end
 
-	// These belong to the goroutine of run, and after finished to everybody.
+	// The goroutine of runSupervision alone uses these until finished is closed; then
+	// they do not change.
 	control   *control
 	announcer *announcer
 	terminal  *terminal
 	pid       int
-	told      int64 // the instant of killing that the guardian knows
-	due       int64 // the instant by which it must have said that everything is gone
-	late      int64 // when it was found that it has not; 0 if it was not
-	gone      bool  // the guardian has said that everything is
-	ended     bool  // the guardian has said how the command ended
+	told      int64 // the instant of killing that the guardian was told last
+	due       int64 // the instant by which it must have reported that everything is gone
+	late      int64 // when this process noticed that it has not; 0 if it has not noticed
+	gone      bool  // the guardian has reported that everything is gone
+	ended     bool  // the guardian has reported how the command ended
 	asked     bool  // Stop was ordered
 	rescued   bool  // the guardian was killed because it was late
-	starved   bool  // the command is stopped because it used the terminal without having it
+	starved   bool  // the system has stopped the command because it used the terminal from the background
 	result    Result
 	err       error
 }
 
-// Start runs a command with this process's standard streams. The signals of
-// Listen go to it from now on. It fails with a NotRunError if the command
-// cannot be run, and with ErrLate if its time is over.
+// Start runs a command with this process's standard streams, and from now on passes the
+// signals of Listen to it. It fails with a NotRunError if the command cannot be run, and
+// with ErrLate if its time is over.
 func Start(c Command, signals chan os.Signal) (*Process, error) {
-	// If the guardian should die, what it guarded becomes ours to kill.
+	// If the guardian ends first, the command's processes become children of this one,
+	// which kills them.
 	if err := adopt(); err != nil {
 		return nil, err
 	}
@@ -68,8 +70,8 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 		return nil, err
 	}
 	p.announcer = newAnnouncer(c.Notice)
-	go p.read(status)
-	go p.run(early(signals))
+	go p.readReports(status)
+	go p.runSupervision(earlyInterrupts(signals))
 	if err := <-p.started; err != nil {
 		<-p.finished
 		return nil, err
@@ -90,8 +92,8 @@ func (p *Process) launch() (*os.File, error) {
 		return nil, err
 	}
 	defer statusWrite.Close()
-	// The guardian inherits its pipe ends under the numbers they have here, not
-	// as 3 and 4: the command may have been given those by whoever started us.
+	// The guardian inherits its pipe ends under the numbers that they have here, not as 3
+	// and 4: those may be files that the user gives to the command.
 	ends := [...]uintptr{controlRead.Fd(), statusWrite.Fd()}
 	for _, fd := range ends {
 		_, e := unix.FcntlInt(fd, unix.F_SETFD, 0)
@@ -115,7 +117,7 @@ func (p *Process) launch() (*os.File, error) {
 	return status, nil
 }
 
-func (p *Process) read(status *os.File) {
+func (p *Process) readReports(status *os.File) {
 	defer close(p.reports)
 	defer status.Close()
 	decoder := json.NewDecoder(status)
@@ -128,8 +130,9 @@ func (p *Process) read(status *os.File) {
 	}
 }
 
-// run talks to the guardian until everything is gone.
-func (p *Process) run(interrupts []os.Signal) {
+// runSupervision gives orders to the guardian, and takes its reports, until everything is
+// gone.
+func (p *Process) runSupervision(interrupts []os.Signal) {
 	defer close(p.finished)
 	defer p.announcer.close()
 	signal.Notify(p.signals, forwarded()...)
@@ -137,9 +140,9 @@ func (p *Process) run(interrupts []os.Signal) {
 	defer refresh.Stop()
 	overdue := time.NewTimer(time.Hour)
 	defer overdue.Stop()
-	p.extend()
+	p.extendTime()
 	if p.told == 0 {
-		p.control.give(order{Stop: true}) // there is no time: nothing is to be started
+		p.control.give(order{Stop: true}) // Allowed leaves no time: nothing must be started
 	}
 	for _, s := range interrupts {
 		p.control.give(order{Signal: Number(s)})
@@ -148,28 +151,28 @@ func (p *Process) run(interrupts []os.Signal) {
 		overdue.Reset(p.nextCheck())
 		select {
 		case <-overdue.C:
-			p.check()
+			p.checkGuardian()
 		case <-refresh.C:
-			p.extend()
+			p.extendTime()
 			p.control.flush()
-			p.feed()
+			p.continueStarved()
 		case s := <-p.signals:
-			p.forward(s)
+			p.forwardSignal(s)
 		case o := <-p.orders:
 			if o.Stop {
 				p.asked = true
-				p.expect(now() + int64(p.command.KillAfter))
+				p.expectEnd(now() + int64(p.command.KillAfter))
 			}
 			p.control.give(o)
 		case r, more := <-p.reports:
-			open = more && p.handle(r)
+			open = more && p.handleReport(r)
 		}
 	}
-	p.conclude()
+	p.awaitGuardian()
 }
 
-// handle takes a report in and returns whether more are to be expected.
-func (p *Process) handle(r report) bool {
+// handleReport takes note of a report, and reports whether more will come.
+func (p *Process) handleReport(r report) bool {
 	switch {
 	case r.Failed != "":
 		switch p.err = errors.New(r.Failed); {
@@ -183,27 +186,27 @@ func (p *Process) handle(r report) bool {
 	case r.Started != 0:
 		p.pid = r.Started
 		if p.terminal != nil {
-			p.lend()
+			p.lendTerminal()
 		}
 		p.started <- nil
 	case r.Suspended != 0 && p.stopping.Load():
-		// Its time is over. To suspend this process too would only keep from the
-		// user what became of it.
+		// The command is being ended. If this process were suspended too, the user would
+		// not see how it ended.
 	case r.Suspended == int(unix.SIGSTOP):
-		// Somebody has stopped CMD from elsewhere (a debugger, a processor limit),
-		// and will continue it. The lock is renewed meanwhile.
+		// Not the terminal has stopped the command, but a debugger or a processor limit,
+		// which will continue it. The lock is renewed meanwhile.
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
 		p.starved = true
-		if !p.feed() {
+		if !p.continueStarved() {
 			p.announcer.add("CMD is stopped because it uses the terminal from the background; it can go on when chubbyctl is in the foreground (fg), with the terminal as its standard input")
 		}
 	case r.Suspended != 0 && p.terminal != nil && p.terminal.has(p.pid, p.terminal.group):
-		p.suspend()
+		p.suspendToo()
 	case r.Immune != 0:
 		p.announcer.add(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
 		p.stopping.Store(true)
-		p.expect(now() + r.Stopping)
+		p.expectEnd(now() + r.Stopping)
 		p.announcer.add(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.ended = true
@@ -218,17 +221,17 @@ func (p *Process) handle(r report) bool {
 	return true
 }
 
-// Stop asks the command to end, and sees to it that it is killed in time.
-func (p *Process) Stop() { p.give(order{Stop: true}) }
+// Stop asks the command to end. If it does not, it is killed after KillAfter.
+func (p *Process) Stop() { p.giveOrder(order{Stop: true}) }
 
 // Stopping reports whether the command has been asked to end because its time is
 // over, or by Stop.
 func (p *Process) Stopping() bool { return p.stopping.Load() }
 
-// Signal gives the command a signal.
-func (p *Process) Signal(s os.Signal) { p.give(order{Signal: Number(s)}) }
+// Signal sends the command a signal.
+func (p *Process) Signal(s os.Signal) { p.giveOrder(order{Signal: Number(s)}) }
 
-func (p *Process) give(o order) {
+func (p *Process) giveOrder(o order) {
 	select {
 	case p.orders <- o:
 	case <-p.finished:

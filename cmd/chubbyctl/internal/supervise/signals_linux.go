@@ -10,18 +10,18 @@ import (
 // lastSignal is the highest real-time signal.
 const lastSignal = syscall.Signal(64)
 
-// notForwardedHere are those of this system that no Go program is told of: the
-// three real-time signals are the C libraries' own.
+// notForwardedHere are the signals of this system that Go programs do not get: the three
+// real-time signals belong to the C libraries.
 func notForwardedHere() []syscall.Signal { return []syscall.Signal{unix.SIGSTKFLT, 32, 33, 34} }
 
-// unnamed names those of them that have no name of the system's.
+// unnamed names, for people, those that the system has no name for.
 func unnamed() string { return "and the first real-time signal (RTMIN, 34)" }
 
-// stopSignal returns the signal to stop this process with, and what to do when it
-// goes on. The Go runtime swallows a SIGTSTP that a program has once asked to be
-// told of, so its default action is put in place meanwhile, behind the runtime's
-// back: a parent sees then that it was the terminal's stop and not somebody's
-// SIGSTOP. A structure of zeros means the default action on every architecture.
+// stopSignal returns the signal with which this process stops itself, and a function to
+// call when it goes on. The signal is SIGTSTP, so that a parent sees the terminal's stop
+// and not a SIGSTOP. The Go runtime swallows a SIGTSTP that was once passed to
+// signal.Notify, so the system's default action is set meanwhile, behind the runtime's
+// back. A structure of zeros is the default action on every architecture.
 func stopSignal() (s syscall.Signal, restore func()) {
 	var byDefault, before [64]byte
 	set := func(to, old *[64]byte) bool {

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastSignal is the highest signal: these systems have no real-time ones, or
-// Go is not told of them.
+// lastSignal is the highest signal: these systems have no real-time signals, or Go
+// programs do not get them.
 const lastSignal = syscall.Signal(31)
 
-// notForwardedHere are those of this system that no Go program is told of.
+// notForwardedHere are the signals of this system that Go programs do not get.
 func notForwardedHere() []syscall.Signal { return []syscall.Signal{unix.SIGEMT} }
 
-// unnamed ends the list of their names.
+// unnamed ends the list of the signals that are not forwarded.
 func unnamed() string { return "and SIGEMT" }
 
-// stopSignal returns the signal to stop this process with, and what to do when it
-// goes on. The Go runtime swallows a SIGTSTP that a program has once asked to be
-// told of.
+// stopSignal returns the signal with which this process stops itself, and a function to
+// call when it goes on. The Go runtime swallows a SIGTSTP that was once passed to
+// signal.Notify.
 func stopSignal() (syscall.Signal, func()) { return unix.SIGSTOP, func() {} }

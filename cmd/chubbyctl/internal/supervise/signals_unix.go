@@ -16,7 +16,7 @@ import (
 
 // Interrupts are the signals by which people end a program.
 func Interrupts() []os.Signal {
-	return heeded(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	return notIgnored(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 }
 
 // Number returns the number of a signal, for exit codes of 128+n.
@@ -27,22 +27,21 @@ func Number(s os.Signal) int {
 	return 0
 }
 
-// Listen keeps every signal that can be passed on from ending this process, from
-// now on, and returns the channel they come by. Start passes them to the command.
-// One that came before Start is only kept if it is an interrupt, because a
-// command is not prepared for others from its first moment.
+// Listen keeps the signals that can be passed on from ending this process, and returns
+// the channel on which they come. Start passes them to the command. Of those that came
+// before Start, only interrupts are passed on: a command that has just begun is not
+// prepared for others.
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 64)
 	signal.Notify(c, slices.DeleteFunc(forwarded(), func(s os.Signal) bool { return s == unix.SIGTSTP || s == unix.SIGCONT })...)
 	// A write to a closed pipe becomes an error of that write.
-	signal.Notify(make(chan os.Signal, 1), heeded(unix.SIGPIPE)...)
+	signal.Notify(make(chan os.Signal, 1), notIgnored(unix.SIGPIPE)...)
 	return c
 }
 
-// notForwarded are the signals that a command does not get in place of this
-// process: two that no program is told of, those by which the system reports a
-// program's own faults, and those that are about this process's own children,
-// pipes, use of the terminal and runtime.
+// notForwarded are the signals that are not passed on to a command: two that no program
+// gets, those by which the system reports a program's own faults, and those about this
+// process's own children, pipes, use of the terminal and runtime.
 func notForwarded() []syscall.Signal {
 	return append([]syscall.Signal{
 		unix.SIGKILL, unix.SIGSTOP,
@@ -51,13 +50,12 @@ func notForwarded() []syscall.Signal {
 	}, notForwardedHere()...)
 }
 
-// forwarded are the signals that a command gets in place of this process: all
-// that a program can be told of and that may be for it.
+// forwarded are the signals that are passed on to a command: all others.
 func forwarded() []os.Signal {
 	var all []os.Signal
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
 		if !slices.Contains(notForwarded(), s) {
-			all = append(all, heeded(s)...)
+			all = append(all, notIgnored(s)...)
 		}
 	}
 	return all
@@ -75,14 +73,14 @@ func NotForwarded() string {
 	return strings.Join(append(names, unnamed()), ", ")
 }
 
-// heeded leaves out what this process was started to ignore (nohup, the
+// notIgnored leaves out the signals that this process was started to ignore (nohup, the
 // background of a script): the command inherits that.
-func heeded(signals ...os.Signal) []os.Signal {
+func notIgnored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }
 
-// early returns the interrupts among the signals that have come so far.
-func early(c <-chan os.Signal) []os.Signal {
+// earlyInterrupts returns the interrupts among the signals that have come so far.
+func earlyInterrupts(c <-chan os.Signal) []os.Signal {
 	var kept []os.Signal
 	for {
 		select {
@@ -96,9 +94,9 @@ func early(c <-chan os.Signal) []os.Signal {
 	}
 }
 
-// suspendSelf stops a process, which is this one or, as 0, all of its group, as
-// Ctrl-Z would, until somebody continues it. Where nobody could, because no shell
-// with job control is above, it returns at once.
+// suspendSelf stops this process, whose pid is given, or with 0 all of its group, as Ctrl-Z
+// would, until the shell continues it. Without a shell that could, because none with job
+// control is above, it returns at once.
 func suspendSelf(pid int) {
 	if !continuable() {
 		return

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is the controlling terminal, whose foreground this process lends to the
-// command whenever it has it: from the start, or when the shell brings it there (fg).
+// terminal is the controlling terminal. This process lends the foreground to the command
+// whenever it has the foreground: from the start, or when the shell brings it there (fg).
 type terminal struct {
 	file   *os.File
 	group  int         // the process group to give the foreground back to
-	before *term.State // how it was set when it was lent first; nil if it never was
+	before *term.State // its settings when it was lent first; nil if it never was
 	lent   bool        // to the command, and not taken back since
 }
 
-// openTerminal returns the controlling terminal if in is that, else nil.
+// openTerminal returns the controlling terminal if in is it, else nil.
 func openTerminal(in *os.File) *terminal {
 	if _, err := unix.IoctlGetInt(int(in.Fd()), unix.TIOCGPGRP); err != nil {
 		return nil
@@ -36,8 +36,8 @@ func (t *terminal) has(groups ...int) bool {
 	return err == nil && slices.Contains(groups, foreground)
 }
 
-// lend makes a process group the foreground, if this process's is it now: one that
-// runs in the background must not take it.
+// lend makes a process group the foreground, if the group of this process is it now: a
+// program that runs in the background must not take the foreground.
 func (t *terminal) lend(group int) error {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	t.lent = err == nil && (foreground == t.group || foreground == group)
@@ -52,10 +52,9 @@ func (t *terminal) lend(group int) error {
 	return t.set(group)
 }
 
-// mend sets the terminal as it was before it was lent, for a command that was killed
-// and could not (an editor, a prompt for a password). A shell would do it if this
-// process were the one that was killed.
-func (t *terminal) mend() error {
+// restoreSettings sets the terminal as it was before it was lent. An editor or a prompt for
+// a password that was killed could not do it. (If this process is killed, the shell does.)
+func (t *terminal) restoreSettings() error {
 	if t.before == nil || !t.has(t.group) {
 		return nil
 	}
@@ -65,9 +64,9 @@ func (t *terminal) mend() error {
 	return nil
 }
 
-// takeBack makes this process's group the foreground again, unless somebody
-// else (the shell) has taken it from the command. A foreground that has ended is one
-// that the command had made in turn, as a shell does of its jobs.
+// takeBack makes the group of this process the foreground again, unless the shell has
+// taken the foreground from the command. If the foreground is a group that has ended, the
+// command had made it, as a shell does with its jobs.
 func (t *terminal) takeBack(from int) error {
 	foreground, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	ended := t.lent && unix.Kill(-foreground, 0) == unix.ESRCH
@@ -78,8 +77,8 @@ func (t *terminal) takeBack(from int) error {
 	return t.set(t.group)
 }
 
-// set changes the foreground. Asking for it from the background stops a
-// process, unless it ignores SIGTTOU.
+// set changes the foreground. The system stops a process that does it from the
+// background, unless the process ignores SIGTTOU.
 func (t *terminal) set(group int) error {
 	if !signal.Ignored(unix.SIGTTOU) {
 		signal.Ignore(unix.SIGTTOU)
