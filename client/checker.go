@@ -361,15 +361,6 @@ func (l *checkedLock) fall() {
 	l.falls++
 }
 
-// moment reads the clock, once, and says what may be believed then. Unlike look
-// it leaves what follows of that to others: it is on the way of every request.
-func (b *belief) moment() (now session.Instant, epoch api.Epoch, safe bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now = b.clock()
-	return now, b.epoch, b.state != session.Gone && b.local.State(now, b.grace) == session.Safe
-}
-
 // attend sees to it that the lock is watched; mu is held. Only a good answer
 // leads here: for an invented sequencer nothing is opened.
 func (k *CachingChecker) attend(l *checkedLock) {

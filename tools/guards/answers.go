@@ -92,7 +92,7 @@ func answerGuards() []guard {
 			pkg: "./cell", test: "TestExpiredIsWhatTheLogSays",
 		},
 		{
-			name: "a refusal that is not the log's does not settle a request", file: "client/run.go",
+			name: "a refusal that is not the log's does not settle a request", file: "client/dispatcher.go",
 			old: "left != unsettled || e.Final || e.Code", new: "left != unsettled || e.Err == nil || e.Code",
 			pkg: "./client", test: "TestRefusalAfterALostAnswer",
 		},

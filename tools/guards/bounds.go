@@ -75,7 +75,7 @@ func boundGuards() []guard {
 			pkg: "./cell", test: "TestStatusComparesReplicas",
 		},
 		{
-			name: "the lock with the shortest delay is due first", file: "client/deadline.go",
+			name: "the lock with the shortest delay is due first", file: "client/lockdeadlines.go",
 			old: "b.locks.Put(l, session.Instant(l.handle.delay))", new: "b.locks.Put(l, -session.Instant(l.handle.delay))",
 			pkg: "./client", test: "TestLocksEndInTheOrderOfTheirDelays",
 		},

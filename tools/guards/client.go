@@ -26,7 +26,7 @@ func clientGuards() []guard {
 			pkg: "./client", test: "TestLastEventIsFoundBeforeTheEnd",
 		},
 		{
-			name: "no call is sent to a superseded master", file: "client/run.go",
+			name: "no call is sent to a superseded master", file: "client/dispatcher.go",
 			old: "other != nil && other != t {", new: "other != nil && other != t && false {",
 			pkg: "./client", test: "TestCallIsNotSentToASupersededMaster",
 		},
@@ -41,7 +41,7 @@ func clientGuards() []guard {
 			pkg: "./client", test: "TestHandleClosedInANewEpochIsNotKept",
 		},
 		{
-			name: "grants are counted anew in each epoch", file: "client/belief.go",
+			name: "grants are counted anew in each epoch", file: "client/session.go",
 			old: "if b.local.Epoch() != b.epoch {", new: "if false {",
 			pkg: "./client", test: "TestGrantsAreCountedAnewInEachEpoch",
 		},

@@ -35,7 +35,7 @@ func doubtGuards() []guard {
 			pkg: "./cell", test: "TestChangeThatIsGivenUpIsForgotten",
 		},
 		{
-			name: "the sessions of a Cell leave room for KeepAlives", file: "client/numbers.go",
+			name: "the sessions of a Cell leave room for KeepAlives", file: "client/requestnumbers.go",
 			old: "	if p.taken >= p.most {\n", new: "	if false {\n",
 			pkg: "./client", test: "TestCrowdOfACell",
 		},
@@ -45,17 +45,17 @@ func doubtGuards() []guard {
 			pkg: "./client", test: "TestCrowdOfACell|TestLostSessionLeavesItsPlaces",
 		},
 		{
-			name: "large requests are sent a few at a time", file: "client/room.go",
+			name: "large requests are sent a few at a time", file: "client/calllimits.go",
 			old: "	case k.room == changeRoom && k.size > largeRequest:\n", new: "	case false:\n",
 			pkg: "./client", test: "TestLargeRequestsArePaced",
 		},
 		{
-			name: "reads wait before their time begins", file: "client/room.go",
+			name: "reads wait before their time begins", file: "client/calllimits.go",
 			old: "	case k.room == readRoom:\n", new: "	case k.room == readRoom && false:\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{
-			name: "changes wait before their time begins", file: "client/room.go",
+			name: "changes wait before their time begins", file: "client/calllimits.go",
 			old: "		return []chan struct{}{r.changes}\n", new: "		return nil\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},

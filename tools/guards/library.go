@@ -20,12 +20,12 @@ func libraryGuards() []guard {
 			pkg: "./client/recipe", test: "TestGivenBackWithEndedContext",
 		},
 		{
-			name: "a handle that is used is not kept", file: "client/cached.go",
+			name: "a handle that is used is not kept", file: "client/handlecache.go",
 			old: " || h.running > 0", new: "",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
 		{
-			name: "a handle that locks is not kept", file: "client/cached.go",
+			name: "a handle that locks is not kept", file: "client/handlecache.go",
 			old: "used := h.locked || h.guarded != nil", new: "used := h.guarded != nil",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
@@ -40,7 +40,7 @@ func libraryGuards() []guard {
 			pkg: "./client", test: "TestRenewRefused",
 		},
 		{
-			name: "a record of no service is no address", file: "client/discover.go",
+			name: "a record of no service is no address", file: "client/servers.go",
 			old: "		if host == \"\" {", new: "		if false {",
 			pkg: "./client", test: "TestServers",
 		},
@@ -60,12 +60,12 @@ func libraryGuards() []guard {
 			pkg: "./client/recipe", test: "TestNameAfterACrash",
 		},
 		{
-			name: "a crowd does not hide a free lock", file: "client/crowd.go",
+			name: "a crowd does not hide a free lock", file: "client/acquirepolling.go",
 			old: "	timer := time.NewTimer(0) // it is tried at once\n", new: "	timer := time.NewTimer(1000 * time.Hour)\n",
 			pkg: "./client", test: "TestFreeLockInACrowd|TestGivenUpInACrowd",
 		},
 		{
-			name: "a crowd tries one at a time", file: "client/crowd.go",
+			name: "a crowd tries one at a time", file: "client/acquirepolling.go",
 			old: "		defer func() { <-c.numbers.trying }()\n", new: "		<-c.numbers.trying\n",
 			pkg: "./client", test: "TestCrowdIsThrifty",
 		},
@@ -80,12 +80,12 @@ func libraryGuards() []guard {
 			pkg: "./client", test: "TestRefusalNamesHolders",
 		},
 		{
-			name: "a search that goes on is logged", file: "client/find.go",
+			name: "a search that goes on is logged", file: "client/locate.go",
 			old: "		said.note(ctx, f)\n", new: "		_ = said\n",
 			pkg: "./client", test: "TestSearchIsLogged",
 		},
 		{
-			name: "a name service delays no search", file: "client/lookup.go",
+			name: "a name service delays no search", file: "client/locateaddresses.go",
 			old: "	if len(known) > 0 {\n		timer", new: "	if false {\n		timer",
 			pkg: "./client", test: "TestNameServiceHangs",
 		},

@@ -24,7 +24,7 @@ func lineGuards() []guard {
 			pkg: "./client", test: "TestSlowProofIsNoSilence",
 		},
 		{
-			name: "the status of a cell is asked over the connection of the program", file: "client/survey.go",
+			name: "the status of a cell is asked over the connection of the program", file: "client/status.go",
 			old: "t.data.cell.Status(", new: "t.control().cell.Status(",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoOperator",
 		},
@@ -59,27 +59,27 @@ func lineGuards() []guard {
 			pkg: "./client", test: "TestForgottenReplica",
 		},
 		{
-			name: "searches that find the same master again are paced", file: "client/find.go",
+			name: "searches that find the same master again are paced", file: "client/locate.go",
 			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if ctx.Err() != nil {\n",
 			pkg: "./client", test: "TestSearchesArePaced",
 		},
 		{
-			name: "a search that is given up before it has begun asks nobody", file: "client/find.go",
+			name: "a search that is given up before it has begun asks nobody", file: "client/locate.go",
 			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if f.breathe(ctx); false {\n",
 			pkg: "./client", test: "TestSearchGivenUpBeforeItBegan",
 		},
 		{
-			name: "the pauses between searches end with the reason for them", file: "client/find.go",
+			name: "the pauses between searches end with the reason for them", file: "client/locate.go",
 			old: "	if !again || now.Sub(f.found) > 2*longestPause {\n", new: "	if false {\n",
 			pkg: "./client", test: "TestPausesOfSearchesEnd",
 		},
 		{
-			name: "who holds a lock is not kept waiting for it", file: "client/crowd.go",
+			name: "who holds a lock is not kept waiting for it", file: "client/acquirepolling.go",
 			old: "!isTaken(err) || a.handle.holds()", new: "!isTaken(err)",
 			pkg: "./client", test: "TestOwnLockInACrowd",
 		},
 		{
-			name: "a survey forgets those that it did not ask", file: "client/survey.go",
+			name: "a survey forgets those that it did not ask", file: "client/status.go",
 			old: "c.pool.retain(append(", new: "_ = (append(",
 			pkg: "./client", test: "TestStatusLeavesNoReplicasBehind",
 		},

@@ -151,7 +151,7 @@ func masterGuards() []guard {
 			pkg: "./cell", test: "TestLostKeepAliveReply",
 		},
 		{
-			name: "a master that hangs is noticed by who waits for it", file: "client/run.go",
+			name: "a master that hangs is noticed by who waits for it", file: "client/dispatcher.go",
 			old: "		defer f.watch(ctx, t)()\n", new: "",
 			pkg: "./client", test: "TestMasterStops",
 		},

@@ -4,18 +4,18 @@ package main
 func roomGuards() []guard {
 	return []guard{
 		{
-			name: "who waits for his session has no room", file: "client/room.go",
+			name: "who waits for his session has no room", file: "client/calllimits.go",
 			old: "		if t, caller = f.prepared(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",
 			new: "		t, caller, err = f.prepare(ctx, k)\n		return t, caller, leave, err\n",
 			pkg: "./client", test: "TestJeopardyTakesNoRoom",
 		},
 		{
-			name: "what gives back waits before its time begins", file: "client/room.go",
+			name: "what gives back waits before its time begins", file: "client/calllimits.go",
 			old: "		return []chan struct{}{r.gives}\n", new: "		return nil\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{
-			name: "audits do not wait for reads", file: "client/room.go",
+			name: "audits do not wait for reads", file: "client/calllimits.go",
 			old: "		return []chan struct{}{r.audits}\n", new: "		return []chan struct{}{r.reads}\n",
 			pkg: "./client", test: "TestAuditsDoNotWaitForReads",
 		},
@@ -25,7 +25,7 @@ func roomGuards() []guard {
 			pkg: "./client", test: "TestKeepAlivesWaitForNoCall",
 		},
 		{
-			name: "the sessions of a Cell are bounded", file: "client/sessions.go",
+			name: "the sessions of a Cell are bounded", file: "client/sessionset.go",
 			old: "used >= s.most {\n", new: "used < 0 {\n",
 			pkg: "./client", test: "TestSessionsOfACellAreBounded",
 		},

@@ -5,7 +5,7 @@ package main
 func silenceGuards() []guard {
 	return []guard{
 		{
-			name: "a connection is replaced over which the master is looked for in vain", file: "client/round.go",
+			name: "a connection is replaced over which the master is looked for in vain", file: "client/locateround.go",
 			old: "f.pool.checkControl(t) })", new: "})",
 			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestNewSessionOverASilentConnection",
 		},
@@ -25,7 +25,7 @@ func silenceGuards() []guard {
 			pkg: "./client", test: "TestConnectingIsNotSilence",
 		},
 		{
-			name: "a replica that takes long to answer is not connected to twice", file: "client/round.go",
+			name: "a replica that takes long to answer is not connected to twice", file: "client/locateround.go",
 			old: "time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func", new: "time.AfterFunc(straggle, func",
 			pkg: "./client", test: "TestBusyMaster/to_answer",
 		},
@@ -35,17 +35,17 @@ func silenceGuards() []guard {
 			pkg: "./client", test: "TestBusyMaster/to_connect",
 		},
 		{
-			name: "a round takes the answers to the questions of the one before", file: "client/find.go",
+			name: "a round takes the answers to the questions of the one before", file: "client/locate.go",
 			old: "		found, err := f.round(ctx, q)\n", new: "		q := f.inquire(ctx)\n		found, err := f.round(ctx, q)\n		q.end()\n",
 			pkg: "./client", test: "TestFarMaster",
 		},
 		{
-			name: "a replica that is configured twice is asked once", file: "client/round.go",
+			name: "a replica that is configured twice is asked once", file: "client/locateround.go",
 			old: "slices.Compact(slices.Sorted(slices.Values(servers)))", new: "slices.Sorted(slices.Values(servers))",
 			pkg: "./client", test: "TestServerConfiguredTwice",
 		},
 		{
-			name: "what gives back has numbers beside those of changes", file: "client/numbers.go",
+			name: "what gives back has numbers beside those of changes", file: "client/requestnumbers.go",
 			old: "		most += maxGives\n", new: "",
 			pkg: "./client", test: "TestGivingBackBesideManyChanges",
 		},

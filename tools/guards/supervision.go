@@ -41,22 +41,22 @@ func supervisionGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestForeignStopDoesNotSuspend",
 		},
 		{
-			name: "nothing listens is no outage", file: "client/refusals.go",
+			name: "nothing listens is no outage", file: "client/locaterefused.go",
 			old: "limit == 0 || reached ||", new: "limit == 0 || reached && false ||",
 			pkg: "./client", test: "TestNothingListens",
 		},
 		{
-			name: "a silent server is not one that refuses", file: "client/refusals.go",
+			name: "a silent server is not one that refuses", file: "client/locaterefused.go",
 			old: "slices.ContainsFunc(said, answered)", new: "slices.ContainsFunc(said, answered) && false",
 			pkg: "./client", test: "TestNothingListens",
 		},
 		{
-			name: "another cell's replicas do not answer for this one", file: "client/survey.go",
+			name: "another cell's replicas do not answer for this one", file: "client/status.go",
 			old: "	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {\n", new: "	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); false {\n",
 			pkg: "./client", test: "TestStatusOfAnotherCell",
 		},
 		{
-			name: "one frozen replica does not hide the others", file: "client/survey.go",
+			name: "one frozen replica does not hide the others", file: "client/status.go",
 			old: "	case v := <-arrived:\n		return v\n	case <-ctx.Done():\n	}\n", new: "	case <-ctx.Done():\n	}\n",
 			pkg: "./client", test: "TestStatusWithAFrozenReplica",
 		},

@@ -192,6 +192,22 @@ func (b *belief) ready(ctx context.Context) (caller *chubbypb.Caller, waited boo
 	}
 }
 
+// safe looks at the clock, and reports whether the lease runs.
+func (b *belief) safe() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.look() == session.Safe
+}
+
+// moment reads the clock, once, and says what may be believed then. Unlike look
+// it leaves what follows of that to others: it is on the way of every request.
+func (b *belief) moment() (now session.Instant, epoch api.Epoch, safe bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now = b.clock()
+	return now, b.epoch, b.state != session.Gone && b.local.State(now, b.grace) == session.Safe
+}
+
 // now returns what stands in calls, nil if the session is not safe.
 func (b *belief) now() *chubbypb.Caller {
 	b.mu.Lock()

@@ -6,19 +6,11 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/session"
 )
 
 // What handles do with the session's cache. Every use of it looks at the clock
 // first: what is in the cache at a moment at which the lease runs is true at that
 // moment.
-
-// safe looks at the clock, and reports whether the lease runs.
-func (b *belief) safe() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.look() == session.Safe
-}
 
 // fromCache reports whether a call on the handle may be answered from the cache,
 // if what it asks for is there.
