@@ -47,7 +47,7 @@ func openDirect(ctx context.Context, servers []string, path string) (_ *directRe
 	d.cancel = cancel
 	d.waiting.Go(func() { d.keepAlive(alive) })
 	opened, err := d.stub.Open(ctx, &chubbypb.OpenRequest{
-		Caller: d.caller, Mutation: &chubbypb.Mutation{Number: 1, Upto: 1, Outstanding: []uint64{1}}, Path: path, Read: true,
+		Caller: d.caller, Mutation: &chubbypb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: path, Read: true,
 	})
 	if err != nil {
 		return nil, errors.Join(chubbypb.Error(err), d.close(ctx))

@@ -54,8 +54,8 @@ func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
 // its client to let go of everything.
 func (m *master) ended(id api.SessionID) error {
 	switch s, ok := m.state().Sessions.Get(id); {
-	case ok && s.Doomed != "":
-		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Doomed)
+	case ok && s.Terminating != "":
+		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Terminating)
 	case ok:
 		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
 	}

@@ -200,7 +200,7 @@ func TestGrantedIsNotRefused(t *testing.T) {
 			t.Errorf("a second waiter: %v", a.err)
 		}
 		// Its other copies hear the same, though there is room by now.
-		if _, err := m.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, Upto: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
+		if _, err := m.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {

@@ -31,7 +31,7 @@ func TestRefusedByTheLogMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		guarded := c[0].claim(h[0], api.Exclusive)
-		guarded.Guards = []raftfsm.Guard{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // which does not stand
+		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // which is not met
 		var refused, waits <-chan lockAnswer
 		m.meanwhile(func() { refused = c[0].wait(t.Context(), h[0], guarded) },
 			func() { waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive)) })

@@ -121,7 +121,7 @@ func handleOf(m *master, who caller, token []byte) (handle, error) {
 // mutationOf reads the numbering of a session's change; parts is what is asked, so that
 // a number cannot be used for two things.
 func mutationOf(id api.SessionID, m *pb.Mutation, parts ...[]byte) (session.Mutation, error) {
-	mutation := session.Mutation{Session: id, Number: api.RequestNumber(m.GetNumber()), Upto: api.RequestNumber(m.GetUpto())}
+	mutation := session.Mutation{Session: id, Number: api.RequestNumber(m.GetNumber()), HighestIssued: api.RequestNumber(m.GetHighestIssued())}
 	for _, n := range m.GetOutstanding() {
 		mutation.Outstanding = append(mutation.Outstanding, api.RequestNumber(n))
 	}

@@ -28,7 +28,7 @@ var observed = map[string]struct{ done, undone string }{
 	"SetACL":        {"by the result", "nothing: the caller retries"},
 	"Revoke":        {"by the result", "nothing: the caller retries"},
 	"Evict":         {"by the result", "the outbox"},
-	"Doom":          {"by the result", "nothing: the caller retries"},
+	"Terminate":     {"by the result", "nothing: the caller retries"},
 	"SetQuota":      {"nothing", "nothing: the caller retries"},
 }
 

@@ -116,7 +116,7 @@ func rawSession(t *testing.T, ctx context.Context, c *celltest.Cell, id string) 
 	r.grant = s.GetGrant().GetNumber()
 	r.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	o, err := r.chubby.Open(ctx, &pb.OpenRequest{
-		Caller: r.caller, Mutation: &pb.Mutation{Number: 1, Upto: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true,
+		Caller: r.caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func (w *wire) session(nonce byte) *pb.Caller {
 // mutation numbers a change; its answer is wanted for ever.
 func (w *wire) mutation() *pb.Mutation {
 	w.number++
-	m := &pb.Mutation{Number: w.number, Upto: w.number}
+	m := &pb.Mutation{Number: w.number, HighestIssued: w.number}
 	for n := range w.number {
 		m.Outstanding = append(m.Outstanding, n+1)
 	}

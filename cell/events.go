@@ -17,12 +17,12 @@ import (
 // events of it. m.mu is held.
 func (m *master) publish(c raftfsm.Change) {
 	if m.caches.changing[c.Node.Name] == 0 {
-		m.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.What)
+		m.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.Kind)
 	}
 	child := func(kind api.EventKind) {
 		m.tell(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
 	}
-	switch c.What {
+	switch c.Kind {
 	case raftfsm.Added:
 		child(api.EventChildAdded)
 	case raftfsm.Removed:
@@ -31,7 +31,7 @@ func (m *master) publish(c raftfsm.Change) {
 	case raftfsm.Written:
 		m.tell(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
 		child(api.EventChildModified)
-	case raftfsm.Described:
+	case raftfsm.ACLChanged:
 		child(api.EventChildModified)
 	}
 }

@@ -139,12 +139,12 @@ func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o ope
 
 // mayOpen says why a node that is there cannot be opened as asked; nil if it can.
 func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
-	for _, g := range c.Guards {
-		if err := state.Stands(g); err != nil {
+	for _, g := range c.Preconditions {
+		if err := state.CheckPrecondition(g); err != nil {
 			return err
 		}
 	}
-	return state.MayOpen(id, node, c)
+	return state.CheckOpen(id, node, c)
 }
 
 // openLogged opens a node through the log. Only a node that must exist is sure
@@ -214,7 +214,7 @@ func (m *master) finished(by session.Mutation) error {
 		return m.ended(by.Session) // though that may not have been observed yet
 	}
 	_, open := requestAt(s, by.Number)
-	if (open || by.Number > s.Upto) && !m.handles.own(by.Session).heard.Finished(by.Number) {
+	if (open || by.Number > s.HighestIssued) && !m.handles.own(by.Session).declared.Finished(by.Number) {
 		return nil
 	}
 	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
@@ -363,8 +363,8 @@ func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*n
 	if _, ok := state.Sessions.Get(h.owner.Session); !ok {
 		return nil, sessionExpired(h.owner.Session)
 	}
-	for _, g := range h.guards() {
-		if err := state.Stands(g); err != nil {
+	for _, g := range h.preconditions() {
+		if err := state.CheckPrecondition(g); err != nil {
 			return nil, err
 		}
 	}

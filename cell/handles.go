@@ -23,9 +23,9 @@ type ownHandles struct {
 	// earlier are the handles of earlier epochs that were used or closed in this
 	// one: those that are not in byID are closed. At most api.MaxHandles, which is
 	// as many as a client can have had open.
-	earlier map[api.HandleID]struct{}
-	heard   session.Declared
-	refused map[api.RequestNumber]error // Opens that were refused without an entry; at most api.MaxOutstanding
+	earlier  map[api.HandleID]struct{}
+	declared session.Declared
+	refused  map[api.RequestNumber]error // Opens that were refused without an entry; at most api.MaxOutstanding
 }
 
 // openHandle is a handle that is open, or being opened.
@@ -68,9 +68,9 @@ func (t *handles) find(owner namespace.Owner) *openHandle {
 // its client has heard.
 func (t *handles) hear(by session.Mutation) {
 	own := t.own(by.Session)
-	own.heard.Hear(by)
+	own.declared.Record(by)
 	for number := range own.refused {
-		if own.heard.Finished(number) {
+		if own.declared.Finished(number) {
 			delete(own.refused, number)
 		}
 	}

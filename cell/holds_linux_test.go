@@ -70,7 +70,7 @@ func TestNoHoldIsLong(t *testing.T) {
 			{Name: "/acl/watchers", Contents: []byte(list.String())}, {Name: "/f", ACL: api.ACL{Read: "watchers"}},
 		} {
 			n := api.RequestNumber(i + 1)
-			open.Mutation = session.Mutation{Session: clients[0], Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+			open.Mutation = session.Mutation{Session: clients[0], Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
 			open.Create, open.Kind = api.MayCreate, api.File
 			with(t, s, raftfsm.Command{Open: &open})
 		}
@@ -171,7 +171,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 			one.locks = true
 		}
 		n := api.RequestNumber(i + 2) // it waits with its first request already
-		by := session.Mutation{Session: id, Number: n, Upto: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
+		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
 		if _, err := s.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"an event for 10,000 watchers", func(int) {
 			locked(func() {
 				s.caches.changing["/f"]++
-				s.publish(raftfsm.Change{What: raftfsm.Written, Node: node.Ref(), Generation: 2})
+				s.publish(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
 				delete(s.caches.changing, "/f")
 			})
 		}},
@@ -242,7 +242,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"closing a handle of one who waits 50,000 times", func(n int) {
 			id := clients[manyClients-10-n]
 			number := api.RequestNumber(manyOwn + 2)
-			by := session.Mutation{Session: id, Number: number, Upto: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
+			by := session.Mutation{Session: id, Number: number, HighestIssued: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
 			if err := s.close(t.Context(), by, handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref()}); err != nil {
 				t.Error(err)
 			}

@@ -62,7 +62,7 @@ type request struct {
 
 func (r *request) mutation() session.Mutation {
 	r.number++
-	return session.Mutation{Session: r.session, Number: r.number, Upto: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
+	return session.Mutation{Session: r.session, Number: r.number, HighestIssued: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
 }
 
 // populate gives that many sessions that many ephemeral nodes each, whose names

@@ -31,11 +31,11 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 	t.Helper()
 	var n api.RequestNumber
 	if one, ok := s.Sessions.Get(id); ok {
-		n = one.Upto
+		n = one.HighestIssued
 	}
 	next := func() session.Mutation {
 		n++
-		return session.Mutation{Session: id, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+		return session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
 	}
 	for _, name := range names {
 		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: next(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
@@ -124,7 +124,7 @@ func TestLocksComeInPages(t *testing.T) {
 		for i, kind := range []api.Kind{api.Directory, api.File} {
 			n := api.RequestNumber(i + 1)
 			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
-				Mutation: session.Mutation{Session: first, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1},
+				Mutation: session.Mutation{Session: first, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1},
 				Name:     []api.Name{"/d", "/free"}[i], Create: api.MayCreate, Kind: kind,
 			}})
 		}
@@ -218,7 +218,7 @@ func TestQuotasComeInPages(t *testing.T) {
 		manySessions(t, s, principals)
 		id := with(t, s, cachingSession(1))[0].Session
 		for i := range 3 {
-			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: session.Mutation{Session: id, Number: api.RequestNumber(i + 1), Upto: api.RequestNumber(i + 1), Outstanding: []api.RequestNumber{api.RequestNumber(i + 1)}, Hash: 1},
+			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: session.Mutation{Session: id, Number: api.RequestNumber(i + 1), HighestIssued: api.RequestNumber(i + 1), Outstanding: []api.RequestNumber{api.RequestNumber(i + 1)}, Hash: 1},
 				Principal: fmt.Sprint("quota-", i), Quota: api.Quota{Nodes: 1}}})
 		}
 	}

@@ -17,25 +17,25 @@ func (m *master) checkSequencer(ctx context.Context, s sequencer.Sequencer) erro
 	if _, err := m.fence.prove(ctx); err != nil {
 		return err
 	}
-	g, err := m.guard(s)
+	g, err := m.precondition(s)
 	if err != nil {
 		return err
 	}
-	return m.state().Stands(g)
+	return m.state().CheckPrecondition(g)
 }
 
-// guard returns a sequencer of this cell as a condition for the log.
-func (m *master) guard(s sequencer.Sequencer) (raftfsm.Guard, error) {
+// precondition returns a sequencer of this cell as a condition for the log.
+func (m *master) precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
 	if s.Cell != m.cellID {
-		return raftfsm.Guard{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, m.cellID)
+		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, m.cellID)
 	}
-	return raftfsm.Guard{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
+	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
 }
 
-// guards returns what a change through a handle is conditional on: the handle's
+// preconditions returns what a change through a handle is conditional on: the handle's
 // own sequencer and the one of the call, if there are any.
-func (m *master) guards(h handle, text string) ([]raftfsm.Guard, error) {
-	list := h.guards()
+func (m *master) preconditions(h handle, text string) ([]raftfsm.Precondition, error) {
+	list := h.preconditions()
 	if text == "" {
 		return list, nil
 	}
@@ -43,7 +43,7 @@ func (m *master) guards(h handle, text string) ([]raftfsm.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := m.guard(s)
+	g, err := m.precondition(s)
 	return append(list, g), err
 }
 

@@ -104,8 +104,8 @@ func (m *master) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 
 // endOther ends another client's session. What it holds is free when its client
 // has acknowledged the end, or its lease and the lock-delays are over.
-func (m *master) endOther(ctx context.Context, c raftfsm.Doom) error {
-	_, err := m.propose(ctx, raftfsm.Command{Doom: &c})
+func (m *master) endOther(ctx context.Context, c raftfsm.Terminate) error {
+	_, err := m.propose(ctx, raftfsm.Command{Terminate: &c})
 	return err
 }
 
@@ -127,11 +127,11 @@ func (m *master) revoked(r raftfsm.Revocation) {
 	}
 }
 
-// doomed stops the lease of a session that somebody else is ending. m.mu is
+// terminateSession stops the lease of a session that another terminates. m.mu is
 // held.
-func (m *master) doomed(id api.SessionID) {
+func (m *master) terminateSession(id api.SessionID) {
 	if s, ok := m.state().Sessions.Get(id); ok {
-		m.stopLease(id, s.Doomed)
+		m.stopLease(id, s.Terminating)
 	}
 }
 
@@ -166,7 +166,7 @@ func (m *master) acknowledged(id api.SessionID) {
 	acked := box.acked
 	if e := m.losses.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
 		m.losses.propose(id, e)
-		c, _ := m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Heard: true}})
+		c, _ := m.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
 		m.submit(c)
 	}
 	// One command takes a lock from many handles of the session: each copies all holders, of whom there may be very
@@ -219,8 +219,8 @@ func (m *master) resume(state *raftfsm.State) {
 		m.revoked(r)
 	}
 	for s := range state.Sessions.All() {
-		if s.Doomed != "" {
-			m.doomed(s.ID)
+		if s.Terminating != "" {
+			m.terminateSession(s.ID)
 		}
 	}
 }

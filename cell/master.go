@@ -193,8 +193,8 @@ func (m *master) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
 		m.revoked(revocation)
 	}
-	for _, id := range r.Doomed {
-		m.doomed(id)
+	for _, id := range r.Terminating {
+		m.terminateSession(id)
 		m.mu.pause(1)
 	}
 	m.reoffer(c, false)

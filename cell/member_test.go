@@ -143,7 +143,7 @@ func (c *member) outstanding() []*crowdRequest {
 
 // declaration is the mutation of a request that is sent now.
 func (c *member) declaration(n api.RequestNumber) session.Mutation {
-	by := session.Mutation{Session: c.id, Number: n, Upto: c.number, Hash: 1}
+	by := session.Mutation{Session: c.id, Number: n, HighestIssued: c.number, Hash: 1}
 	for _, r := range c.outstanding() {
 		by.Outstanding = append(by.Outstanding, r.number)
 	}
@@ -181,7 +181,7 @@ func (c *member) send(r *crowdRequest, by session.Mutation) {
 		})
 	}
 	m := c.master()
-	c.w.note("%v sends %v: up to %d, %v", c.id, r, by.Upto, by.Outstanding)
+	c.w.note("%v sends %v: up to %d, %v", c.id, r, by.HighestIssued, by.Outstanding)
 	c.w.work.Go(func() {
 		defer stop()
 		c.w.upTo(2 * time.Millisecond)

@@ -105,7 +105,7 @@ func (c *member) openSome() {
 	}
 	if c.w.percent(15) {
 		for _, hold := range c.holds {
-			create.Guards = []raftfsm.Guard{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
+			create.Preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 		}
 	}
 	var directory handle
@@ -133,10 +133,10 @@ func (c *member) lockSome() {
 	}
 	mode := []api.LockMode{api.Exclusive, api.Shared}[c.w.below(2)]
 	try := c.w.percent(25)
-	var guards []raftfsm.Guard // as a handle has one that carries a sequencer
+	var preconditions []raftfsm.Precondition // as a handle has one that carries a sequencer
 	if other, ok := pick(c.w, c.w.members); ok && c.w.percent(15) {
 		for _, one := range other.holds {
-			guards = []raftfsm.Guard{{Lock: one.lock.Name, Mode: one.mode, Generation: one.generation}}
+			preconditions = []raftfsm.Precondition{{Lock: one.lock.Name, Mode: one.mode, Generation: one.generation}}
 		}
 	}
 	var place ticket // of the crowd's mutex
@@ -145,7 +145,7 @@ func (c *member) lockSome() {
 		what = "try " + what
 	}
 	c.ask(what, h.owner.Handle, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		claim := raftfsm.Claim{Mutation: by, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Guards: guards}
+		claim := raftfsm.Claim{Mutation: by, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Preconditions: preconditions}
 		if try {
 			return m.tryAcquire(ctx, claim, h)
 		}
@@ -231,17 +231,17 @@ func (c *member) changeSome() {
 			h = hold.h // nobody else may delete it
 		}
 	}
-	var guards []raftfsm.Guard
+	var preconditions []raftfsm.Precondition
 	if hold, ok := c.holds[h.owner.Handle]; ok && c.w.percent(50) {
-		guards = []raftfsm.Guard{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
+		preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 	}
 	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.node.Name), h.owner.Handle, touched(h.node.Name), func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.node, Contents: []byte("x"), Guards: guards}}
+		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.node, Contents: []byte("x"), Preconditions: preconditions}}
 		switch kind {
 		case 1:
-			command = raftfsm.Command{Delete: &raftfsm.Delete{Mutation: by, Node: h.node, Handle: h.owner.Handle, Guards: guards}}
+			command = raftfsm.Command{Delete: &raftfsm.Delete{Mutation: by, Node: h.node, Handle: h.owner.Handle, Preconditions: preconditions}}
 		case 2:
-			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.node, ACL: api.ACL{Read: raftfsm.RootACL}, Guards: guards}}
+			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.node, ACL: api.ACL{Read: raftfsm.RootACL}, Preconditions: preconditions}}
 		}
 		return m.changeNode(ctx, h, namespace.ToWrite, by, command)
 	}, nil)
@@ -329,7 +329,7 @@ func (c *member) breakSome() {
 func (c *member) endOther() {
 	other, _ := pick(c.w, c.w.members)
 	c.ask("end another", 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.endOther(ctx, raftfsm.Doom{Mutation: by, Target: other.id, Why: "try"})
+		return nil, m.endOther(ctx, raftfsm.Terminate{Mutation: by, Target: other.id, Why: "try"})
 	}, nil)
 }
 

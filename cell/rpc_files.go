@@ -56,7 +56,7 @@ func (s *service) openRequest(m *master, who caller, q *pb.OpenRequest) (openReq
 			r.handle.rights |= right
 		}
 	}
-	r.create.Rights, r.create.Guards = r.handle.rights, directory.guards()
+	r.create.Rights, r.create.Preconditions = r.handle.rights, directory.preconditions()
 	for _, kind := range q.GetEvents() {
 		if !api.EventKind(kind).Subscribable() {
 			return openRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
@@ -205,16 +205,16 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		guards, err := m.guards(h, q.GetIfSequencer())
+		preconditions, err := m.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
 		result, err := m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
-			Mutation:  mutation,
-			Node:      h.node,
-			Contents:  q.GetContents(),
-			IfContent: generation(q.IfGeneration),
-			Guards:    guards,
+			Mutation:      mutation,
+			Node:          h.node,
+			Contents:      q.GetContents(),
+			IfContent:     generation(q.IfGeneration),
+			Preconditions: preconditions,
 		}})
 		if err != nil {
 			return nil, err
@@ -231,15 +231,15 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 		if err != nil {
 			return nil, err
 		}
-		guards, err := m.guards(h, q.GetIfSequencer())
+		preconditions, err := m.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
 		_, err = m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
-			Mutation: mutation,
-			Node:     h.node,
-			Handle:   h.owner.Handle,
-			Guards:   guards,
+			Mutation:      mutation,
+			Node:          h.node,
+			Handle:        h.owner.Handle,
+			Preconditions: preconditions,
 		}})
 		return &pb.DeleteReply{}, err
 	})
@@ -257,16 +257,16 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		guards, err := m.guards(h, q.GetIfSequencer())
+		preconditions, err := m.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
 		result, err := m.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
-			Mutation: mutation,
-			Node:     h.node,
-			ACL:      acl,
-			IfACLs:   generation(q.IfGeneration),
-			Guards:   guards,
+			Mutation:      mutation,
+			Node:          h.node,
+			ACL:           acl,
+			IfACLs:        generation(q.IfGeneration),
+			Preconditions: preconditions,
 		}})
 		if err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ func FuzzRPC(f *testing.F) {
 	}
 	caller := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	o, err := chubby.Open(f.Context(), &pb.OpenRequest{
-		Caller: caller, Mutation: &pb.Mutation{Number: 1, Upto: 1, Outstanding: []uint64{1}}, Path: "/ls/local/f", Read: true, Write: true,
+		Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/f", Read: true, Write: true,
 		ChangeAcl: true, Create: pb.Create_CREATE_MAY,
 	})
 	if err != nil {
@@ -52,7 +52,7 @@ func FuzzRPC(f *testing.F) {
 		}
 		if graft && method.Name() != "EndSession" && method.Name() != "Close" { // the next inputs need both
 			set(request, "caller", caller)
-			set(request, "mutation", &pb.Mutation{Number: number, Upto: number, Outstanding: []uint64{number}})
+			set(request, "mutation", &pb.Mutation{Number: number, HighestIssued: number, Outstanding: []uint64{number}})
 			if field := method.Input().Fields().ByName("handle"); field != nil && field.Kind() == protoreflect.BytesKind {
 				request.Set(field, protoreflect.ValueOfBytes(o.GetHandle()))
 			}

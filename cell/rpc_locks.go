@@ -31,7 +31,7 @@ func claimOf(q lockRequest, h handle) (raftfsm.Claim, error) {
 	case len(q.GetReason()) > api.MaxReason || !utf8.ValidString(q.GetReason()):
 		err = api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of at most %d bytes", api.MaxReason)
 	}
-	return raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason(), Guards: h.guards()}, err
+	return raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason(), Preconditions: h.preconditions()}, err
 }
 
 // lock serves a request for a lock; ask asks the master for it.
@@ -127,7 +127,7 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 		if err := m.use(h, 0, false); err != nil {
 			return nil, err
 		}
-		h.guard, err = m.guard(seq)
+		h.precondition, err = m.precondition(seq)
 		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
 	})
 }

@@ -154,7 +154,7 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 		if err != nil {
 			return nil, err
 		}
-		return &pb.EndSessionReply{}, m.endOther(ctx, raftfsm.Doom{Mutation: mutation, Target: target, Why: q.GetReason()})
+		return &pb.EndSessionReply{}, m.endOther(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
 	})
 }
 

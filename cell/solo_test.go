@@ -133,7 +133,7 @@ func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 
 func (c *soloClient) mutation() session.Mutation {
 	c.number++
-	return session.Mutation{Session: c.who.session, Number: c.number, Upto: c.number, Outstanding: []api.RequestNumber{c.number}, Hash: 1}
+	return session.Mutation{Session: c.who.session, Number: c.number, HighestIssued: c.number, Outstanding: []api.RequestNumber{c.number}, Hash: 1}
 }
 
 func (c *soloClient) open(t *testing.T, path string, create api.Create) opened {

@@ -33,7 +33,7 @@ func private(t *testing.T) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
 		r := with(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "root", Lease: 12 * time.Second}})
 		by := func(n api.RequestNumber) session.Mutation {
-			return session.Mutation{Session: r[0].Session, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+			return session.Mutation{Session: r[0].Session, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
 		}
 		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: by(1), Name: namespace.ACLFile("nobody"), Create: api.MustCreate, Kind: api.File}},
 			raftfsm.Command{Open: &raftfsm.Open{Mutation: by(2), Name: "/d", Create: api.MustCreate, Kind: api.Directory, ACL: api.ACL{Change: "nobody"}}})

@@ -64,23 +64,23 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 // handle is what a handle token says: enough for a new master to recreate the
 // handle (Chubby §2.3, §2.9 step 8).
 type handle struct {
-	owner     namespace.Owner
-	node      namespace.Ref
-	rights    namespace.Rights
-	ephemeral bool
-	directory bool
-	delay     time.Duration // lock-delay of locks taken through it
-	epoch     api.Epoch     // of the master that made it
-	events    eventSet      // that it was opened for
-	guard     raftfsm.Guard // of SetSequencer; zero if there is none
+	owner        namespace.Owner
+	node         namespace.Ref
+	rights       namespace.Rights
+	ephemeral    bool
+	directory    bool
+	delay        time.Duration        // lock-delay of locks taken through it
+	epoch        api.Epoch            // of the master that made it
+	events       eventSet             // that it was opened for
+	precondition raftfsm.Precondition // of SetSequencer; zero if there is none
 }
 
-// guards returns the handle's guard, for a command.
-func (h handle) guards() []raftfsm.Guard {
-	if h.guard == (raftfsm.Guard{}) {
+// preconditions returns the handle's precondition, for a command.
+func (h handle) preconditions() []raftfsm.Precondition {
+	if h.precondition == (raftfsm.Precondition{}) {
 		return nil
 	}
-	return []raftfsm.Guard{h.guard}
+	return []raftfsm.Precondition{h.precondition}
 }
 
 // eventSet is a set of kinds of events.
@@ -106,11 +106,11 @@ func (s signer) handle(h handle) []byte {
 	var fields []byte
 	for _, n := range []uint64{
 		uint64(h.owner.Session), uint64(h.owner.Handle), uint64(h.node.Instance), uint64(h.rights), flags, uint64(h.delay),
-		uint64(h.epoch), uint64(h.events), uint64(h.guard.Mode), uint64(h.guard.Generation), uint64(len(h.guard.Lock)),
+		uint64(h.epoch), uint64(h.events), uint64(h.precondition.Mode), uint64(h.precondition.Generation), uint64(len(h.precondition.Lock)),
 	} {
 		fields = binary.AppendUvarint(fields, n)
 	}
-	return s.seal(handleToken, append(append(fields, h.guard.Lock...), h.node.Name...))
+	return s.seal(handleToken, append(append(fields, h.precondition.Lock...), h.node.Name...))
 }
 
 func (s signer) parseHandle(token []byte) (handle, error) {
@@ -125,7 +125,7 @@ func (s signer) parseHandle(token []byte) (handle, error) {
 		node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, rights: namespace.Rights(n[3]),
 		ephemeral: n[4]&ofEphemeral != 0, directory: n[4]&ofDirectory != 0, delay: time.Duration(n[5]),
 		epoch: api.Epoch(n[6]), events: eventSet(n[7]),
-		guard: raftfsm.Guard{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
+		precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
 }
 

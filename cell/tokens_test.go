@@ -15,7 +15,7 @@ func someHandle() handle {
 	return handle{
 		owner: namespace.Owner{Session: 7, Handle: 300}, node: namespace.Ref{Name: "/a/b", Instance: 41},
 		rights: namespace.ToRead | namespace.ToWrite, ephemeral: true, delay: 3 * time.Second, epoch: 12,
-		events: eventSet(0).with(api.EventContentsModified), guard: raftfsm.Guard{Lock: "/lock", Mode: api.Shared, Generation: 9},
+		events: eventSet(0).with(api.EventContentsModified), precondition: raftfsm.Precondition{Lock: "/lock", Mode: api.Shared, Generation: 9},
 	}
 }
 

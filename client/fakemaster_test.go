@@ -182,13 +182,13 @@ func (f *fake) once(caller *chubbypb.Caller, m *chubbypb.Mutation, do func(s *fa
 	defer f.mu.Unlock()
 	s := f.sessions[string(caller.GetSession())]
 	n, open := m.GetNumber(), m.GetOutstanding()
-	if !slices.Contains(open, n) || len(open) > api.MaxOutstanding || !slices.IsSorted(open) || open[len(open)-1] > m.GetUpto() {
-		f.t.Errorf("request %d has a bad set of outstanding numbers: upto %d, %v", n, m.GetUpto(), open)
+	if !slices.Contains(open, n) || len(open) > api.MaxOutstanding || !slices.IsSorted(open) || open[len(open)-1] > m.GetHighestIssued() {
+		f.t.Errorf("request %d has a bad set of outstanding numbers: up to %d, %v", n, m.GetHighestIssued(), open)
 	}
 	if s.finished[n] {
 		return nil, chubbypb.Status(api.Errorf(api.InvalidArgument, "number %d is finished", n))
 	}
-	for i := uint64(1); i <= m.GetUpto(); i++ {
+	for i := uint64(1); i <= m.GetHighestIssued(); i++ {
 		if !slices.Contains(open, i) {
 			s.finished[i] = true
 			delete(s.answers, i)

@@ -471,8 +471,8 @@ func TestNumbersModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				m := n.mutation(7)
-				if m.GetNumber() != 7 || m.GetUpto() != last || !slices.Equal(m.GetOutstanding(), open) {
-					t.Fatalf("got %v, want upto %d, %v", m, last, open)
+				if m.GetNumber() != 7 || m.GetHighestIssued() != last || !slices.Equal(m.GetOutstanding(), open) {
+					t.Fatalf("got %v, want up to %d, %v", m, last, open)
 				}
 			},
 		})

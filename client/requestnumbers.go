@@ -154,7 +154,7 @@ func (n *numbers) reserve() uint64 {
 func (n *numbers) mutation(number uint64) *chubbypb.Mutation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return &chubbypb.Mutation{Number: number, Upto: n.last, Outstanding: slices.Clone(n.open)}
+	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.open)}
 }
 
 // vacant returns a channel that is closed when there may be a place for another

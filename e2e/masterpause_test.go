@@ -88,7 +88,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	granted := make(chan *pb.Granted, 1)
 	go func() {
 		reply, _ := z.chubby.TryAcquire(ctx, &pb.TryAcquireRequest{
-			Caller: z.caller, Mutation: &pb.Mutation{Number: 2, Upto: 2, Outstanding: []uint64{2}}, Handle: z.handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE,
+			Caller: z.caller, Mutation: &pb.Mutation{Number: 2, HighestIssued: 2, Outstanding: []uint64{2}}, Handle: z.handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE,
 		})
 		granted <- reply.GetGranted()
 	}()

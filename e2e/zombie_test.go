@@ -113,7 +113,7 @@ func newZombie(t *testing.T, ctx context.Context, address string) *zombie {
 	}
 	z.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	o, err := z.chubby.Open(ctx, &pb.OpenRequest{
-		Caller: z.caller, Mutation: &pb.Mutation{Number: 1, Upto: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true, Write: true,
+		Caller: z.caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true, Write: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -227,7 +227,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 	case 10:
 		limit := Usage{Nodes: int(number("nodes")), Bytes: int64(number("bytes"))}
 		_, _ = tree.SetQuota(ref, limit)
-		_ = tree.Room(ref.Name, limit)
+		_ = tree.CheckQuota(ref.Name, limit)
 	case 11:
 		_, _ = tree.SetACL(ref, api.ACL{Read: text}, nil, func(api.Generation) api.Generation { return next() })
 		tree.Admits(string(ref.Name), text)

@@ -146,7 +146,7 @@ func (m *machine) SetQuota(t *rapid.T) {
 	m.expect(t, got, m.node(ref.Name), code)
 
 	name, more := rapid.SampledFrom(machineNames).Draw(t, "name"), namespace.Usage{Nodes: rapid.IntRange(-1, 2).Draw(t, "more"), Bytes: rapid.Int64Range(-1, 9).Draw(t, "more bytes")}
-	got = m.do(t, func(w *world) outcome { return outcomeOf(nil, w.tree.Room(name, more)) })
+	got = m.do(t, func(w *world) outcome { return outcomeOf(nil, w.tree.CheckQuota(name, more)) })
 	m.expect(t, got, nil, m.twin.room(name, more))
 }
 

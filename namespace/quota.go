@@ -75,9 +75,9 @@ func (t Tree) below(dir *Node) Usage {
 	return u
 }
 
-// Room returns QuotaExceeded if a directory above the name may not hold so much
+// CheckQuota returns QuotaExceeded if a directory above the name may not hold so much
 // more, and InvalidArgument for what is no name.
-func (t Tree) Room(name api.Name, more Usage) error {
+func (t Tree) CheckQuota(name api.Name, more Usage) error {
 	if err := CheckName(name); err != nil || t.counts.Limited == 0 {
 		return err
 	}

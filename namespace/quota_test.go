@@ -98,7 +98,7 @@ func TestRoom(t *testing.T) {
 		{"/", use{Nodes: 1}, api.InvalidArgument},
 		{"/d//x", use{Nodes: 1}, api.InvalidArgument},
 	} {
-		if err := c.tree.Room(want.name, want.more); api.CodeOf(err) != want.code {
+		if err := c.tree.CheckQuota(want.name, want.more); api.CodeOf(err) != want.code {
 			t.Errorf("%+v at %q: %v, want %v", want.more, want.name, err, want.code)
 		}
 	}
@@ -106,14 +106,14 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, more := range []use{{}, {Bytes: -1}, {Nodes: -1}, {Nodes: -1, Bytes: -30}} {
-		if err := c.tree.Room("/d/e/f", more); err != nil {
+		if err := c.tree.CheckQuota("/d/e/f", more); err != nil {
 			t.Errorf("%+v: %v", more, err)
 		}
 	}
-	if err := c.tree.Room("/d/e/f", use{Bytes: 1}); !strings.Contains(err.Error(), "/d: 30 used, 1 allowed") {
+	if err := c.tree.CheckQuota("/d/e/f", use{Bytes: 1}); !strings.Contains(err.Error(), "/d: 30 used, 1 allowed") {
 		t.Errorf("%v does not say where, how much is used and how much is allowed", err)
 	}
-	if err := newCell(t).tree.Room("x", use{Nodes: 1}); api.CodeOf(err) != api.InvalidArgument {
+	if err := newCell(t).tree.CheckQuota("x", use{Nodes: 1}); api.CodeOf(err) != api.InvalidArgument {
 		t.Errorf("what is no name, without any quota: %v", err)
 	}
 }
@@ -150,6 +150,6 @@ func TestSetQuota(t *testing.T) {
 	if got := c.tree.Counts().Limited; got != 0 {
 		t.Errorf("%d directories have a quota, want none", got)
 	}
-	c.want(c.tree.Room("/d/e/x", use{Nodes: 1000}), api.OK)
+	c.want(c.tree.CheckQuota("/d/e/x", use{Nodes: 1000}), api.OK)
 	c.want(c.tree.Check(), api.OK)
 }

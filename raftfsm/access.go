@@ -12,7 +12,7 @@ import (
 // clients may have cached survives the beginning of an epoch, so no change is to be
 // told of.
 func (s *State) restoreAccess() {
-	s.found() // what was deleted
+	s.bootstrap() // what was deleted
 	open := api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {

@@ -34,11 +34,11 @@ type Command struct {
 	SetACL        *SetACL        `cbor:"14,keyasint,omitempty"`
 	Revoke        *Revoke        `cbor:"15,keyasint,omitempty"`
 	Evict         *Evict         `cbor:"16,keyasint,omitempty"`
-	Doom          *Doom          `cbor:"17,keyasint,omitempty"`
+	Terminate     *Terminate     `cbor:"17,keyasint,omitempty"`
 	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
 }
 
-// By returns the session whose request a command is, 0 if it is none's.
+// By returns the session whose request a command is, 0 if it is the master's own.
 func (c Command) By() api.SessionID {
 	switch {
 	case c.Open != nil:
@@ -59,8 +59,8 @@ func (c Command) By() api.SessionID {
 		return c.SetACL.Mutation.Session
 	case c.Revoke != nil:
 		return c.Revoke.Mutation.Session
-	case c.Doom != nil:
-		return c.Doom.Mutation.Session
+	case c.Terminate != nil:
+		return c.Terminate.Mutation.Session
 	case c.SetQuota != nil:
 		return c.SetQuota.Mutation.Session
 	}
@@ -89,8 +89,8 @@ func (c Command) Successions() []Succession {
 }
 
 // NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
-// all founds the cell with the id and secret it proposes; later ones propose
-// them in vain.
+// all bootstraps the cell with the id and secret that it proposes; those of later
+// ones are ignored.
 type NewEpoch struct {
 	Cell   string     `cbor:"1,keyasint"`
 	CellID api.CellID `cbor:"2,keyasint"`
@@ -128,14 +128,14 @@ type EndSessions struct {
 
 // End is the end of one session.
 type End struct {
-	Session api.SessionID `cbor:"1,keyasint"`
-	Reason  api.EndReason `cbor:"2,keyasint"`
-	Heard   bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it any more
+	Session      api.SessionID `cbor:"1,keyasint"`
+	Reason       api.EndReason `cbor:"2,keyasint"`
+	Acknowledged bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it any more
 }
 
 // Failed reports whether a session that ended so leaves its lock-delays behind:
 // not one whose client knew of the end.
-func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Heard }
+func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Acknowledged }
 
 // Succession names the claims that are to be granted a lock next, in their order. A
 // command that frees locks carries one for each of those that somebody waits for; a
@@ -149,28 +149,28 @@ type Succession struct {
 // stored answer of that request, so it is made once, by whichever command gets
 // there first.
 type Claim struct {
-	Mutation session.Mutation `cbor:"1,keyasint"`
-	Handle   api.HandleID     `cbor:"2,keyasint"`
-	Mode     api.LockMode     `cbor:"3,keyasint"`
-	Delay    time.Duration    `cbor:"4,keyasint,omitempty"`
-	Reason   string           `cbor:"5,keyasint,omitempty"`
-	Try      bool             `cbor:"6,keyasint,omitempty"` // a lock that is not to be had is an answer, not a wait
-	Guards   []Guard          `cbor:"7,keyasint,omitempty"`
+	Mutation      session.Mutation `cbor:"1,keyasint"`
+	Handle        api.HandleID     `cbor:"2,keyasint"`
+	Mode          api.LockMode     `cbor:"3,keyasint"`
+	Delay         time.Duration    `cbor:"4,keyasint,omitempty"`
+	Reason        string           `cbor:"5,keyasint,omitempty"`
+	Try           bool             `cbor:"6,keyasint,omitempty"` // a lock that is not to be had is an answer, not a wait
+	Preconditions []Precondition   `cbor:"7,keyasint,omitempty"`
 }
 
 // Open opens a node through the log: because it may have to be created, or
 // because it is ephemeral and its openers are counted. The handle's id is the
 // request's number.
 type Open struct {
-	Mutation  session.Mutation `cbor:"1,keyasint"`
-	Name      api.Name         `cbor:"2,keyasint"`
-	Create    api.Create       `cbor:"3,keyasint,omitempty"`
-	Kind      api.Kind         `cbor:"4,keyasint,omitempty"` // 0: either, when it is there
-	Ephemeral bool             `cbor:"5,keyasint,omitempty"`
-	Contents  []byte           `cbor:"6,keyasint,omitempty"`
-	ACL       api.ACL          `cbor:"7,keyasint"`
-	Rights    namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle is to be for
-	Guards    []Guard          `cbor:"9,keyasint,omitempty"`
+	Mutation      session.Mutation `cbor:"1,keyasint"`
+	Name          api.Name         `cbor:"2,keyasint"`
+	Create        api.Create       `cbor:"3,keyasint,omitempty"`
+	Kind          api.Kind         `cbor:"4,keyasint,omitempty"` // 0: either, when it is there
+	Ephemeral     bool             `cbor:"5,keyasint,omitempty"`
+	Contents      []byte           `cbor:"6,keyasint,omitempty"`
+	ACL           api.ACL          `cbor:"7,keyasint"`
+	Rights        namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle is to be for
+	Preconditions []Precondition   `cbor:"9,keyasint,omitempty"`
 }
 
 // Close gives up what a handle holds of a node.
@@ -183,28 +183,28 @@ type Close struct {
 
 // SetContents replaces a file's contents.
 type SetContents struct {
-	Mutation  session.Mutation `cbor:"1,keyasint"`
-	Node      namespace.Ref    `cbor:"2,keyasint"`
-	Contents  []byte           `cbor:"3,keyasint,omitempty"`
-	IfContent *api.Generation  `cbor:"4,keyasint,omitempty"`
-	Guards    []Guard          `cbor:"5,keyasint,omitempty"`
+	Mutation      session.Mutation `cbor:"1,keyasint"`
+	Node          namespace.Ref    `cbor:"2,keyasint"`
+	Contents      []byte           `cbor:"3,keyasint,omitempty"`
+	IfContent     *api.Generation  `cbor:"4,keyasint,omitempty"`
+	Preconditions []Precondition   `cbor:"5,keyasint,omitempty"`
 }
 
 // SetACL replaces those of a node's ACL names that are not empty.
 type SetACL struct {
-	Mutation session.Mutation `cbor:"1,keyasint"`
-	Node     namespace.Ref    `cbor:"2,keyasint"`
-	ACL      api.ACL          `cbor:"3,keyasint"`
-	IfACLs   *api.Generation  `cbor:"4,keyasint,omitempty"`
-	Guards   []Guard          `cbor:"5,keyasint,omitempty"`
+	Mutation      session.Mutation `cbor:"1,keyasint"`
+	Node          namespace.Ref    `cbor:"2,keyasint"`
+	ACL           api.ACL          `cbor:"3,keyasint"`
+	IfACLs        *api.Generation  `cbor:"4,keyasint,omitempty"`
+	Preconditions []Precondition   `cbor:"5,keyasint,omitempty"`
 }
 
 // Delete removes a node.
 type Delete struct {
-	Mutation session.Mutation `cbor:"1,keyasint"`
-	Node     namespace.Ref    `cbor:"2,keyasint"`
-	Handle   api.HandleID     `cbor:"3,keyasint"`
-	Guards   []Guard          `cbor:"4,keyasint,omitempty"`
+	Mutation      session.Mutation `cbor:"1,keyasint"`
+	Node          namespace.Ref    `cbor:"2,keyasint"`
+	Handle        api.HandleID     `cbor:"3,keyasint"`
+	Preconditions []Precondition   `cbor:"4,keyasint,omitempty"`
 }
 
 // Acquire grants a lock to those claims that can have it.
@@ -242,9 +242,9 @@ type Remove struct {
 	Nodes []namespace.Ref `cbor:"1,keyasint"`
 }
 
-// Revoke begins to take a lock away from its holders at somebody's wish. It is
-// free once they have heard of it (Evict) or their sessions have ended; with Now
-// at once.
+// Revoke begins to take a lock away from its holders, for an operator. It is free
+// once they have acknowledged that (Evict) or their sessions have ended; with Now at
+// once.
 type Revoke struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Lock        namespace.Ref    `cbor:"2,keyasint"`
@@ -253,7 +253,7 @@ type Revoke struct {
 	Successions []Succession     `cbor:"5,keyasint,omitempty"` // with Now
 }
 
-// Evict takes a revoked lock from holders that have acknowledged the loss.
+// Evict takes a revoked lock from holders that have acknowledged the revocation.
 type Evict struct {
 	Lock        namespace.Ref     `cbor:"1,keyasint"`
 	Generation  api.Generation    `cbor:"2,keyasint"`
@@ -261,9 +261,9 @@ type Evict struct {
 	Successions []Succession      `cbor:"4,keyasint,omitempty"`
 }
 
-// Doom begins to end another client's session: what it holds is not taken from
+// Terminate begins to end another client's session: what it holds is not taken from
 // it yet, but nothing is done for it any more.
-type Doom struct {
+type Terminate struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Target   api.SessionID    `cbor:"2,keyasint"`
 	Why      string           `cbor:"3,keyasint"`

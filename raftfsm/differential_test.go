@@ -130,7 +130,7 @@ func bare(r raftfsm.Result) raftfsm.Result {
 		r.Claims[i].Answer = silent(r.Claims[i].Answer)
 	}
 	r.Claims, r.Ended, r.Free, r.Vacant, r.Delayed, r.Dying = full(r.Claims), full(r.Ended), full(r.Free), full(r.Vacant), full(r.Delayed), full(r.Dying)
-	r.Changes, r.Revoked, r.Doomed = full(r.Changes), full(r.Revoked), full(r.Doomed)
+	r.Changes, r.Revoked, r.Terminating = full(r.Changes), full(r.Revoked), full(r.Terminating)
 	return r
 }
 

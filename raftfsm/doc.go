@@ -20,5 +20,5 @@
 // Who may create, take away or limit something is decided here, by the ACLs as
 // they are when the command's turn has come. What a handle was opened for, and
 // when anything is to happen, is the master's to decide (package cell); the tree
-// and the table (packages namespace and session) guard their own rules.
+// and the table (packages namespace and session) uphold their own rules.
 package raftfsm

@@ -20,7 +20,7 @@ func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	}
 	c := raftfsm.Claim{
 		Mutation: d.mutation(by.Session), Handle: by.Handle, Mode: one(&d.choices, api.Exclusive, api.Shared, api.Shared), Try: d.rarely(3),
-		Delay: one(&d.choices, 0, time.Second, 10*time.Second, time.Minute), Guards: d.guards(),
+		Delay: one(&d.choices, 0, time.Second, 10*time.Second, time.Minute), Preconditions: d.preconditions(),
 	}
 	if d.rarely(60) {
 		c.Mode, c.Delay, c.Reason = api.LockMode(d.pick(4)), one(&d.choices, 0, -1, time.Hour), strings.Repeat("x", 200+d.pick(100))
@@ -107,7 +107,7 @@ func (d *driver) letGo(kind int) raftfsm.Command {
 		if ref.Name == "/acl" || ref.Name == "/acl/everyone" || !d.rarely(2) {
 			break // or soon there would be nothing left
 		}
-		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Guards: d.guards()}}
+		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Preconditions: d.preconditions()}}
 	case 1, 2:
 		var dying []namespace.Ref
 		for _, name := range slices.Sorted(maps.Keys(d.m.nodes)) {
@@ -128,7 +128,7 @@ func (d *driver) loss(kind int) raftfsm.Command {
 	why := one(&d.choices, "stuck", "", strings.Repeat("x", namespace.MaxWhy-10))
 	switch kind % 8 {
 	case 0:
-		return raftfsm.Command{Doom: &raftfsm.Doom{Mutation: d.mutation(d.session()), Target: d.session(), Why: why}}
+		return raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: d.mutation(d.session()), Target: d.session(), Why: why}}
 	case 1, 2, 3:
 		ref := d.locked(false)
 		c := raftfsm.Revoke{Mutation: d.mutation(d.session()), Lock: ref, Why: why, Now: d.rarely(3)}
@@ -184,10 +184,10 @@ func (d *driver) end() raftfsm.Command {
 	var c raftfsm.EndSessions
 	for range 1 + d.pick(2) {
 		id := d.session()
-		if s := d.doomed(); s != 0 && !d.rarely(3) {
+		if s := d.terminating(); s != 0 && !d.rarely(3) {
 			id = s
 		}
-		c.Ends = append(c.Ends, raftfsm.End{Session: id, Reason: one(&d.choices, api.ByExpiry, api.ByClose, api.ByOperator), Heard: d.rarely(4)})
+		c.Ends = append(c.Ends, raftfsm.End{Session: id, Reason: one(&d.choices, api.ByExpiry, api.ByClose, api.ByOperator), Acknowledged: d.rarely(4)})
 	}
 	c.Successions = d.successions(name)
 	if held := d.locked(false); held.Name != name {
@@ -196,10 +196,10 @@ func (d *driver) end() raftfsm.Command {
 	return raftfsm.Command{EndSessions: &c}
 }
 
-// doomed returns a session that somebody is ending, 0 if there is none.
-func (d *driver) doomed() api.SessionID {
+// terminating returns a session that somebody is ending, 0 if there is none.
+func (d *driver) terminating() api.SessionID {
 	for _, id := range slices.Sorted(maps.Keys(d.m.clients)) {
-		if d.m.clients[id].record.Doomed != "" {
+		if d.m.clients[id].record.Terminating != "" {
 			return id
 		}
 	}
@@ -225,8 +225,8 @@ func mutationOf(c raftfsm.Command) *session.Mutation {
 		return &c.Cancel.Mutation
 	case c.Revoke != nil:
 		return &c.Revoke.Mutation
-	case c.Doom != nil:
-		return &c.Doom.Mutation
+	case c.Terminate != nil:
+		return &c.Terminate.Mutation
 	case c.SetQuota != nil:
 		return &c.SetQuota.Mutation
 	case c.Acquire != nil && len(c.Acquire.Claims) > 0:

@@ -185,7 +185,7 @@ func (d *driver) mutation(id api.SessionID) session.Mutation {
 	if len(c.wanted) > 10 {
 		c.wanted = c.wanted[5:]
 	}
-	q := session.Mutation{Session: id, Number: c.given, Upto: c.given, Outstanding: slices.Clone(c.wanted), Hash: uint64(c.given)}
+	q := session.Mutation{Session: id, Number: c.given, HighestIssued: c.given, Outstanding: slices.Clone(c.wanted), Hash: uint64(c.given)}
 	if d.rarely(40) {
 		d.spoil(&q)
 	}
@@ -196,7 +196,7 @@ func (d *driver) mutation(id api.SessionID) session.Mutation {
 func (d *driver) spoil(q *session.Mutation) {
 	switch d.pick(7) {
 	case 0:
-		q.Upto--
+		q.HighestIssued--
 	case 1:
 		q.Outstanding = nil
 	case 2:
@@ -206,10 +206,10 @@ func (d *driver) spoil(q *session.Mutation) {
 	case 4:
 		q.Hash = uint64(d.pick(3))
 	case 5:
-		q.Upto = api.MaxGeneration + 1
+		q.HighestIssued = api.MaxGeneration + 1
 	case 6:
 		for n := api.RequestNumber(1); len(q.Outstanding) <= api.MaxOutstanding; n++ {
-			q.Outstanding = append(q.Outstanding, q.Upto+n)
+			q.Outstanding = append(q.Outstanding, q.HighestIssued+n)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (d *driver) again() raftfsm.Command {
 		q.Hash++
 	case 1, 2:
 		if client := d.clients[q.Session]; client != nil && slices.Contains(client.wanted, q.Number) {
-			q.Upto, q.Outstanding = client.given, slices.Clone(client.wanted)
+			q.HighestIssued, q.Outstanding = client.given, slices.Clone(client.wanted)
 		}
 	}
 	return c
@@ -254,7 +254,7 @@ func (d *driver) observe(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-func (d *driver) guards() []raftfsm.Guard {
+func (d *driver) preconditions() []raftfsm.Precondition {
 	if !d.rarely(10) {
 		return nil
 	}
@@ -265,10 +265,10 @@ func (d *driver) guards() []raftfsm.Guard {
 		}
 	}
 	if len(held) == 0 {
-		return []raftfsm.Guard{{Lock: d.name(), Mode: api.Exclusive}}
+		return []raftfsm.Precondition{{Lock: d.name(), Mode: api.Exclusive}}
 	}
 	name := held[d.pick(len(held))]
-	g := raftfsm.Guard{Lock: name, Mode: d.m.nodes[name].mode, Generation: d.m.nodes[name].lock}
+	g := raftfsm.Precondition{Lock: name, Mode: d.m.nodes[name].mode, Generation: d.m.nodes[name].lock}
 	switch d.pick(10) {
 	case 7:
 		g.Generation--
@@ -277,7 +277,7 @@ func (d *driver) guards() []raftfsm.Guard {
 	case 9:
 		g.Lock = d.name()
 	}
-	return []raftfsm.Guard{g}
+	return []raftfsm.Precondition{g}
 }
 
 func (d *driver) list() string {
@@ -302,7 +302,7 @@ func (d *driver) open() raftfsm.Command {
 	name := d.name()
 	c := raftfsm.Open{
 		Mutation: d.mutation(d.session()), Name: name, Create: one(&d.choices, api.MayCreate, api.MayCreate, api.MayCreate, api.MustCreate, api.MustExist, 3),
-		Kind: one(&d.choices, api.File, 0, 0), Ephemeral: d.rarely(3), Rights: namespace.Rights(d.pick(8)), Guards: d.guards(),
+		Kind: one(&d.choices, api.File, 0, 0), Ephemeral: d.rarely(3), Rights: namespace.Rights(d.pick(8)), Preconditions: d.preconditions(),
 		ACL: api.ACL{Read: d.list(), Write: d.list(), Change: d.list()},
 	}
 	if dirs := []api.Name{"/d", "/d/e", "/acl", ""}; slices.Contains(dirs, name) {
@@ -342,10 +342,10 @@ func (d *driver) write() raftfsm.Command {
 	}
 	if d.rarely(3) {
 		return raftfsm.Command{SetACL: &raftfsm.SetACL{
-			Mutation: q, Node: ref, ACL: api.ACL{Read: d.list(), Write: d.list(), Change: d.list()}, IfACLs: only, Guards: d.guards(),
+			Mutation: q, Node: ref, ACL: api.ACL{Read: d.list(), Write: d.list(), Change: d.list()}, IfACLs: only, Preconditions: d.preconditions(),
 		}}
 	}
-	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: q, Node: ref, Contents: d.contents(ref.Name), IfContent: only, Guards: d.guards()}}
+	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: q, Node: ref, Contents: d.contents(ref.Name), IfContent: only, Preconditions: d.preconditions()}}
 }
 
 func (d *driver) setQuota() *raftfsm.SetQuota {

@@ -6,7 +6,7 @@ import (
 )
 
 func (s *State) open(c *Open) Result {
-	return s.once(c.Mutation, c.Guards, func() Result {
+	return s.once(c.Mutation, c.Preconditions, func() Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 		node, created, err := s.openOrCreate(c, by)
 		if err != nil {
@@ -22,7 +22,7 @@ func (s *State) open(c *Open) Result {
 
 func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node, created bool, err error) {
 	if node, ok := s.Tree.Get(c.Name); ok {
-		if err := s.MayOpen(by.Session, node, c); err != nil {
+		if err := s.CheckOpen(by.Session, node, c); err != nil {
 			return nil, false, err
 		}
 		node, err = s.Tree.Open(node.Ref(), by)
@@ -32,7 +32,7 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 		return nil, false, api.Errorf(api.NotFound, "there is no such node")
 	}
 	principal := s.principal(by.Session)
-	if err := s.mayCreate(c, principal); err != nil {
+	if err := s.checkCreate(c, principal); err != nil {
 		return nil, false, err
 	}
 	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal, First: s.firstGeneration()}
@@ -48,9 +48,9 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	return node, err == nil, err
 }
 
-// mayCreate reports why a principal cannot create a node as asked: it needs the
+// checkCreate reports why a principal cannot create a node as asked: it needs the
 // right to write the directory, lists that are there to name, and room.
-func (s *State) mayCreate(c *Open, principal string) error {
+func (s *State) checkCreate(c *Open, principal string) error {
 	if err := namespace.CheckName(c.Name); err != nil {
 		return err // it has no parent to ask
 	}
@@ -65,7 +65,7 @@ func (s *State) mayCreate(c *Open, principal string) error {
 	if name, missing := s.Tree.MissingACL(c.ACL); missing {
 		return noSuchACL(name)
 	}
-	return s.room(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
+	return s.checkQuota(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
 }
 
 // checkPlace keeps what is not an access control list out of the directory of
@@ -88,16 +88,16 @@ func noSuchACL(name string) error {
 	return api.Errorf(api.NotFound, "there is no ACL file %q: create it first (chubbyctl acl file put), or nobody would have the right", namespace.ACLFile(name))
 }
 
-// MayOpen reports why a session cannot open a node that is there as asked; nil
+// CheckOpen reports why a session cannot open a node that is there as asked; nil
 // if it can.
-func (s *State) MayOpen(id api.SessionID, node *namespace.Node, c *Open) error {
-	if err := openable(node, c.Create, c.Kind); err != nil {
+func (s *State) CheckOpen(id api.SessionID, node *namespace.Node, c *Open) error {
+	if err := checkExisting(node, c.Create, c.Kind); err != nil {
 		return err
 	}
 	return s.Tree.Permit(node, s.principal(id), c.Rights)
 }
 
-func openable(node *namespace.Node, create api.Create, kind api.Kind) error {
+func checkExisting(node *namespace.Node, create api.Create, kind api.Kind) error {
 	switch {
 	case node.Dying():
 		return api.Errorf(api.Exists, "the ephemeral node is being removed with the session that had it; try again in a moment")
@@ -112,10 +112,10 @@ func openable(node *namespace.Node, create api.Create, kind api.Kind) error {
 }
 
 func (s *State) setContents(c *SetContents) Result {
-	return s.once(c.Mutation, c.Guards, func() Result {
+	return s.once(c.Mutation, c.Preconditions, func() Result {
 		node, err := s.Tree.Resolve(c.Node)
 		if err == nil {
-			err = s.room(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
+			err = s.checkQuota(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
 		}
 		if err == nil {
 			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawSince)
@@ -128,7 +128,7 @@ func (s *State) setContents(c *SetContents) Result {
 }
 
 func (s *State) setACL(c *SetACL) Result {
-	return s.once(c.Mutation, c.Guards, func() Result {
+	return s.once(c.Mutation, c.Preconditions, func() Result {
 		if name, missing := s.Tree.MissingACL(c.ACL); missing {
 			return Result{Answer: refusal(noSuchACL(name))}
 		}
@@ -136,13 +136,13 @@ func (s *State) setACL(c *SetACL) Result {
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(Described, c.Node, node.ACLs)}
+		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(ACLChanged, c.Node, node.ACLs)}
 	})
 }
 
 // changed describes one change of a node, which may be gone, in its directory.
-func (s *State) changed(what What, node namespace.Ref, generation api.Generation) []Change {
-	c := Change{What: what, Node: node, Generation: generation}
+func (s *State) changed(kind ChangeKind, node namespace.Ref, generation api.Generation) []Change {
+	c := Change{Kind: kind, Node: node, Generation: generation}
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && node.Name != "" {
 		c.Parent = parent.Ref()
 	}
@@ -159,7 +159,7 @@ func (s *State) removed(r *Result, node namespace.Ref) {
 }
 
 func (s *State) delete(c *Delete) Result {
-	return s.once(c.Mutation, c.Guards, func() Result {
+	return s.once(c.Mutation, c.Preconditions, func() Result {
 		if err := s.Tree.Delete(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}); err != nil {
 			return Result{Answer: refusal(err)}
 		}

@@ -40,7 +40,7 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 		r.Answer = s.replay(by.Session, answer)
 		return r
 	}
-	if err := s.stand(c.Guards); err != nil {
+	if err := s.checkPreconditions(c.Preconditions); err != nil {
 		r.Answer = refusal(err)
 		s.Sessions.Finish(c.Mutation, r.Answer)
 		return r

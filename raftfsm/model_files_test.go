@@ -77,7 +77,7 @@ func fits(limit, used, more namespace.Usage) bool {
 	return nodes && bytes
 }
 
-func (m *model) room(name api.Name, principal string, more namespace.Usage) bool {
+func (m *model) checkQuota(name api.Name, principal string, more namespace.Usage) bool {
 	own, usual := m.quotas[principal], api.DefaultQuota()
 	limit := namespace.Usage{Nodes: cmp.Or(own.Nodes, usual.Nodes), Bytes: cmp.Or(own.Bytes, usual.Bytes)}
 	if !fits(limit, m.usage(principal), more) {
@@ -186,7 +186,7 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 		return api.PermissionDenied
 	case m.lacksList(c.ACL):
 		return api.NotFound
-	case !m.room(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))}):
+	case !m.checkQuota(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))}):
 		return api.QuotaExceeded
 	}
 	instance := api.Generation(m.draw())
@@ -211,8 +211,8 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 }
 
 // change describes a change, in the directory of the node.
-func (m *model) change(what raftfsm.What, node namespace.Ref, generation api.Generation) raftfsm.Change {
-	c := raftfsm.Change{What: what, Node: node, Generation: generation}
+func (m *model) change(what raftfsm.ChangeKind, node namespace.Ref, generation api.Generation) raftfsm.Change {
+	c := raftfsm.Change{Kind: what, Node: node, Generation: generation}
 	if node.Name != "" {
 		dir := above(node.Name)
 		c.Parent = namespace.Ref{Name: dir, Instance: m.nodes[dir].instance}
@@ -225,7 +225,7 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 	switch {
 	case n == nil:
 		return raftfsm.Result{Answer: refused(api.HandleClosed)}
-	case !m.room(c.Node.Name, n.creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(n.contents))}):
+	case !m.checkQuota(c.Node.Name, n.creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(n.contents))}):
 		return raftfsm.Result{Answer: refused(api.QuotaExceeded)}
 	case n.kind == api.Directory:
 		return raftfsm.Result{Answer: refused(api.IsDirectory)}
@@ -256,7 +256,7 @@ func (m *model) setACL(c *raftfsm.SetACL) raftfsm.Result {
 	n.acls = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
-		Changes: []raftfsm.Change{m.change(raftfsm.Described, c.Node, n.acls)},
+		Changes: []raftfsm.Change{m.change(raftfsm.ACLChanged, c.Node, n.acls)},
 	}
 }
 

@@ -42,15 +42,15 @@ func (n *modelNode) lockHeld() raftfsm.Answer {
 	return a
 }
 
-// stand: each sequencer is of a lock that is held so, by somebody whom nobody
+// checkPreconditions: each sequencer is of a lock that is held so, by somebody whom nobody
 // is taking it from (Chubby §2.4).
-func (m *model) stand(guards []raftfsm.Guard) bool {
-	for _, g := range guards {
-		n := m.nodes[g.Lock]
-		if n == nil || len(n.holders) == 0 || n.lock != g.Generation || n.mode != g.Mode || n.revoked != "" {
+func (m *model) checkPreconditions(preconditions []raftfsm.Precondition) bool {
+	for _, p := range preconditions {
+		n := m.nodes[p.Lock]
+		if n == nil || len(n.holders) == 0 || n.lock != p.Generation || n.mode != p.Mode || n.revoked != "" {
 			return false
 		}
-		if !slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return m.clients[h.Session].record.Doomed == "" }) {
+		if !slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return m.clients[h.Session].record.Terminating == "" }) {
 			return false
 		}
 	}
@@ -72,7 +72,7 @@ func (m *model) grant(r *raftfsm.Result, next raftfsm.Succession, wall int64) {
 		answer, ok := m.begin(c.Mutation)
 		if ok {
 			answer = refused(api.BadSequencer)
-			if m.stand(c.Guards) {
+			if m.checkPreconditions(c.Preconditions) {
 				answer, one.Pending = m.acquire(next.Lock, one.Owner, c, wall)
 			}
 			if !one.Pending {
@@ -209,7 +209,7 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	return r
 }
 
-// evict takes a revoked lock from holders that have heard of it, without delay.
+// evict takes a revoked lock from holders that have acknowledged that, without delay.
 func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner) {
 	n := m.resolve(lock)
 	if n == nil || n.revoked == "" || n.lock != generation {
@@ -236,7 +236,7 @@ func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Resul
 		}
 		delete(m.clients, end.Session)
 		r.Ended = append(r.Ended, raftfsm.Ended{End: end, Principal: of.record.Principal, Host: of.record.Host, PID: of.record.PID})
-		failed := !end.Heard && end.Reason != api.ByClose
+		failed := !end.Acknowledged && end.Reason != api.ByClose
 		for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
 			m.drop(&r, name, end.Session, failed)
 		}

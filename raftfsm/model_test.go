@@ -43,11 +43,11 @@ type modelNode struct {
 	revoked string
 }
 
-// modelSession has heard of the requests up to upto; of those the client has
+// modelSession knows of the requests up to highest; of those the client has
 // given up some, and of the others some are answered.
 type modelSession struct {
 	record  session.Session[raftfsm.Answer] // all but its requests
-	upto    api.RequestNumber
+	highest api.RequestNumber
 	givenUp map[api.RequestNumber]bool
 	answers map[api.RequestNumber]modelAnswer
 }
@@ -101,18 +101,18 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 			}
 			return raftfsm.Result{Answer: refused(api.Cancelled)}
 		})
-	case c.Doom != nil:
-		return m.once(c.Doom.Mutation, nil, func() raftfsm.Result { return m.doom(c.Doom) })
+	case c.Terminate != nil:
+		return m.once(c.Terminate.Mutation, nil, func() raftfsm.Result { return m.terminate(c.Terminate) })
 	case c.SetQuota != nil:
 		return m.once(c.SetQuota.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.setQuota(c.SetQuota))} })
 	case c.Open != nil:
-		return m.once(c.Open.Mutation, c.Open.Guards, func() raftfsm.Result { return m.open(c.Open) })
+		return m.once(c.Open.Mutation, c.Open.Preconditions, func() raftfsm.Result { return m.open(c.Open) })
 	case c.SetContents != nil:
-		return m.once(c.SetContents.Mutation, c.SetContents.Guards, func() raftfsm.Result { return m.setContents(c.SetContents) })
+		return m.once(c.SetContents.Mutation, c.SetContents.Preconditions, func() raftfsm.Result { return m.setContents(c.SetContents) })
 	case c.SetACL != nil:
-		return m.once(c.SetACL.Mutation, c.SetACL.Guards, func() raftfsm.Result { return m.setACL(c.SetACL) })
+		return m.once(c.SetACL.Mutation, c.SetACL.Preconditions, func() raftfsm.Result { return m.setACL(c.SetACL) })
 	case c.Delete != nil:
-		return m.once(c.Delete.Mutation, c.Delete.Guards, func() raftfsm.Result { return m.delete(c.Delete) })
+		return m.once(c.Delete.Mutation, c.Delete.Preconditions, func() raftfsm.Result { return m.delete(c.Delete) })
 	case c.Remove != nil:
 		return m.remove(c.Remove)
 	}
@@ -174,9 +174,9 @@ func (m *model) raiseLease(c *raftfsm.RaiseLease) raftfsm.Answer {
 	return refused(api.OK)
 }
 
-// doom: one's own principal's sessions, or with the right to change the ACL of
+// terminate: one's own principal's sessions, or with the right to change the ACL of
 // the root all.
-func (m *model) doom(c *raftfsm.Doom) raftfsm.Result {
+func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 	by, target := m.principal(c.Mutation.Session), m.clients[c.Target]
 	switch {
 	case target == nil:
@@ -185,10 +185,10 @@ func (m *model) doom(c *raftfsm.Doom) raftfsm.Result {
 		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
 	case len("ended by "+by+": "+c.Why) > namespace.MaxWhy:
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
-	case target.record.Doomed == "":
-		target.record.Doomed = "ended by " + by + ": " + c.Why
+	case target.record.Terminating == "":
+		target.record.Terminating = "ended by " + by + ": " + c.Why
 	}
-	return raftfsm.Result{Doomed: []api.SessionID{c.Target}}
+	return raftfsm.Result{Terminating: []api.SessionID{c.Target}}
 }
 
 func (m *model) principal(id api.SessionID) string {
@@ -205,9 +205,9 @@ func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 	switch s := m.clients[q.Session]; {
 	case len(q.Outstanding) > api.MaxOutstanding:
 		code = api.QuotaExceeded
-	case q.Upto > api.MaxGeneration, !declared(q):
+	case q.HighestIssued > api.MaxGeneration, !declared(q):
 		code = api.InvalidArgument
-	case s == nil, s.record.Doomed != "":
+	case s == nil, s.record.Terminating != "":
 		code = api.SessionExpired
 	case s.givenUp[q.Number]:
 		code = api.InvalidArgument
@@ -229,7 +229,7 @@ func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 func declared(q session.Mutation) bool {
 	among := false
 	for i, n := range q.Outstanding {
-		if n == 0 || n > q.Upto || i > 0 && n <= q.Outstanding[i-1] {
+		if n == 0 || n > q.HighestIssued || i > 0 && n <= q.Outstanding[i-1] {
 			return false
 		}
 		among = among || n == q.Number
@@ -238,13 +238,13 @@ func declared(q session.Mutation) bool {
 }
 
 func (s *modelSession) hear(q session.Mutation) {
-	for n := api.RequestNumber(1); n <= q.Upto; n++ {
+	for n := api.RequestNumber(1); n <= q.HighestIssued; n++ {
 		if !slices.Contains(q.Outstanding, n) {
 			s.givenUp[n] = true
 			delete(s.answers, n)
 		}
 	}
-	s.upto = max(s.upto, q.Upto)
+	s.highest = max(s.highest, q.HighestIssued)
 }
 
 // finish keeps the answer to a request that waits for one.
@@ -258,13 +258,13 @@ func (m *model) finish(q session.Mutation, a raftfsm.Answer) {
 	}
 }
 
-func (m *model) once(q session.Mutation, guards []raftfsm.Guard, do func() raftfsm.Result) raftfsm.Result {
+func (m *model) once(q session.Mutation, preconditions []raftfsm.Precondition, do func() raftfsm.Result) raftfsm.Result {
 	answer, ok := m.begin(q)
 	if !ok {
 		return raftfsm.Result{Answer: answer}
 	}
 	r := raftfsm.Result{Answer: refused(api.BadSequencer)}
-	if m.stand(guards) {
+	if m.checkPreconditions(preconditions) {
 		r = do()
 	}
 	m.finish(q, r.Answer)
@@ -304,13 +304,13 @@ func (m *model) view() []string {
 	for _, id := range slices.Sorted(maps.Keys(m.clients)) {
 		s := m.clients[id]
 		var open []session.Request[raftfsm.Answer]
-		for n := api.RequestNumber(1); n <= s.upto; n++ {
+		for n := api.RequestNumber(1); n <= s.highest; n++ {
 			if !s.givenUp[n] {
 				a, done := s.answers[n]
 				open = append(open, session.Request[raftfsm.Answer]{Number: n, Done: done, Hash: a.hash, Answer: a.answer})
 			}
 		}
-		lines = append(lines, viewSession(s.record, s.upto, open, m.sessionsOf(s.record.Principal), m.usage(s.record.Principal)))
+		lines = append(lines, viewSession(s.record, s.highest, open, m.sessionsOf(s.record.Principal), m.usage(s.record.Principal)))
 	}
 	for _, principal := range slices.Sorted(maps.Keys(m.quotas)) {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
@@ -318,10 +318,10 @@ func (m *model) view() []string {
 	return lines
 }
 
-func viewSession(record session.Session[raftfsm.Answer], upto api.RequestNumber, open []session.Request[raftfsm.Answer], of int, used namespace.Usage) string {
-	record.Upto, record.Open = 0, nil
+func viewSession(record session.Session[raftfsm.Answer], highest api.RequestNumber, open []session.Request[raftfsm.Answer], of int, used namespace.Usage) string {
+	record.HighestIssued, record.Open = 0, nil
 	var b strings.Builder
-	fmt.Fprintf(&b, "session %+v upto %d of %d using %v:", record, upto, of, used)
+	fmt.Fprintf(&b, "session %+v highest %d of %d using %v:", record, highest, of, used)
 	for _, r := range open {
 		a := silent(r.Answer)
 		stat := "-"
@@ -366,7 +366,7 @@ func view(s *raftfsm.State) []string {
 		lines = append(lines, fmt.Sprintf("delay %q %+v", name, d))
 	}
 	for one := range s.Sessions.All() {
-		lines = append(lines, viewSession(*one, one.Upto, one.Open, s.Sessions.Of(one.Principal), s.Tree.Usage(one.Principal)))
+		lines = append(lines, viewSession(*one, one.HighestIssued, one.Open, s.Sessions.Of(one.Principal), s.Tree.Usage(one.Principal)))
 	}
 	for principal, q := range s.Quotas() {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))

@@ -36,13 +36,13 @@ func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 }
 
 // room returns QuotaExceeded if a principal may not add so much at that name.
-func (s *State) room(name api.Name, principal string, more namespace.Usage) error {
+func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage) error {
 	quota := s.Quota(principal)
 	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
 	if err := limit.Exceeded(fmt.Sprintf("of principal %q", principal), s.Tree.Usage(principal), more); err != nil {
 		return err
 	}
-	return s.Tree.Room(name, more)
+	return s.Tree.CheckQuota(name, more)
 }
 
 // setQuota changes the quota of a principal or of a directory. Who may change

@@ -11,7 +11,7 @@ import (
 type Answer struct {
 	Code    api.Code        `cbor:"1,keyasint,omitempty"`
 	Message string          `cbor:"2,keyasint,omitempty"`
-	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld; mostHolders at most
+	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld; maxNamedHolders at most
 	Current api.Generation  `cbor:"4,keyasint,omitempty"` // of GenerationMismatch
 
 	Created    bool           `cbor:"5,keyasint,omitempty"` // of Open
@@ -43,34 +43,34 @@ type Result struct {
 	Answer
 	Session api.SessionID // of CreateSession
 
-	Claims  []ClaimResult       // of every claim in the command, in order
-	Ended   []Ended             // sessions that are no more
-	Free    []api.Name          // locks that somebody who waits might now have
-	Vacant  []namespace.Vacancy // that this command made; one that names a successor may have filled it
-	Delayed []api.Name          // locks on which a lock-delay began or was renewed
-	Dying   []namespace.Ref     // ephemeral nodes that nobody has open any more
-	Changes []Change            // of what clients see of nodes, in their order
-	Revoked []Revocation        // locks that are being taken away
-	Doomed  []api.SessionID     // sessions that are being ended by another than their client
+	Claims      []ClaimResult       // of every claim in the command, in order
+	Ended       []Ended             // sessions that are no more
+	Free        []api.Name          // locks that somebody who waits might now have
+	Vacant      []namespace.Vacancy // that this command made; one that names a successor may have filled it
+	Delayed     []api.Name          // locks on which a lock-delay began or was renewed
+	Dying       []namespace.Ref     // ephemeral nodes that nobody has open any more
+	Changes     []Change            // of what clients see of nodes, in their order
+	Revoked     []Revocation        // locks that are being taken away
+	Terminating []api.SessionID     // sessions that are being ended by another than their client
 }
 
 // Change is one change of what clients see of a node.
 type Change struct {
-	What       What
+	Kind       ChangeKind
 	Node       namespace.Ref
 	Parent     namespace.Ref
 	Generation api.Generation // of the contents or ACL names that were written, or the instance
 }
 
-// What is a way in which a node can change.
-type What uint8
+// ChangeKind is a way in which a node can change.
+type ChangeKind uint8
 
-// The ways.
+// The kinds of change.
 const (
-	Added     What = 1
-	Removed   What = 2
-	Written   What = 3 // its contents
-	Described What = 4 // its ACL names
+	Added      ChangeKind = 1
+	Removed    ChangeKind = 2
+	Written    ChangeKind = 3 // its contents
+	ACLChanged ChangeKind = 4 // its ACL names
 )
 
 // Revocation is a lock that is being taken from its holders.
@@ -130,17 +130,17 @@ func refusal(err error) Answer {
 	a := Answer{Code: api.CodeOf(err), Message: err.Error()}
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		a.Message, a.Current = e.Message, e.Current
-		for _, h := range e.Holders[:min(len(e.Holders), mostHolders)] {
+		for _, h := range e.Holders[:min(len(e.Holders), maxNamedHolders)] {
 			a.Holders = append(a.Holders, h.Session)
 		}
 	}
 	return a
 }
 
-// mostHolders bounds the holders that an answer names: a lock may have many
+// maxNamedHolders bounds the holders that an answer names: a lock may have many
 // thousands, and each session has up to api.MaxOutstanding answers kept. The
 // tree has them all.
-const mostHolders = 100
+const maxNamedHolders = 100
 
 // stat describes a node as it is now.
 func stat(n *namespace.Node) *Stat {

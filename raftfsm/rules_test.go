@@ -65,26 +65,26 @@ func TestNoNameIsAnAnswer(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(a), Principal: "a", Quota: api.Quota{Waiters: -1}}}), api.InvalidArgument)
 }
 
-// A refused guard is the answer, for ever: a retry does not find the lock held
+// A precondition that is not met is the answer, permanently: a retry does not find the lock held
 // again and do the command after all (decision 13; Chubby §2.6, SetSequencer).
 func TestRefusedGuardIsKept(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
 	lock, _, token := c.held(a)
 	file, _ := c.file(b, "/file")
-	guarded := func(g raftfsm.Guard) raftfsm.Command {
-		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(b), Node: file, Contents: []byte("x"), Guards: []raftfsm.Guard{g}}}
+	conditional := func(p raftfsm.Precondition) raftfsm.Command {
+		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(b), Node: file, Contents: []byte("x"), Preconditions: []raftfsm.Precondition{p}}}
 	}
-	right := raftfsm.Guard{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
-	wrong := []raftfsm.Guard{right, right, right, right}
+	right := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
+	wrong := []raftfsm.Precondition{right, right, right, right}
 	wrong[0].Lock, wrong[1].Mode, wrong[2].Generation, wrong[3].Generation = "/none", api.Shared, token-1, token+1
-	for _, g := range wrong {
-		c.want(c.apply(guarded(g)), api.BadSequencer)
+	for _, p := range wrong {
+		c.want(c.apply(conditional(p)), api.BadSequencer)
 	}
-	written := c.apply(guarded(right))
+	written := c.apply(conditional(right))
 	c.want(written, api.OK)
 	_, h := c.file(b, "/lock")
-	early := guarded(raftfsm.Guard{Lock: lock.Name, Mode: api.Exclusive, Generation: api.Generation(c.state.Counter + 1)})
+	early := conditional(raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: api.Generation(c.state.Counter + 1)})
 	c.want(c.apply(early), api.BadSequencer)
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByClose}}}})
 	claim := c.claim(b, h)
@@ -92,8 +92,8 @@ func TestRefusedGuardIsKept(t *testing.T) {
 	if r := c.acquire(lock, claim)[0]; r.Answer.Code != api.OK {
 		t.Fatal(r.Answer.Err())
 	}
-	if err := c.state.Stands(early.SetContents.Guards[0]); err != nil {
-		t.Fatalf("the guard should stand by now: %v", err)
+	if err := c.state.CheckPrecondition(early.SetContents.Preconditions[0]); err != nil {
+		t.Fatalf("the precondition should be met by now: %v", err)
 	}
 	c.want(c.apply(early), api.BadSequencer)
 	if n, _ := c.state.Tree.Get("/file"); n.Content != written.Stat.Content {
@@ -117,8 +117,8 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	if again := c.acquire(lock, claim)[0]; again.Answer.Code != api.LockLost {
 		t.Errorf("the retry of a grant that is revoked: %+v", again)
 	}
-	guard := raftfsm.Guard{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
-	if err := c.state.Stands(guard); api.CodeOf(err) != api.BadSequencer {
+	condition := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
+	if err := c.state.CheckPrecondition(condition); api.CodeOf(err) != api.BadSequencer {
 		t.Errorf("the sequencer of a revoked lock: %v", err)
 	}
 	_, hb := c.file(b, "/lock")
@@ -133,37 +133,37 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.NotHeld)
 }
 
-// Of a doomed session no request is done, also none that waited, and the
+// Of a terminating session no request is done, also none that waited, and the
 // sequencers of its locks are void; but its locks are not free (decision 10).
-func TestDoomedSession(t *testing.T) {
+func TestTerminatingSession(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
 	lock, h, token := c.held(a)
-	doom := func(by, target api.SessionID, why string) raftfsm.Result {
-		return c.apply(raftfsm.Command{Doom: &raftfsm.Doom{Mutation: c.mutation(by), Target: target, Why: why}})
+	terminate := func(by, target api.SessionID, why string) raftfsm.Result {
+		return c.apply(raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: c.mutation(by), Target: target, Why: why}})
 	}
-	c.want(doom(b, 999, "stuck"), api.NotFound)
-	c.want(doom(b, a, strings.Repeat("x", namespace.MaxWhy)), api.InvalidArgument)
-	if r := c.want(doom(b, a, "stuck"), api.OK); !slices.Equal(r.Doomed, []api.SessionID{a}) {
+	c.want(terminate(b, 999, "stuck"), api.NotFound)
+	c.want(terminate(b, a, strings.Repeat("x", namespace.MaxWhy)), api.InvalidArgument)
+	if r := c.want(terminate(b, a, "stuck"), api.OK); !slices.Equal(r.Terminating, []api.SessionID{a}) {
 		t.Errorf("%+v", r)
 	}
 	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.SessionExpired)
-	if err := c.state.Stands(raftfsm.Guard{Lock: lock.Name, Mode: api.Exclusive, Generation: token}); api.CodeOf(err) != api.BadSequencer {
-		t.Errorf("the sequencer of a doomed session: %v", err)
+	if err := c.state.CheckPrecondition(raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}); api.CodeOf(err) != api.BadSequencer {
+		t.Errorf("the sequencer of a terminating session: %v", err)
 	}
 	_, hb := c.file(b, "/lock")
 	if r := c.acquire(lock, c.claim(b, hb))[0]; !r.Pending {
-		t.Errorf("the lock of a doomed session: %+v", r)
+		t.Errorf("the lock of a terminating session: %+v", r)
 	}
-	end := raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByOperator, Heard: true}}}
+	end := raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByOperator, Acknowledged: true}}}
 	if r := c.apply(raftfsm.Command{EndSessions: &end}); len(r.Delayed) > 0 || !slices.Equal(r.Free, []api.Name{"/lock"}) {
 		t.Errorf("its client has heard of the end: %+v", r)
 	}
 	for _, list := range []string{"b\n", "*\n"} { // one's own principal's sessions, or with the right to change the root
 		c.want(c.write(b, "/acl/everyone", "b\n"), api.OK)
 		d := c.session("d")
-		c.want(doom(d, b, "stuck"), api.PermissionDenied)
-		c.want(doom(d, d, "enough"), api.OK)
+		c.want(terminate(d, b, "stuck"), api.PermissionDenied)
+		c.want(terminate(d, d, "enough"), api.OK)
 		c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: d, Reason: api.ByOperator}}}})
 		c.want(c.write(b, "/acl/everyone", list), api.OK)
 	}
@@ -335,7 +335,7 @@ func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 		} else {
 			r = c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(b), Node: child}})
 		}
-		if want := []raftfsm.Change{{What: raftfsm.Removed, Node: child, Parent: dir, Generation: child.Instance}}; !slices.Equal(r.Changes, want) || !slices.Equal(r.Dying, []namespace.Ref{dir}) {
+		if want := []raftfsm.Change{{Kind: raftfsm.Removed, Node: child, Parent: dir, Generation: child.Instance}}; !slices.Equal(r.Changes, want) || !slices.Equal(r.Dying, []namespace.Ref{dir}) {
 			t.Errorf("changes %+v, dying %+v", r.Changes, r.Dying)
 		}
 		if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 {

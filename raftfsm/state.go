@@ -14,7 +14,7 @@ type State struct {
 	Sessions session.Table[Answer]
 
 	Cell    string     // the cell's name; empty before the first NewEpoch
-	CellID  api.CellID // of this founding of the cell
+	CellID  api.CellID // of this bootstrap of the cell
 	Secret  []byte     // signs handles, sessions and tickets
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
@@ -25,7 +25,7 @@ type State struct {
 	quotas *iradix.Tree[api.Quota] // that were set, by principal
 }
 
-// NewState returns the state of a cell that nobody has founded yet.
+// NewState returns the state of a cell before its bootstrap.
 func NewState() State {
 	return State{
 		Tree:     namespace.New(api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}),
@@ -36,12 +36,12 @@ func NewState() State {
 }
 
 // RootACL is the name of the ACL that the root directory starts with, and
-// everything below inherits. The founding of a cell makes its file, which admits
+// everything below inherits. The bootstrap of a cell makes its file, which admits
 // everybody.
 const RootACL = "everyone"
 
 // draw returns the next number of the fencing counter. One counter serves for
-// everything, so that no number ever stands for two things (decision 7).
+// everything, so that no number is used for two things (decision 7).
 func (s *State) draw() uint64 {
 	s.Counter++
 	return s.Counter
@@ -105,8 +105,8 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.revoke(c.Revoke, wall)
 	case c.Evict != nil:
 		return s.evict(c.Evict, wall)
-	case c.Doom != nil:
-		return s.doom(c.Doom)
+	case c.Terminate != nil:
+		return s.terminate(c.Terminate)
 	case c.SetQuota != nil:
 		return s.setQuota(c.SetQuota)
 	}
@@ -129,7 +129,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 	s.upgrade(c.Version)
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
-		s.found()
+		s.bootstrap()
 	}
 	if c.RestoreAccess {
 		s.restoreAccess()
@@ -138,9 +138,9 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 	return Answer{}
 }
 
-// found makes what every cell begins with: the directory of ACLs, and the one
+// bootstrap makes what every cell begins with: the directory of ACLs, and the list
 // that admits everybody.
-func (s *State) found() {
+func (s *State) bootstrap() {
 	for _, spec := range []struct {
 		name api.Name
 		namespace.Spec
@@ -154,9 +154,9 @@ func (s *State) found() {
 }
 
 // once makes a mutation happen exactly once: do is called for the first arrival
-// of a request, unless one of its guards does not stand, and its answer kept; a
-// retry gets that answer and no effects (decision 13).
-func (s *State) once(m session.Mutation, guards []Guard, do func() Result) Result {
+// of a request, if its preconditions are met, and its answer is kept; a retry gets
+// that answer and has no effects (decision 13).
+func (s *State) once(m session.Mutation, preconditions []Precondition, do func() Result) Result {
 	answer, done, err := s.Sessions.Begin(m)
 	switch {
 	case err != nil:
@@ -165,7 +165,7 @@ func (s *State) once(m session.Mutation, guards []Guard, do func() Result) Resul
 		return Result{Answer: s.replay(m.Session, answer)}
 	}
 	var r Result
-	if err := s.stand(guards); err != nil {
+	if err := s.checkPreconditions(preconditions); err != nil {
 		r = Result{Answer: refusal(err)}
 	} else {
 		r = do()
@@ -174,10 +174,9 @@ func (s *State) once(m session.Mutation, guards []Guard, do func() Result) Resul
 	return r
 }
 
-// replay returns the answer to a retry. A grant is repeated only while it
-// stands: a lock that was lost since, or is being taken away, must not be
-// believed in again. Its client may have acknowledged that loss already, and
-// would not hear of it a second time.
+// replay returns the answer to a retry. A grant is repeated only while the session
+// holds the lock and it is not being revoked: its client may have acknowledged the
+// revocation already, and would not be told of it a second time.
 func (s *State) replay(id api.SessionID, a Answer) Answer {
 	if a.Code != api.OK || a.Generation == 0 {
 		return a

@@ -79,7 +79,7 @@ func (c *cell) session(nonce string) api.SessionID {
 func (c *cell) mutation(id api.SessionID) session.Mutation {
 	c.next[id]++
 	n := c.next[id]
-	return session.Mutation{Session: id, Number: n, Upto: n, Outstanding: []api.RequestNumber{n}, Hash: uint64(n)}
+	return session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: uint64(n)}
 }
 
 func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleID) {
@@ -224,7 +224,7 @@ func TestReplayedGrant(t *testing.T) {
 		t.Errorf("the retry of a grant that stands: %+v", again)
 	}
 	c.apply(raftfsm.Command{Release: &raftfsm.Release{
-		Mutation: session.Mutation{Session: id, Number: 3, Upto: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
+		Mutation: session.Mutation{Session: id, Number: 3, HighestIssued: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
 		Lock:     lock, Handle: h, Generation: first.Generation,
 	}})
 	if again := c.acquire(lock, claim)[0].Answer; again.Code != api.LockLost {
@@ -341,7 +341,7 @@ func TestEphemeralsDie(t *testing.T) {
 	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.Exists {
 		t.Errorf("opening a dying node: %+v", r.Answer)
 	}
-	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].What != raftfsm.Removed {
+	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].Kind != raftfsm.Removed {
 		t.Errorf("%+v", r)
 	}
 	open.Mutation = c.mutation(b)

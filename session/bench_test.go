@@ -24,15 +24,15 @@ func BenchmarkMutate(b *testing.B) {
 			m := session.Mutation{Session: 500, Hash: 1, Outstanding: make(numbers, outstanding)}
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Upto++
-				m.Number = m.Upto
-				if m.Upto < api.RequestNumber(outstanding) {
-					m.Outstanding = m.Outstanding[:m.Upto]
+				m.HighestIssued++
+				m.Number = m.HighestIssued
+				if m.HighestIssued < api.RequestNumber(outstanding) {
+					m.Outstanding = m.Outstanding[:m.HighestIssued]
 				} else {
 					m.Outstanding = m.Outstanding[:outstanding]
 				}
 				for i := range m.Outstanding {
-					m.Outstanding[len(m.Outstanding)-1-i] = m.Upto - api.RequestNumber(i)
+					m.Outstanding[len(m.Outstanding)-1-i] = m.HighestIssued - api.RequestNumber(i)
 				}
 				if _, done, err := table.Begin(m); done || err != nil {
 					b.Fatal(done, err)

@@ -26,18 +26,18 @@ func TestDeclaredAgreesWithTable(t *testing.T) {
 				open = append(open[:i:i], open[i+1:]...)
 			}
 			if len(open) > 0 {
-				sent = append(sent, Mutation{Session: 1, Number: open[random.IntN(len(open))], Upto: last, Outstanding: open, Hash: 1})
+				sent = append(sent, Mutation{Session: 1, Number: open[random.IntN(len(open))], HighestIssued: last, Outstanding: open, Hash: 1})
 			}
 		}
 		for range 120 {
 			m := sent[random.IntN(len(sent))]
-			declared.Hear(m)
+			declared.Record(m)
 			_, _, err := table.Begin(m)
 			if refused := err != nil; refused != declared.Finished(m.Number) {
 				t.Fatalf("seed %d: %+v: the table says %v, finished is %v", seed, m, err, declared.Finished(m.Number))
 			}
-			if s, _ := table.Get(1); len(s.Open) != len(declared.open) || s.Upto != declared.upto {
-				t.Fatalf("seed %d: the table has %v up to %d; %+v", seed, s.Open, s.Upto, declared)
+			if s, _ := table.Get(1); len(s.Open) != len(declared.open) || s.HighestIssued != declared.highest {
+				t.Fatalf("seed %d: the table has %v up to %d; %+v", seed, s.Open, s.HighestIssued, declared)
 			}
 		}
 	}

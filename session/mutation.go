@@ -19,16 +19,16 @@ type Request[R any] struct {
 // however often it is sent, in whatever order its copies arrive and at
 // whichever master.
 //
-// Each carries a declaration besides: of all numbers up to Upto, the client
-// still wants the answers to Outstanding. The others are finished for ever, so
+// Each carries a declaration besides: of all numbers up to HighestIssued, the client
+// still wants the answers to Outstanding. The others are finished permanently, so
 // their answers need not be kept, and a copy of one that is still under way
 // must never be done.
 type Mutation struct {
-	Session     api.SessionID       `cbor:"1,keyasint"`
-	Number      api.RequestNumber   `cbor:"2,keyasint"`
-	Upto        api.RequestNumber   `cbor:"3,keyasint"`           // the largest number given out when this was sent
-	Outstanding []api.RequestNumber `cbor:"4,keyasint,omitempty"` // those up to Upto still wanted, Number among them, ascending
-	Hash        uint64              `cbor:"5,keyasint"`           // of what is asked, so that a number is not used for two things; 0, of one that is to be withdrawn, stands for whatever was asked
+	Session       api.SessionID       `cbor:"1,keyasint"`
+	Number        api.RequestNumber   `cbor:"2,keyasint"`
+	HighestIssued api.RequestNumber   `cbor:"3,keyasint"`           // the largest number given out when this was sent
+	Outstanding   []api.RequestNumber `cbor:"4,keyasint,omitempty"` // those up to HighestIssued still wanted, Number among them, ascending
+	Hash          uint64              `cbor:"5,keyasint"`           // of what is asked, so that a number is not used for two things; 0, of one that is to be withdrawn, stands for whatever was asked
 }
 
 // maxRequest is the largest request number. Handles are named by the requests
@@ -43,14 +43,14 @@ func (m Mutation) Validate() error {
 		return api.Errorf(api.QuotaExceeded, "request %d has %d requests outstanding and %d are allowed: wait for some answers first",
 			m.Number, len(m.Outstanding), api.MaxOutstanding)
 	}
-	if m.Upto > maxRequest {
-		return api.Errorf(api.InvalidArgument, "request %d is of a client that gave out numbers up to %d: they end at %d", m.Number, m.Upto, uint64(maxRequest))
+	if m.HighestIssued > maxRequest {
+		return api.Errorf(api.InvalidArgument, "request %d is of a client that gave out numbers up to %d: they end at %d", m.Number, m.HighestIssued, uint64(maxRequest))
 	}
 	var previous api.RequestNumber
 	for _, n := range m.Outstanding {
-		if n <= previous || n > m.Upto {
+		if n <= previous || n > m.HighestIssued {
 			return api.Errorf(api.InvalidArgument, "request %d lists %d after %d as outstanding: want them ascending, from 1 to %d",
-				m.Number, n, previous, m.Upto)
+				m.Number, n, previous, m.HighestIssued)
 		}
 		previous = n
 	}
@@ -78,8 +78,8 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	if !ok {
 		return answer, false, unknown(m.Session)
 	}
-	if s.Doomed != "" {
-		return answer, false, doomed(s.ID, s.Doomed)
+	if s.Terminating != "" {
+		return answer, false, terminating(s.ID, s.Terminating)
 	}
 	next := s.declare(m)
 	i, ok := find(next.Open, m.Number)
@@ -92,27 +92,27 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 		return answer, false, api.Errorf(api.InvalidArgument,
 			"request %d of session %v was used for something else before: give every request a number of its own", m.Number, m.Session)
 	}
-	if next.Upto != s.Upto || len(next.Open) != len(s.Open) { // else it declared nothing new
+	if next.HighestIssued != s.HighestIssued || len(next.Open) != len(s.Open) { // else it declared nothing new
 		t.replace(next)
 	}
 	return r.Answer, r.Done, nil
 }
 
-// declare returns the record of a session that has heard m's declaration. What
-// is open in it is no more than m.Outstanding if m.Upto is the largest heard of,
-// else no more than was open: never more than api.MaxOutstanding.
+// declare returns the record of a session with m's declaration. What is open in it is
+// no more than m.Outstanding if m.HighestIssued is the largest so far, else no more than
+// was open: never more than api.MaxOutstanding.
 func (s *Session[R]) declare(m Mutation) *Session[R] {
 	next := *s
-	next.Upto = max(s.Upto, m.Upto)
+	next.HighestIssued = max(s.HighestIssued, m.HighestIssued)
 	next.Open = make([]Request[R], 0, max(len(s.Open), len(m.Outstanding)))
 	for _, r := range s.Open {
 		_, wanted := slices.BinarySearch(m.Outstanding, r.Number)
-		if wanted || r.Number > m.Upto { // of later numbers m knows nothing
+		if wanted || r.Number > m.HighestIssued { // of later numbers m knows nothing
 			next.Open = append(next.Open, r)
 		}
 	}
 	for _, n := range m.Outstanding {
-		if n > s.Upto { // a lower one is open already, or finished for ever
+		if n > s.HighestIssued { // a lower one is open already, or finished permanently
 			next.Open = append(next.Open, Request[R]{Number: n})
 		}
 	}

@@ -27,7 +27,7 @@ func mutations(data []byte) []session.Mutation {
 		return n
 	}
 	for len(data) > 0 {
-		m := session.Mutation{Session: api.SessionID(number() % 3), Number: api.RequestNumber(number()), Upto: api.RequestNumber(number()), Hash: number() % 3}
+		m := session.Mutation{Session: api.SessionID(number() % 3), Number: api.RequestNumber(number()), HighestIssued: api.RequestNumber(number()), Hash: number() % 3}
 		for range min(number(), uint64(len(data))) {
 			m.Outstanding = append(m.Outstanding, api.RequestNumber(number()))
 		}

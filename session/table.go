@@ -31,10 +31,10 @@ type Session[R any] struct {
 	MayCache  bool          `cbor:"7,keyasint,omitempty"`
 	SinceUnix int64         `cbor:"8,keyasint,omitempty"` // for display only, never compared
 
-	Upto api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number heard of
-	Open []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to Upto that are not finished, ascending; at most api.MaxOutstanding
+	HighestIssued api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number that its client is known to have given out
+	Open          []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to HighestIssued that are not finished, ascending; at most api.MaxOutstanding
 
-	Doomed string `cbor:"11,keyasint,omitempty"` // why the session is being ended by another; empty while it is not
+	Terminating string `cbor:"11,keyasint,omitempty"` // why the session is being ended by another; empty while it is not
 
 	Asked time.Duration `cbor:"12,keyasint"` // the lease that its client asked for
 }
@@ -124,22 +124,22 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	return nil
 }
 
-// Doom notes that a session is being ended by another than its client, and why:
+// Terminate notes that a session is being ended by another than its client, and why:
 // from here on none of its requests is done. It fails with SessionExpired for a
-// session that is not there; one that is doomed already stays so for the first
+// session that is not there; one that is terminating already stays so for the first
 // reason.
-func (t *Table[R]) Doom(id api.SessionID, why string) error {
+func (t *Table[R]) Terminate(id api.SessionID, why string) error {
 	s, ok := t.Get(id)
 	switch {
 	case !ok:
 		return unknown(id)
 	case why == "":
 		return api.Errorf(api.InvalidArgument, "session %v is to be ended for no reason: say one", id)
-	case s.Doomed != "":
+	case s.Terminating != "":
 		return nil
 	}
 	next := *s
-	next.Doomed = why
+	next.Terminating = why
 	t.replace(&next)
 	return nil
 }
@@ -210,15 +210,15 @@ func (s *Session[R]) check() error {
 		return api.Errorf(api.Corrupt, "a session has the number 0, which means none")
 	case s.Lease <= 0 || s.Lease > api.MaxLease:
 		return api.Errorf(api.Corrupt, "session %v may have a lease of %v, which is not between 0 and %v", s.ID, s.Lease, api.MaxLease)
-	case s.Upto > maxRequest:
-		return api.Errorf(api.Corrupt, "session %v has heard of request %d, above %d", s.ID, s.Upto, uint64(maxRequest))
+	case s.HighestIssued > maxRequest:
+		return api.Errorf(api.Corrupt, "session %v has heard of request %d, above %d", s.ID, s.HighestIssued, uint64(maxRequest))
 	case len(s.Open) > api.MaxOutstanding:
 		return api.Errorf(api.Corrupt, "session %v has %d open requests, more than %d", s.ID, len(s.Open), api.MaxOutstanding)
 	}
 	var previous api.RequestNumber
 	for _, r := range s.Open {
-		if r.Number <= previous || r.Number > s.Upto {
-			return api.Errorf(api.Corrupt, "session %v has request %d open after %d: want them ascending, from 1 to %d", s.ID, r.Number, previous, s.Upto)
+		if r.Number <= previous || r.Number > s.HighestIssued {
+			return api.Errorf(api.Corrupt, "session %v has request %d open after %d: want them ascending, from 1 to %d", s.ID, r.Number, previous, s.HighestIssued)
 		}
 		previous = r.Number
 	}
@@ -241,6 +241,6 @@ func unknown(id api.SessionID) error {
 	return api.Errorf(api.SessionExpired, "there is no session %v: it has ended, or never was; what it held is gone, so begin a new one", id)
 }
 
-func doomed(id api.SessionID, why string) error {
+func terminating(id api.SessionID, why string) error {
 	return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, why)
 }

@@ -12,14 +12,14 @@ import (
 
 // twinSession is what FuzzTable expects of a session.
 type twinSession struct {
-	nonce, principal, doomed string
-	lease                    time.Duration
-	done                     map[api.RequestNumber]bool
+	nonce, principal, terminating string
+	lease                         time.Duration
+	done                          map[api.RequestNumber]bool
 }
 
 // FuzzTable: whatever becomes of sessions, the table has them, their nonces and
 // their numbers by principal as plain maps would; a copy stays as it was; and of
-// a doomed session nothing is done any more (decision 10).
+// a terminating session nothing is done any more (decision 10).
 func FuzzTable(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 2, 5, 0, 3, 9, 1, 1, 0, 2, 2, 1, 4, 2, 7, 4, 1, 3})
 	f.Add([]byte{0, 1, 7, 0, 1, 3, 3, 1, 1, 4, 1, 1, 2, 1, 8, 1, 1, 0, 0, 1, 2})
@@ -39,7 +39,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func sameSession(a, b session.Session[string]) bool {
-	return a.ID == b.ID && a.Doomed == b.Doomed && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
+	return a.ID == b.ID && a.Terminating == b.Terminating && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
 }
 
 func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]*twinSession, what byte, id api.SessionID, with byte) {
@@ -63,10 +63,10 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 		why := []string{"", "stuck", "late"}[with%3]
 		if s != nil && why == "" {
 			want = api.InvalidArgument
-		} else if s != nil && s.doomed == "" {
-			s.doomed = why
+		} else if s != nil && s.terminating == "" {
+			s.terminating = why
 		}
-		if err := table.Doom(id, why); api.CodeOf(err) != want {
+		if err := table.Terminate(id, why); api.CodeOf(err) != want {
 			t.Fatalf("dooming %v: %v, want %v", id, err, want)
 		}
 	case 3:
@@ -85,7 +85,7 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 }
 
 func request(t *testing.T, table *session.Table[string], s *twinSession, id api.SessionID, n api.RequestNumber) {
-	m := session.Mutation{Session: id, Number: n, Upto: 255, Hash: 1}
+	m := session.Mutation{Session: id, Number: n, HighestIssued: 255, Hash: 1}
 	for i := range api.RequestNumber(255) {
 		m.Outstanding = append(m.Outstanding, i+1)
 	}
@@ -95,7 +95,7 @@ func request(t *testing.T, table *session.Table[string], s *twinSession, id api.
 		if code != api.InvalidArgument {
 			t.Fatalf("request 0: %v", err)
 		}
-	case s == nil || s.doomed != "":
+	case s == nil || s.terminating != "":
 		if code != api.SessionExpired {
 			t.Fatalf("a request of %v, which is %+v: %v", id, s, err)
 		}
@@ -113,7 +113,7 @@ func compareTables(t *testing.T, table session.Table[string], twin map[api.Sessi
 		s := twin[id]
 		of[s.principal]++
 		got, ok := table.Get(id)
-		if !ok || got.Principal != s.principal || got.Doomed != s.doomed || got.Lease != s.lease {
+		if !ok || got.Principal != s.principal || got.Terminating != s.terminating || got.Lease != s.lease {
 			t.Fatalf("%v is %+v, want %+v", id, got, s)
 		}
 		if found, ok := table.ByNonce([]byte(s.nonce)); ok != (s.nonce != "") || ok && found.ID != id {

@@ -52,14 +52,14 @@ func dump(table session.Table[string]) []session.Session[string] {
 
 // order is one request of a transcript, and what is to become of it.
 type order struct {
-	number, upto api.RequestNumber
-	outstanding  numbers
-	hash         uint64
-	want         string // "do", "again: ANSWER", or the name of a code
+	number, highest api.RequestNumber
+	outstanding     numbers
+	hash            uint64
+	want            string // "do", "again: ANSWER", or the name of a code
 }
 
 func (o order) mutation(id api.SessionID) session.Mutation {
-	return session.Mutation{Session: id, Number: o.number, Upto: o.upto, Outstanding: o.outstanding, Hash: o.hash}
+	return session.Mutation{Session: id, Number: o.number, HighestIssued: o.highest, Outstanding: o.outstanding, Hash: o.hash}
 }
 
 func play(table *session.Table[string], m session.Mutation, answer string) string {
@@ -149,20 +149,20 @@ func TestValidate(t *testing.T) {
 		m    session.Mutation
 		want api.Code
 	}{
-		{session.Mutation{Number: 1, Upto: 1, Outstanding: numbers{1}}, api.OK},
-		{session.Mutation{Number: 2, Upto: 1 << 50, Outstanding: numbers{2, 1 << 40}}, api.OK},
-		{session.Mutation{Number: 256, Upto: 256, Outstanding: many[:256]}, api.OK},
-		{session.Mutation{Number: 257, Upto: 257, Outstanding: many}, api.QuotaExceeded},
+		{session.Mutation{Number: 1, HighestIssued: 1, Outstanding: numbers{1}}, api.OK},
+		{session.Mutation{Number: 2, HighestIssued: 1 << 50, Outstanding: numbers{2, 1 << 40}}, api.OK},
+		{session.Mutation{Number: 256, HighestIssued: 256, Outstanding: many[:256]}, api.OK},
+		{session.Mutation{Number: 257, HighestIssued: 257, Outstanding: many}, api.QuotaExceeded},
 		{session.Mutation{}, api.InvalidArgument},
-		{session.Mutation{Number: 0, Upto: 1, Outstanding: numbers{0, 1}}, api.InvalidArgument},
-		{session.Mutation{Number: 2, Upto: 1, Outstanding: numbers{2}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 1}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 2, Outstanding: numbers{2}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 2, Outstanding: numbers{0, 1}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 2, Outstanding: numbers{1, 1}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 2, Outstanding: numbers{2, 1}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 2, Outstanding: numbers{1, 3}}, api.InvalidArgument},
-		{session.Mutation{Number: 1, Upto: 1 << 53, Outstanding: numbers{1}}, api.InvalidArgument},
+		{session.Mutation{Number: 0, HighestIssued: 1, Outstanding: numbers{0, 1}}, api.InvalidArgument},
+		{session.Mutation{Number: 2, HighestIssued: 1, Outstanding: numbers{2}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 1}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 2, Outstanding: numbers{2}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 2, Outstanding: numbers{0, 1}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 2, Outstanding: numbers{1, 1}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 2, Outstanding: numbers{2, 1}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 2, Outstanding: numbers{1, 3}}, api.InvalidArgument},
+		{session.Mutation{Number: 1, HighestIssued: 1 << 53, Outstanding: numbers{1}}, api.InvalidArgument},
 	}
 	for _, test := range tests {
 		if got := api.CodeOf(test.m.Validate()); got != test.want {
@@ -255,18 +255,18 @@ func TestRaiseLease(t *testing.T) {
 }
 
 func TestCheckFindsFaults(t *testing.T) {
-	sound := session.Session[string]{ID: 1, Nonce: []byte("a"), Lease: api.DefaultLease, Upto: 9, Open: []session.Request[string]{{Number: 3}, {Number: 9}}}
+	sound := session.Session[string]{ID: 1, Nonce: []byte("a"), Lease: api.DefaultLease, HighestIssued: 9, Open: []session.Request[string]{{Number: 3}, {Number: 9}}}
 	tests := map[string]func(*session.Session[string]){
-		"no id":           func(s *session.Session[string]) { s.ID = 0 },
-		"no lease":        func(s *session.Session[string]) { s.Lease = 0 },
-		"a long lease":    func(s *session.Session[string]) { s.Lease = api.MaxLease + 1 },
-		"a huge number":   func(s *session.Session[string]) { s.Upto = 1 << 60 },
-		"many open":       func(s *session.Session[string]) { s.Open = make([]session.Request[string], api.MaxOutstanding+1) },
-		"open twice":      func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 3}, {Number: 3}} },
-		"descending":      func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 3}, {Number: 2}} },
-		"zero open":       func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 0}} },
-		"open above upto": func(s *session.Session[string]) { s.Upto = 8 },
-		"a nonce twice":   func(s *session.Session[string]) { s.Nonce = []byte("s7") },
+		"no id":              func(s *session.Session[string]) { s.ID = 0 },
+		"no lease":           func(s *session.Session[string]) { s.Lease = 0 },
+		"a long lease":       func(s *session.Session[string]) { s.Lease = api.MaxLease + 1 },
+		"a huge number":      func(s *session.Session[string]) { s.HighestIssued = 1 << 60 },
+		"many open":          func(s *session.Session[string]) { s.Open = make([]session.Request[string], api.MaxOutstanding+1) },
+		"open twice":         func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 3}, {Number: 3}} },
+		"descending":         func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 3}, {Number: 2}} },
+		"zero open":          func(s *session.Session[string]) { s.Open = []session.Request[string]{{Number: 0}} },
+		"open above highest": func(s *session.Session[string]) { s.HighestIssued = 8 },
+		"a nonce twice":      func(s *session.Session[string]) { s.Nonce = []byte("s7") },
 	}
 	for name, spoil := range tests {
 		table := newTable(t, 7)
@@ -291,7 +291,7 @@ type naive struct {
 
 func (n *naive) finished(number api.RequestNumber, declared []session.Mutation) bool {
 	return slices.ContainsFunc(declared, func(d session.Mutation) bool {
-		return number <= d.Upto && !slices.Contains(d.Outstanding, number)
+		return number <= d.HighestIssued && !slices.Contains(d.Outstanding, number)
 	})
 }
 
@@ -349,9 +349,9 @@ func TestTableAgreesWithItsNaiveTwin(t *testing.T) {
 // that they meet.
 func anyMutation(t *rapid.T) session.Mutation {
 	number := rapid.Uint64Range(1, 12)
-	upto := number.Draw(t, "upto")
-	m := session.Mutation{Session: 1, Upto: api.RequestNumber(upto), Hash: rapid.Uint64Range(0, 2).Draw(t, "hash")}
-	for n := uint64(1); n <= upto; n++ {
+	highest := number.Draw(t, "highest")
+	m := session.Mutation{Session: 1, HighestIssued: api.RequestNumber(highest), Hash: rapid.Uint64Range(0, 2).Draw(t, "hash")}
+	for n := uint64(1); n <= highest; n++ {
 		if rapid.Bool().Draw(t, "outstanding") {
 			m.Outstanding = append(m.Outstanding, api.RequestNumber(n))
 		}
@@ -368,7 +368,7 @@ func anyMutation(t *rapid.T) session.Mutation {
 // master's table. Messages are lost, doubled and overtaken.
 type network struct {
 	table    session.Table[string]
-	upto     api.RequestNumber
+	highest  api.RequestNumber
 	wanted   map[api.RequestNumber]bool
 	requests []session.Mutation
 	answers  []session.Request[string]
@@ -379,7 +379,7 @@ type network struct {
 // now.
 func (n *network) send(number api.RequestNumber) {
 	n.requests = append(n.requests, session.Mutation{
-		Session: 1, Number: number, Upto: n.upto, Outstanding: slices.Sorted(maps.Keys(n.wanted)), Hash: uint64(number) * 7,
+		Session: 1, Number: number, HighestIssued: n.highest, Outstanding: slices.Sorted(maps.Keys(n.wanted)), Hash: uint64(number) * 7,
 	})
 }
 
@@ -388,9 +388,9 @@ func (n *network) step(t *rapid.T) {
 	what := rapid.IntRange(0, 9).Draw(t, "what")
 	switch {
 	case what <= 2 && len(n.wanted) < 4: // few, so that a run gets through many
-		n.upto++
-		n.wanted[n.upto] = true
-		n.send(n.upto)
+		n.highest++
+		n.wanted[n.highest] = true
+		n.send(n.highest)
 	case what == 3 && len(n.wanted) > 0:
 		n.send(rapid.SampledFrom(slices.Sorted(maps.Keys(n.wanted))).Draw(t, "ask again"))
 	case what == 4 && len(n.wanted) > 0:
@@ -451,7 +451,7 @@ func TestEveryRequestIsDoneAtMostOnce(t *testing.T) {
 
 func TestUnknownSession(t *testing.T) {
 	table := newTable(t, 1)
-	m := session.Mutation{Session: 2, Number: 1, Upto: 1, Outstanding: numbers{1}}
+	m := session.Mutation{Session: 2, Number: 1, HighestIssued: 1, Outstanding: numbers{1}}
 	if _, _, err := table.Begin(m); !errors.Is(err, api.SessionExpired) {
 		t.Errorf("a request of no session: %v, want SessionExpired", err)
 	}
@@ -471,7 +471,7 @@ func TestUnknownSession(t *testing.T) {
 // not open, changes nothing.
 func TestFinishKeepsTheFirstAnswer(t *testing.T) {
 	table := newTable(t, 1)
-	m := order{number: 2, upto: 2, outstanding: numbers{1, 2}, hash: 9}.mutation(1)
+	m := order{number: 2, highest: 2, outstanding: numbers{1, 2}, hash: 9}.mutation(1)
 	play(&table, m, "first")
 	before := dump(table)
 	table.Finish(m, "second")

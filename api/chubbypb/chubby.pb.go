@@ -381,8 +381,8 @@ type Mutation struct {
 	// Counts up from 1 within the session.
 	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// The largest number given out when this was sent.
-	Upto uint64 `protobuf:"varint,2,opt,name=upto,proto3" json:"upto,omitempty"`
-	// Those numbers up to upto whose answers the client still wants, this one
+	HighestIssued uint64 `protobuf:"varint,2,opt,name=highest_issued,json=highestIssued,proto3" json:"highest_issued,omitempty"`
+	// Those numbers up to highest_issued whose answers the client still wants, this one
 	// among them, ascending; at most 256. All others are finished for ever.
 	Outstanding   []uint64 `protobuf:"varint,3,rep,packed,name=outstanding,proto3" json:"outstanding,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -426,9 +426,9 @@ func (x *Mutation) GetNumber() uint64 {
 	return 0
 }
 
-func (x *Mutation) GetUpto() uint64 {
+func (x *Mutation) GetHighestIssued() uint64 {
 	if x != nil {
-		return x.Upto
+		return x.HighestIssued
 	}
 	return 0
 }
@@ -5216,10 +5216,10 @@ const file_chubby_proto_rawDesc = "" +
 	"\fchubby.proto\x12\tchubby.v1\"8\n" +
 	"\x06Caller\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"X\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"k\n" +
 	"\bMutation\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
-	"\x04upto\x18\x02 \x01(\x04R\x04upto\x12 \n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12%\n" +
+	"\x0ehighest_issued\x18\x02 \x01(\x04R\rhighestIssued\x12 \n" +
 	"\voutstanding\x18\x03 \x03(\x04R\voutstanding\"G\n" +
 	"\x03ACL\x12\x12\n" +
 	"\x04read\x18\x01 \x01(\tR\x04read\x12\x14\n" +

@@ -53,7 +53,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a late copy of an Open opens nothing", file: "cell/files.go",
-			old: "!m.handles.own(by.Session).heard.Finished(by.Number) {", new: "true {",
+			old: "!m.handles.own(by.Session).declared.Finished(by.Number) {", new: "true {",
 			pkg: "./cell", test: "TestLateCopyOfOpen",
 		},
 		{

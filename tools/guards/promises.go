@@ -11,13 +11,13 @@ func promiseGuards() []guard {
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{
-			name: "the sequencer of a revoked lock is dead", file: "raftfsm/guard.go",
+			name: "the sequencer of a revoked lock is dead", file: "raftfsm/precondition.go",
 			old: "	case node.Revoked != \"\":\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{
-			name: "nothing is done for a doomed session", file: "session/mutation.go",
-			old: "	if s.Doomed != \"\" {\n", new: "	if false {\n",
+			name: "nothing is done for a session that is being terminated", file: "session/mutation.go",
+			old: "	if s.Terminating != \"\" {\n", new: "	if false {\n",
 			pkg: "./raftfsm", test: ".",
 		},
 		{
@@ -37,7 +37,7 @@ func promiseGuards() []guard {
 		},
 		{
 			name: "a change's sequencer must stand", file: "raftfsm/state.go",
-			old: "s.stand(guards)", new: "s.stand(guards[:0])",
+			old: "s.checkPreconditions(preconditions)", new: "s.checkPreconditions(preconditions[:0])",
 			pkg: "./e2e", test: "TestAPI/locks",
 		},
 		{

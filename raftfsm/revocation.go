@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// revoke begins to take a lock away (decision 10). Who may change the ACL of a
-// node may do that.
+// revoke begins to take a lock away (decision 10). It needs the right to change the
+// ACL of the node.
 func (s *State) revoke(c *Revoke, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
@@ -30,7 +30,7 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 	})
 }
 
-// evict takes a revoked lock from holders that have heard of it.
+// evict takes a revoked lock from holders that have acknowledged the revocation.
 func (s *State) evict(c *Evict, wall int64) Result {
 	var r Result
 	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Successions, wall)
@@ -43,10 +43,10 @@ func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession
 	s.handOver(r, successions, wall)
 }
 
-// doom begins to end another's session: its locks' sequencers are not valid any
+// terminate begins to end another's session: its locks' sequencers are not valid any
 // more, and none of its requests is done. One may do that to one's own
 // principal's sessions, and who may change the ACL of the root to all.
-func (s *State) doom(c *Doom) Result {
+func (s *State) terminate(c *Terminate) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
 		target, ok := s.Sessions.Get(c.Target)
@@ -61,10 +61,10 @@ func (s *State) doom(c *Doom) Result {
 		if len(why) > namespace.MaxWhy {
 			return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "why the session is ended is to be said in at most %d bytes", api.MaxReason))}
 		}
-		if err := s.Sessions.Doom(c.Target, why); err != nil {
+		if err := s.Sessions.Terminate(c.Target, why); err != nil {
 			return Result{Answer: refusal(err)}
 		}
-		return Result{Doomed: []api.SessionID{c.Target}}
+		return Result{Terminating: []api.SessionID{c.Target}}
 	})
 }
 
