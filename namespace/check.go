@@ -8,7 +8,7 @@ import (
 
 // Check verifies every invariant of the tree: parents exist and count their
 // children, indexes and counts agree with the nodes, held locks have holders
-// and generations, nobody excludes anybody. It reports the first fault as
+// and generations, nobody excludes anybody. It reports the first problem as
 // Corrupt. It reads everything, contents too, so it is for tests and for
 // snapshots that were just read.
 func (t Tree) Check() error {
@@ -19,8 +19,8 @@ func (t Tree) Check() error {
 	owned := 0
 	usage := map[string]Usage{}
 	for n := range t.All() {
-		if fault := t.fault(n); fault != "" {
-			return api.Errorf(api.Corrupt, "the node %q %s", n.Name, fault)
+		if problem := t.problem(n); problem != "" {
+			return api.Errorf(api.Corrupt, "the node %q %s", n.Name, problem)
 		}
 		counts.Nodes++
 		counts.Bytes += int64(len(n.Contents))
@@ -42,7 +42,7 @@ func (t Tree) Check() error {
 		return err
 	}
 	for name, d := range t.Delays() {
-		if nameFault(name) != "" || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
+		if nameProblem(name) != "" || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
 			return api.Errorf(api.Corrupt, "the lock-delay on %q, in %v mode for %v, cannot be", name, d.Mode, d.For)
 		}
 	}
@@ -62,20 +62,20 @@ func (t Tree) checkUsage(counted map[string]Usage) error {
 	return nil
 }
 
-// fault says what is wrong with a node, "" if nothing is.
-func (t Tree) fault(n *Node) string {
-	faults := []func(*Node) string{t.faultOfIndex, t.faultOfPlace, faultOfSelf, faultOfOpeners, t.faultOfLock}
-	for _, f := range faults {
-		if fault := f(n); fault != "" {
-			return fault
+// problem says what is wrong with a node, "" if nothing is.
+func (t Tree) problem(n *Node) string {
+	problems := []func(*Node) string{t.problemOfIndex, t.problemOfPlace, problemOfSelf, problemOfOpeners, t.problemOfLock}
+	for _, f := range problems {
+		if problem := f(n); problem != "" {
+			return problem
 		}
 	}
 	return ""
 }
 
-func (t Tree) faultOfPlace(n *Node) string {
-	if fault := nameFault(n.Name); fault != "" {
-		return "cannot be: " + fault
+func (t Tree) problemOfPlace(n *Node) string {
+	if problem := nameProblem(n.Name); problem != "" {
+		return "cannot be: " + problem
 	}
 	children := 0
 	for range t.Children(n.Name, "") {
@@ -93,7 +93,7 @@ func (t Tree) faultOfPlace(n *Node) string {
 	return ""
 }
 
-func faultOfSelf(n *Node) string {
+func problemOfSelf(n *Node) string {
 	switch {
 	case !n.Kind.Valid():
 		return "is neither a file nor a directory"
@@ -115,7 +115,7 @@ func faultOfSelf(n *Node) string {
 	return ""
 }
 
-func faultOfOpeners(n *Node) string {
+func problemOfOpeners(n *Node) string {
 	if !n.Ephemeral && len(n.Openers) > 0 {
 		return "is permanent and has openers"
 	}
@@ -127,7 +127,7 @@ func faultOfOpeners(n *Node) string {
 	return ""
 }
 
-func (t Tree) faultOfLock(n *Node) string {
+func (t Tree) problemOfLock(n *Node) string {
 	switch {
 	case !n.held() && (n.Mode != 0 || n.Revoked != ""):
 		return "has a lock that is held by nobody"
@@ -142,7 +142,7 @@ func (t Tree) faultOfLock(n *Node) string {
 	for _, h := range n.Holders {
 		_, open := n.opener(h.Owner)
 		switch {
-		case h.check(n.Mode) != nil:
+		case h.validate(n.Mode) != nil:
 			return "has a lock whose holder could not have asked for it"
 		case seen[h.Owner]:
 			return "has a lock that a handle holds twice"
@@ -157,9 +157,9 @@ func (t Tree) faultOfLock(n *Node) string {
 	return ""
 }
 
-// faultOfIndex finds what the index by session lacks; what it has too much
+// problemOfIndex finds what the index by session lacks; what it has too much
 // shows in its length.
-func (t Tree) faultOfIndex(n *Node) string {
+func (t Tree) problemOfIndex(n *Node) string {
 	if found, ok := t.Get(n.Name); !ok || found != n {
 		return "is not found under its name"
 	}

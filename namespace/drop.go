@@ -62,7 +62,7 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 		next = next.withoutOpeners(gone)
 		t.replace(n, next, by.Session)
 	}
-	t.tell(&d, n, next)
+	t.noteDropped(&d, n, next)
 	return d, nil
 }
 
@@ -80,16 +80,16 @@ func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint6
 		if failed && t.delay(n.Name, n.Mode, left, next) {
 			d.Delayed = append(d.Delayed, n.Name)
 		}
-		t.tell(&d, n, rest)
+		t.noteDropped(&d, n, rest)
 	}
 	e.commit()
 	return d
 }
 
-// tell adds to d what was let go between two versions of a node. A lock under a
+// noteDropped adds to d what was let go between two versions of a node. A lock under a
 // delay, be it of an earlier holder, is not free: the end of the delay is what
 // those who wait for it will hear of.
-func (t Tree) tell(d *Dropped, was, is *Node) {
+func (t Tree) noteDropped(d *Dropped, was, is *Node) {
 	if _, delayed := t.Delay(is.Name); !delayed && len(is.Holders) < len(was.Holders) {
 		d.Free = append(d.Free, is.Name)
 	}

@@ -25,7 +25,7 @@ type Spec struct {
 // for what no name or spec can be. The instance is greater than that of any
 // node of that name before: the caller draws it from the cell's counter.
 func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node, error) {
-	if err := spec.check(name, instance); err != nil {
+	if err := spec.validate(name, instance); err != nil {
 		return nil, err
 	}
 	if n, ok := t.Get(name); ok {
@@ -55,8 +55,8 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	return created, nil
 }
 
-// check finds what is wrong with a spec by itself.
-func (s Spec) check(name api.Name, instance api.Generation) error {
+// validate finds what is wrong with a spec by itself.
+func (s Spec) validate(name api.Name, instance api.Generation) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}

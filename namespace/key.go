@@ -48,9 +48,9 @@ func ownedKey(session api.SessionID, name api.Name) []byte {
 
 const sessionBytes = 2 * 8 // of an owned key, before the name
 
-// nameFault says what is wrong with the shape of a name, "" if nothing is.
-// Parent, Base and Depth mean something only for names without fault.
-func nameFault(name api.Name) string {
+// nameProblem says what is wrong with the shape of a name, "" if nothing is.
+// Parent, Base and Depth mean something only for names without a problem.
+func nameProblem(name api.Name) string {
 	switch {
 	case name == "":
 		return ""
@@ -67,8 +67,8 @@ func nameFault(name api.Name) string {
 // CheckName returns InvalidArgument for what cannot be the name of a node, and
 // of which there is no sense in asking for the parent.
 func CheckName(name api.Name) error {
-	if fault := nameFault(name); fault != "" {
-		return api.Errorf(api.InvalidArgument, "there can be no such node: %s", fault)
+	if problem := nameProblem(name); problem != "" {
+		return api.Errorf(api.InvalidArgument, "there can be no such node: %s", problem)
 	}
 	return nil
 }

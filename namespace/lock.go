@@ -15,12 +15,12 @@ import (
 // that was free takes its generation from next, which is called only then; one
 // joined in shared mode keeps it (Chubby §2.3, §2.4).
 func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Generation) (api.Generation, error) {
-	if err := by.check(mode); err != nil {
+	if err := by.validate(mode); err != nil {
 		return 0, err
 	}
 	n, err := t.Resolve(ref)
 	if err == nil {
-		err = t.refuse(n, by.Owner, mode)
+		err = t.checkAcquire(n, by.Owner, mode)
 	}
 	if err != nil {
 		return 0, err
@@ -37,8 +37,8 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 	return granted.Lock, nil
 }
 
-// check finds what is wrong with a request for a lock by itself.
-func (h Holder) check(mode api.LockMode) error {
+// validate finds what is wrong with a request for a lock by itself.
+func (h Holder) validate(mode api.LockMode) error {
 	switch {
 	case !mode.Valid():
 		return api.Errorf(api.InvalidArgument, "%v is not a way to hold a lock: want %v or %v", mode, api.Exclusive, api.Shared)
@@ -52,9 +52,9 @@ func (h Holder) check(mode api.LockMode) error {
 	return nil
 }
 
-// refuse says why a handle cannot have n's lock in that mode now, nil if it
+// checkAcquire says why a handle cannot have n's lock in that mode now, nil if it
 // can.
-func (t Tree) refuse(n *Node, by Owner, mode api.LockMode) error {
+func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if n.Dying() {
 		return dying("node")
 	}
@@ -93,7 +93,7 @@ func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, e
 	next, _ := n.withoutHolders(func(o Owner) bool { return o == by })
 	t.replace(n, next, by.Session)
 	var d Dropped
-	t.tell(&d, n, next)
+	t.noteDropped(&d, n, next)
 	return d, nil
 }
 

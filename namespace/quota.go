@@ -87,7 +87,7 @@ func (t Tree) CheckQuota(name api.Name, more Usage) error {
 		if !ok || dir.Quota == nil {
 			continue
 		}
-		if err := dir.Quota.Limit.Exceeded("below directory "+quoted(at), dir.Quota.Used, more); err != nil {
+		if err := dir.Quota.Limit.CheckLimit("below directory "+quoted(at), dir.Quota.Used, more); err != nil {
 			return err
 		}
 	}
@@ -101,9 +101,9 @@ func quoted(name api.Name) string {
 	return string(name)
 }
 
-// Exceeded returns QuotaExceeded if used and more are together above the limit:
+// CheckLimit returns QuotaExceeded if used and more are together above the limit:
 // it says where, what, how much is used and how much is allowed.
-func (u Usage) Exceeded(where string, used, more Usage) error {
+func (u Usage) CheckLimit(where string, used, more Usage) error {
 	switch {
 	case more.Nodes > 0 && u.Nodes > 0 && used.Nodes+more.Nodes > u.Nodes:
 		return api.Errorf(api.QuotaExceeded, "nodes %s: %d used, %d allowed; delete some, or have the quota raised", where, used.Nodes, u.Nodes)

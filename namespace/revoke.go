@@ -47,6 +47,6 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	e.replace(n, next, 0)
 	e.disown(next, left)
 	e.commit()
-	t.tell(&d, n, next)
+	t.noteDropped(&d, n, next)
 	return d
 }

@@ -39,7 +39,7 @@ func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage) error {
 	quota := s.Quota(principal)
 	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
-	if err := limit.Exceeded(fmt.Sprintf("of principal %q", principal), s.Tree.Usage(principal), more); err != nil {
+	if err := limit.CheckLimit(fmt.Sprintf("of principal %q", principal), s.Tree.Usage(principal), more); err != nil {
 		return err
 	}
 	return s.Tree.CheckQuota(name, more)

@@ -62,17 +62,17 @@ func (l *Leases) Grant(id api.SessionID, length time.Duration, from Instant) (nu
 	return l.granted, true
 }
 
-// Promise numbers, as Grant does, a promise of what is left of a lease: of at
-// most that length, from an instant on. It moves no end. It is for a reply that
-// tells a client again what it has, and must not extend it. ok is false if the
-// session is EXPIRING or unknown, or nothing is left.
-func (l *Leases) Promise(id api.SessionID, most time.Duration, from Instant) (number uint64, left time.Duration, ok bool) {
+// Promise numbers, as Grant does, a promise of what is left of a lease from an instant
+// on, at most limit. It moves no end. It is for a reply that tells a client again what
+// it has, and must not extend it. ok is false if the session is EXPIRING or unknown, or
+// nothing is left.
+func (l *Leases) Promise(id api.SessionID, limit time.Duration, from Instant) (number uint64, left time.Duration, ok bool) {
 	s, known := l.sessions[id]
 	if !known || s.place == expiring || s.end <= from {
 		return 0, 0, false
 	}
 	l.granted++
-	return l.granted, min(s.end.Sub(from), most), true
+	return l.granted, min(s.end.Sub(from), limit), true
 }
 
 // extend moves the end of an ALIVE lease, if at all, to later.
@@ -129,7 +129,7 @@ func (l *Leases) End(id api.SessionID) (Instant, bool) {
 func (l *Leases) Len() int { return len(l.sessions) }
 
 // Tick is to be called by the clock loop at least every MaxTick. It makes those
-// sessions EXPIRING whose leases have run out and returns them, at most most of
+// sessions EXPIRING whose leases have run out and returns them, at most limit of
 // them, earliest first; the others are for the next Tick. Each is returned
 // once: the caller proposes its end until it has ended or the epoch is over.
 //
@@ -148,7 +148,7 @@ func (l *Leases) Len() int { return len(l.sessions) }
 //
 // It takes O(1) when nothing is due, O(log n) for each session returned, and
 // O(n) after a stop.
-func (l *Leases) Tick(now Instant, slept time.Duration, most int) (expired []api.SessionID, forgiven time.Duration) {
+func (l *Leases) Tick(now Instant, slept time.Duration, limit int) (expired []api.SessionID, forgiven time.Duration) {
 	switch {
 	case slept <= MaxTick:
 		l.patience = min(l.patience+max(slept, 0), MaxPatience)
@@ -162,7 +162,7 @@ func (l *Leases) Tick(now Instant, slept time.Duration, most int) (expired []api
 		l.alive.delay(forgiven)
 		return nil, forgiven
 	}
-	for len(l.alive) > 0 && len(expired) < most && l.alive[0].end <= now {
+	for len(l.alive) > 0 && len(expired) < limit && l.alive[0].end <= now {
 		s := heap.Pop(&l.alive).(*lease)
 		expired = append(expired, s.id)
 	}

@@ -222,7 +222,7 @@ func (n *naiveLeases) byEnd() (ids []api.SessionID) {
 	return ids
 }
 
-func (n *naiveLeases) tick(now session.Instant, slept time.Duration, most int) (expired []api.SessionID, gap time.Duration) {
+func (n *naiveLeases) tick(now session.Instant, slept time.Duration, limit int) (expired []api.SessionID, gap time.Duration) {
 	if slept > session.MaxTick {
 		gap = min(slept, session.MaxPatience-n.gave)
 		n.gave += gap
@@ -231,7 +231,7 @@ func (n *naiveLeases) tick(now session.Instant, slept time.Duration, most int) (
 	}
 	for _, id := range n.byEnd() {
 		n.end[id] += session.Instant(gap)
-		if gap == 0 && n.end[id] <= now && len(expired) < most {
+		if gap == 0 && n.end[id] <= now && len(expired) < limit {
 			expired = append(expired, id)
 			delete(n.alive, id)
 		}
@@ -289,9 +289,9 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 					slept *= 200
 				}
 				now = now.Add(slept + time.Duration(rapid.IntRange(0, 3).Draw(t, "awake"))*50e6)
-				most := rapid.IntRange(-1, 3).Draw(t, "most")
-				expired, gap := l.Tick(now, slept, most)
-				if want, wantGap := twin.tick(now, slept, most); !slices.Equal(expired, want) || gap != wantGap {
+				limit := rapid.IntRange(-1, 3).Draw(t, "limit")
+				expired, gap := l.Tick(now, slept, limit)
+				if want, wantGap := twin.tick(now, slept, limit); !slices.Equal(expired, want) || gap != wantGap {
 					t.Fatalf("Tick gives %v, %v; want %v, %v", expired, gap, want, wantGap)
 				}
 			},

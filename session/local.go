@@ -53,7 +53,7 @@ type Local struct {
 func NewLocal(sent Instant, g Grant) *Local {
 	l := &Local{end: sent}
 	if g.inLimits() {
-		l.take(sent, g)
+		l.accept(sent, g)
 	}
 	return l
 }
@@ -71,11 +71,11 @@ func (l *Local) Extend(sent Instant, g Grant) bool {
 	if older || !g.inLimits() {
 		return false
 	}
-	l.take(sent, g)
+	l.accept(sent, g)
 	return true
 }
 
-func (l *Local) take(sent Instant, g Grant) {
+func (l *Local) accept(sent Instant, g Grant) {
 	l.epoch, l.number = g.Epoch, g.Number
 	l.lease = min(g.Lease, api.MaxLease)
 	l.end = max(l.end, g.end(sent))
