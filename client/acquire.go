@@ -164,7 +164,7 @@ func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
 		a.giveBack()
 		return nil, err
 	}
-	if err = h.client.session.hold(ctx, l); err == nil {
+	if err = h.client.session.trackLock(ctx, l); err == nil {
 		if err = h.adopt(l); err == nil {
 			return l, nil
 		}
@@ -197,7 +197,7 @@ func (h *Handle) adopt(l *Lock) error {
 	}
 	was := h.lock
 	h.lock = l
-	if why := h.client.session.gone(); why != nil {
+	if why := h.client.session.errIfGone(); why != nil {
 		h.lock = was
 		return why
 	}

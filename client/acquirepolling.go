@@ -46,8 +46,8 @@ func (a *acquiring) wait(ctx context.Context) error {
 			errors.As(err, &a.crowded)
 			timer.Reset(pause/2 + rand.N(pause/2))
 			pause = min(pause+pause/2, longestCrowdPause)
-		case <-c.session.over.Done():
-			return about(c.session.gone(), "acquire", a.handle.path)
+		case <-c.session.ended.Done():
+			return about(c.session.errIfGone(), "acquire", a.handle.path)
 		case <-ctx.Done():
 			return &api.Error{Code: api.Unavailable, Op: "acquire", Path: a.handle.path, Err: contextError(ctx), Message: "nothing was sent"}
 		}

@@ -29,7 +29,7 @@ import (
 type cache struct {
 	limit int // bytes, by the estimate of entry.size; 0 is no cache at all
 
-	mu       sync.Mutex // guards what follows; the belief's lock may be held when it is taken
+	mu       sync.Mutex // guards what follows; sessionState.mu may be held when it is taken
 	epoch    api.Epoch
 	entries  map[api.Name]*entry
 	used     *list.List // of *entry, the newest use first

@@ -129,7 +129,7 @@ func (f *finder) prepared(k call) (t *target, caller *chubbypb.Caller) {
 	if t == nil || k.session == nil {
 		return t, nil
 	}
-	if caller = k.session.now(); caller == nil {
+	if caller = k.session.callerIfSafe(); caller == nil {
 		return nil, nil
 	}
 	return t, caller

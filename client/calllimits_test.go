@@ -20,7 +20,7 @@ func TestRoomsFitAConnection(t *testing.T) {
 	if left := streams - mostWaits - mostReads - mostChanges; left < 350 {
 		t.Errorf("there is room for %d other calls", left)
 	}
-	if left := streams - mostSessions - mostAsked - mostGives; left < mostSessions*8/10 {
+	if left := streams - maxSessions - mostAsked - mostGives; left < maxSessions*8/10 {
 		t.Errorf("there is room for the ends of %d sessions", left)
 	}
 }

@@ -13,7 +13,7 @@ type Cell struct {
 	pool   *pool
 	finder *finder
 	// sessions are those that were opened with NewSession.
-	sessions *sessions
+	sessions *sessionSet
 	places   *places // of requests that wait for locks
 }
 
@@ -34,7 +34,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, rooms: newRooms()}, sessions: newSessions(), places: &places{most: mostWaits}}, nil
+	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, rooms: newRooms()}, sessions: newSessionSet(), places: &places{most: mostWaits}}, nil
 }
 
 // Close closes the connections and returns when no goroutine of the Cell itself
@@ -44,7 +44,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 // keeps them, and their locks, until lease and lock-delays are over; so close
 // them first. They are to be closed also after it.
 func (c *Cell) Close() error {
-	c.sessions.end()
+	c.sessions.endAll()
 	c.pool.close()
 	c.finder.close()
 	return nil

@@ -150,7 +150,7 @@ func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	k := &CachingChecker{
 		client: c, maxAge: maxAge, most: mostChecked, asking: map[sequencer.Sequencer]*questions{}, locks: map[api.Path]*checkedLock{}, recent: list.New(),
 	}
-	k.base, k.stop = context.WithCancel(context.WithoutCancel(c.session.over))
+	k.base, k.stop = context.WithCancel(context.WithoutCancel(c.session.ended))
 	return k, nil
 }
 
@@ -212,7 +212,7 @@ func (k *CachingChecker) CheckSequencer(ctx context.Context, s sequencer.Sequenc
 // counts whatever it is; late allows one that is under way, whose answer counts
 // if it is kept.
 func (k *CachingChecker) find(s sequencer.Sequencer, late bool) (q *question, definite bool, err error) {
-	now, epoch, safe := k.client.session.moment()
+	now, epoch, safe := k.client.session.readClock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -300,7 +300,7 @@ func (k *CachingChecker) begin(s sequencer.Sequencer, all *questions) (context.C
 
 // stamp notes when an attempt is sent, and what its answer will be compared with.
 func (k *CachingChecker) stamp(s sequencer.Sequencer, q *question) {
-	now, epoch, _ := k.client.session.moment()
+	now, epoch, _ := k.client.session.readClock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	q.sent, q.epoch, q.falls = now, epoch, 0
@@ -365,7 +365,7 @@ func (l *checkedLock) fall() {
 // leads here: for an invented sequencer nothing is opened.
 func (k *CachingChecker) attend(l *checkedLock) {
 	b := k.client.session
-	if l.unwatch != nil || k.closed || k.watchers == k.most || b.over.Err() != nil || b.clock() < l.again {
+	if l.unwatch != nil || k.closed || k.watchers == k.most || b.ended.Err() != nil || b.clock() < l.again {
 		return
 	}
 	ctx, cancel := context.WithCancel(k.base)
@@ -379,14 +379,14 @@ func (k *CachingChecker) attend(l *checkedLock) {
 		k.watchers--
 		l.unwatch, l.open = nil, false
 		l.fall()
-		if err == nil || ctx.Err() != nil || b.over.Err() != nil {
+		if err == nil || ctx.Err() != nil || b.ended.Err() != nil {
 			return // or it was watched, and the node is gone
 		}
 		l.again = b.clock().Add(watchAgain)
 		if !l.said {
 			l.said = true
-			b.told.log(func() {
-				b.log.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
+			b.notifier.log(func() {
+				b.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
 					"path", l.path, "session", b.id, "time", k.maxAge, "error", err)
 			})
 		}

@@ -142,7 +142,7 @@ func TestCheckerFallsAtEvents(t *testing.T) {
 			})
 			f.elect("b:1")
 		},
-		"ended": func(f *fake, c *Client) { c.session.end(EndedByCell, "by bob") },
+		"ended": func(f *fake, c *Client) { c.session.endSession(EndedByCell, "by bob") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {

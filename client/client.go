@@ -19,7 +19,7 @@ type Client struct {
 	cell     *Cell
 	owns     bool   // the Cell is of this session alone, and closed with it
 	cfg      Config // of this session, which others of its Cell do not share
-	session  *belief
+	session  *sessionState
 	numbers  *numbers
 	janitor  *janitor
 	notifier *notifier
@@ -75,15 +75,15 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
-	if err := c.sessions.enter(); err != nil {
+	if err := c.sessions.reserve(); err != nil {
 		return nil, about(err, "open a session", c.root())
 	}
 	if err := one.create(ctx); err != nil {
-		c.sessions.leave()
+		c.sessions.release()
 		return nil, err
 	}
 	if !c.sessions.add(one.session) {
-		one.session.end(Closed, "its Cell was closed")
+		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
 	one.start(ctx)
@@ -92,7 +92,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 
 // start starts what Close waits for.
 func (c *Client) start(ctx context.Context) {
-	c.running.Go(c.session.run)
+	c.running.Go(c.session.watchClock)
 	c.keeper = newKeeper(ctx, c)
 	c.running.Go(func() {
 		c.keeper.run()
@@ -101,10 +101,10 @@ func (c *Client) start(ctx context.Context) {
 		}
 	})
 	c.running.Go(func() {
-		c.janitor.run(c.session.over)
+		c.janitor.run(c.session.ended)
 		c.numbers.abandon()
 	})
-	c.running.Go(func() { c.runAudits(c.session.over) })
+	c.running.Go(func() { c.runAudits(c.session.ended) })
 	c.running.Go(func() { c.notifier.run(c.stop) })
 }
 
@@ -126,7 +126,7 @@ func (c *Client) create(ctx context.Context) error {
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
-				c.session = newBelief(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
+				c.session = newSessionState(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
 			}
 			return err
 		}})
@@ -165,7 +165,7 @@ func (c *Client) Close(ctx context.Context) error {
 		defer cancel()
 		ctx, stop := context.WithTimeout(ctx, c.closeBound())
 		defer stop()
-		own := c.session.end(Closed, "it was closed")
+		own := c.session.endSession(Closed, "it was closed")
 		for _, l := range c.handles.locks() {
 			l.letGo()
 		}
@@ -199,7 +199,7 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) endOwn(ctx context.Context) error {
 	_, err := c.cell.finder.run(ctx, call{op: "close the session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
-			caller := c.session.caller()
+			caller := c.session.wireCaller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.finder.latest()))
 			_, err := t.control().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
@@ -224,13 +224,13 @@ func (c *Client) CheckSequencer(ctx context.Context, text string) error {
 func (c *Client) Session() api.SessionID { return c.session.id }
 
 // Epoch returns the epoch of the newest master that the session has heard of.
-func (c *Client) Epoch() api.Epoch { return api.Epoch(c.session.caller().GetEpoch()) }
+func (c *Client) Epoch() api.Epoch { return api.Epoch(c.session.wireCaller().GetEpoch()) }
 
 // State looks at the clock and says what may be believed of the session.
 func (c *Client) State() session.State {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.session.look()
+	return c.session.refresh()
 }
 
 // Left returns how long the lease still runs by the local clock: negative once
@@ -250,12 +250,12 @@ func (c *Client) Lease() time.Duration {
 }
 
 // Done is closed when the session is gone, or the client closed.
-func (c *Client) Done() <-chan struct{} { return c.session.over.Done() }
+func (c *Client) Done() <-chan struct{} { return c.session.ended.Done() }
 
 // Err says why the session is gone, nil while it is not: an *api.Error with the
 // code SessionExpired that wraps a Cause (Closed, EndedByCell or GraceOver).
 func (c *Client) Err() error {
-	if why := c.session.gone(); why != nil {
+	if why := c.session.errIfGone(); why != nil {
 		return why
 	}
 	return nil

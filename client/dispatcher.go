@@ -14,7 +14,7 @@ type call struct {
 	op, path string
 	// session is waited for before each attempt, and stands in it; nil for the
 	// calls that need none.
-	session *belief
+	session *sessionState
 	// open says that one attempt may take as long as it likes: it ends when
 	// another master is found.
 	open bool
@@ -79,7 +79,7 @@ const mostHops = 3
 func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 	if k.session != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = k.session.during(ctx)
+		ctx, cancel = k.session.withSession(ctx)
 		defer cancel()
 	}
 	var p pause
@@ -105,14 +105,14 @@ func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 				left = answered
 			}
 			if e.Code == api.SessionExpired && k.session != nil {
-				k.session.end(EndedByCell, notKnown)
-				e = k.session.gone()
+				k.session.endSession(EndedByCell, sessionUnknownText)
+				e = k.session.errIfGone()
 			}
 			return left, about(e, k.op, k.path)
 		case v == follow && f.follow(t, e.Master) && hops%mostHops != 0:
 			hops++
 			continue
-		case v == stale && k.session != nil && k.session.await(ctx, caller.GetEpoch()):
+		case v == stale && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
 			continue
 		case v == unsettle:
 			left = unsettled
@@ -138,7 +138,7 @@ func (f *finder) prepare(ctx context.Context, k call) (*target, *chubbypb.Caller
 		}
 		// The session is looked at last: nothing may stand between the clock and
 		// the use of what it says.
-		caller, waited, err := k.session.ready(ctx)
+		caller, waited, err := k.session.awaitSafe(ctx)
 		if err != nil || !waited {
 			return t, caller, err
 		}
@@ -175,7 +175,7 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 // err; last is what its last attempt came to.
 func (f *finder) gaveUp(ctx context.Context, k call, err, last error) error {
 	if k.session != nil {
-		if over := k.session.gone(); over != nil {
+		if over := k.session.errIfGone(); over != nil {
 			return about(over, k.op, k.path)
 		}
 	}

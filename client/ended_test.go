@@ -223,7 +223,7 @@ func TestGrantAtTheEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.session.end(EndedByCell, "by bob")
+		c.session.endSession(EndedByCell, "by bob")
 		if err := h.adopt(l); !errors.Is(err, EndedByCell) || len(c.handles.locks()) != 0 {
 			t.Errorf("%v, %d locks", err, len(c.handles.locks()))
 		}

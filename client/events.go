@@ -30,7 +30,7 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		if ctx.Err() != nil {
 			return api.Event{}, h.nothing(ctx, op)
 		}
-		why := h.client.session.gone() // known before the look: what was told by then is found
+		why := h.client.session.errIfGone() // known before the look: what was told by then is found
 		e, news, broken := h.take()
 		switch {
 		case broken != nil:
@@ -42,7 +42,7 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		}
 		select {
 		case <-news:
-		case <-h.client.session.over.Done():
+		case <-h.client.session.ended.Done():
 		case <-ctx.Done():
 		}
 	}

@@ -58,7 +58,7 @@ type Handle struct {
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 	h := &Handle{client: c, path: p.String(), name: p.Name(), delay: opts.LockDelay, reads: opts.Read, watches: len(opts.Events) > 0}
 	h.asked, h.shared = opts.openKey()
-	h.poison, h.spoil = context.WithCancelCause(context.WithoutCancel(c.session.over))
+	h.poison, h.spoil = context.WithCancelCause(context.WithoutCancel(c.session.ended))
 	return h
 }
 

@@ -15,7 +15,7 @@ import (
 // fromCache reports whether a call on the handle may be answered from the cache,
 // if what it asks for is there.
 func (h *Handle) fromCache(ctx context.Context) bool {
-	return h.client.cache.on() && ctx.Err() == nil && h.plain() && h.client.session.safe()
+	return h.client.cache.on() && ctx.Err() == nil && h.plain() && h.client.session.isSafe()
 }
 
 // plain reports whether nothing but the node itself decides what a call on the
@@ -91,7 +91,7 @@ func (o OpenOptions) openKey() (openKey, bool) {
 // open at the cell, or because the node is known to be absent (Chubby §2.7). ok is
 // false if the cell has to be asked.
 func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, err error, ok bool) {
-	if usable := c.cache.on() && ctx.Err() == nil && c.session.safe(); !usable {
+	if usable := c.cache.on() && ctx.Err() == nil && c.session.isSafe(); !usable {
 		return nil, nil, false
 	}
 	if absent := c.cache.absence(p.Name()); absent != nil && opts.Create == Existing {
@@ -124,7 +124,7 @@ func (h *Handle) spareIt() bool {
 	used := h.locked || h.guarded != nil || h.running > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()
-	return from != nil && !used && h.client.session.safe() && h.client.cache.put(from, h.asked, one)
+	return from != nil && !used && h.client.session.isSafe() && h.client.cache.put(from, h.asked, one)
 }
 
 // opened takes note of what the answer to an Open says, for the cache.

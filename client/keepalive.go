@@ -32,7 +32,7 @@ func patience(lease, left time.Duration) time.Duration {
 type keeper struct {
 	client  *Client
 	cfg     Config
-	session *belief
+	session *sessionState
 	finder  *finder
 	pool    *pool
 	base    context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
@@ -64,14 +64,14 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 // run keeps the session alive until it is over.
 func (k *keeper) run() {
 	defer close(k.done)
-	for over := k.session.over; over.Err() == nil; {
+	for over := k.session.ended; over.Err() == nil; {
 		t, err := k.finder.find(over)
 		if err != nil {
 			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
 			k.pause.wait(over)
 			continue
 		}
-		sent, newest := k.cfg.Clock(), k.session.newest()
+		sent, newest := k.cfg.Clock(), k.session.newestGrant()
 		left := k.client.Left()
 		if k.inbox.held() != nil {
 			left = 0 // it extends nothing, and is parked all the same
@@ -83,15 +83,15 @@ func (k *keeper) run() {
 			}
 			continue
 		}
-		w := k.session.extend(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
-		if w == past && !k.endedByCell() {
+		w := k.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
+		if w == grantStale && !k.endedByCell() {
 			k.finder.drop(t)
 			k.pause.wait(over)
 			continue
 		}
 		fresh := k.hear(t, reply)
 		switch {
-		case w != nothing || fresh:
+		case w != grantIgnored || fresh:
 			k.pause, k.empty = pause{}, false
 		case k.empty:
 			k.pause.wait(over) // or it might go on like this
@@ -106,7 +106,7 @@ func (k *keeper) run() {
 // call may have heard it first; what is to be acknowledged stands in the reply to
 // a KeepAlive.
 func (k *keeper) endedByCell() bool {
-	return errors.Is(context.Cause(k.session.over), EndedByCell)
+	return errors.Is(context.Cause(k.session.ended), EndedByCell)
 }
 
 // send sends one KeepAlive and waits for the answer. If the owner of a lost lock
@@ -115,8 +115,8 @@ func (k *keeper) endedByCell() bool {
 func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, let bool) {
 	ctx, cancel := context.WithTimeout(k.base, patience)
 	defer cancel()
-	if k.session.over.Err() == nil {
-		defer context.AfterFunc(k.session.over, cancel)()
+	if k.session.ended.Err() == nil {
+		defer context.AfterFunc(k.session.ended, cancel)()
 	}
 	acknowledged, received, held := k.inbox.acknowledged(), k.inbox.seen, k.inbox.held()
 	var watching sync.WaitGroup
@@ -163,7 +163,7 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 	}
 	if e.Code == api.SessionExpired {
 		k.buried = true
-		k.session.end(EndedByCell, notKnown)
+		k.session.endSession(EndedByCell, sessionUnknownText)
 		return
 	}
 	if ctx.Err() != nil {
@@ -220,7 +220,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 		k.lose(e.GetSequence()-1, e.GetExplanation())
 	case api.EventSessionEnded:
 		k.ending = e.GetSequence()
-		k.session.end(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
+		k.session.endSession(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
 		k.inbox.await(k.client.handles.locks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
 		h := k.client.handles.get(api.HandleID(e.GetHandle()))
@@ -295,7 +295,7 @@ func (k *keeper) lastKeepAlive() bool {
 	if held {
 		wait = patience(k.client.Lease(), 0)
 	}
-	reply, e, let := k.send(t, k.session.newest(), min(wait, k.client.Left()))
+	reply, e, let := k.send(t, k.session.newestGrant(), min(wait, k.client.Left()))
 	if let {
 		return true
 	}

@@ -36,14 +36,14 @@ type Lock struct {
 }
 
 // newLock returns the lock that was granted; its context ends with the session,
-// and earlier once belief.hold knows of it.
+// and earlier once sessionState.trackLock knows of it.
 func newLock(h *Handle, mode api.LockMode, g *chubbypb.Granted) (*Lock, error) {
 	seq, err := sequencer.Parse(g.GetSequencer())
 	if err != nil {
 		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}
 	}
 	l := &Lock{handle: h, mode: mode, seq: seq, let: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancelCause(h.client.session.over)
+	l.ctx, l.cancel = context.WithCancelCause(h.client.session.ended)
 	return l, nil
 }
 
@@ -80,7 +80,7 @@ func (l *Lock) ExclusiveUntil() time.Duration {
 	if over {
 		return 0
 	}
-	return l.handle.client.session.exclusive(l.handle.delay)
+	return l.handle.client.session.exclusiveFor(l.handle.delay)
 }
 
 // Err looks at the clock and returns why the lock may not be relied on any
@@ -103,7 +103,7 @@ func (l *Lock) lose(explanation string) bool {
 	l.mu.Unlock()
 	c := l.handle.client
 	l.cancel(why)
-	c.session.forget(l)
+	c.session.untrackLock(l)
 	c.notifier.log(func() {
 		c.cfg.Logger.Error("a lock was taken away", "path", l.handle.path, "token", l.Token(), "session", c.session.id, "error", why)
 	})
@@ -119,7 +119,7 @@ func (l *Lock) drop(explanation string) (first bool, taken *api.Error) {
 	l.mu.Unlock()
 	if first {
 		l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.handle.path, Err: LockReleased, Message: explanation})
-		l.handle.client.session.forget(l)
+		l.handle.client.session.untrackLock(l)
 		l.letGo()
 	}
 	return first, taken

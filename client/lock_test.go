@@ -405,7 +405,7 @@ func TestLocksEndInTheOrderOfTheirDelays(t *testing.T) {
 		for _, delay := range []time.Duration{10 * time.Second, 0, 5 * time.Second} {
 			l := &Lock{handle: &Handle{path: "/ls/foo/x", delay: delay}}
 			l.ctx, l.cancel = context.WithCancelCause(t.Context())
-			if err := c.session.hold(t.Context(), l); err != nil {
+			if err := c.session.trackLock(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 			context.AfterFunc(l.Context(), func() {

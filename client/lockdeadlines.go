@@ -8,79 +8,81 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// deadline is when a lock's context ends if no grant comes before; mu is held.
-func (b *belief) deadline(l *Lock) session.Instant {
+// lockDeadline returns when a lock's context ends if no grant comes before; mu is
+// held.
+func (s *sessionState) lockDeadline(l *Lock) session.Instant {
 	delay := l.handle.delay
-	return b.local.FreeAt(delay).Add(-Margin(b.local.Lease(), delay))
+	return s.local.FreeAt(delay).Add(-Margin(s.local.Lease(), delay))
 }
 
-// due returns when the next lock is due, and whether there is one; mu is held. All
-// depend on the same lease, so of two locks the one with the shorter lock-delay is due
-// first, whatever grants come.
-func (b *belief) due() (session.Instant, bool) {
-	l, _, ok := b.locks.Next()
+// nextLockDeadline returns the earliest deadline of a lock, and whether there is one;
+// mu is held. All locks depend on the same lease, so of two locks the one with the
+// shorter lock-delay is due first, whatever grants come.
+func (s *sessionState) nextLockDeadline() (session.Instant, bool) {
+	l, _, ok := s.locks.Next()
 	if !ok {
 		return 0, false
 	}
-	return b.deadline(l), true
+	return s.lockDeadline(l), true
 }
 
-// cull ends the contexts of the locks that are due; mu is held.
-func (b *belief) cull(now session.Instant) {
+// endDueLocks ends the contexts of the locks whose deadlines have passed; mu is held.
+func (s *sessionState) endDueLocks(now session.Instant) {
 	for {
-		l, _, ok := b.locks.Next()
-		if !ok || now < b.deadline(l) {
+		l, _, ok := s.locks.Next()
+		if !ok || now < s.lockDeadline(l) {
 			return
 		}
-		b.locks.Drop(l)
-		left := b.local.FreeAt(l.handle.delay).Sub(now)
-		b.told.log(func() {
-			b.log.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", b.id, "left", left)
+		s.locks.Drop(l)
+		left := s.local.FreeAt(l.handle.delay).Sub(now)
+		s.notifier.log(func() {
+			s.logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", s.id, "left", left)
 		})
 		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,
 			Message: "no master has extended the lease, and another could hold the lock soon; stop the work it protects, then release it"})
 	}
 }
 
-// hold makes the lock's context end in time. A lock whose time is over already,
-// because the grant was long on its way, waits for the lease to be extended.
-func (b *belief) hold(ctx context.Context, l *Lock) error {
+// trackLock has the lock's context end at the lock's deadline. If that has passed
+// already, because the grant took long to arrive, trackLock waits until the lease is
+// extended.
+func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	for {
-		b.mu.Lock()
-		state, why, turned := b.look(), b.why, b.turned
-		if state == session.Safe && b.clock() < b.deadline(l) {
-			b.locks.Put(l, session.Instant(l.handle.delay))
-			b.mu.Unlock()
-			b.rearm()
+		s.mu.Lock()
+		state, why, changed := s.refresh(), s.endError, s.changed
+		if state == session.Safe && s.clock() < s.lockDeadline(l) {
+			s.locks.Put(l, session.Instant(l.handle.delay))
+			s.mu.Unlock()
+			s.rearm()
 			return nil
 		}
-		b.mu.Unlock()
+		s.mu.Unlock()
 		if state == session.Gone {
 			return why
 		}
 		select {
-		case <-turned:
+		case <-changed:
 		case <-ctx.Done():
 			return contextError(ctx)
 		}
 	}
 }
 
-// forget takes a lock out of those that depend on the session.
-func (b *belief) forget(l *Lock) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.locks.Drop(l)
+// untrackLock undoes trackLock.
+func (s *sessionState) untrackLock(l *Lock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locks.Drop(l)
 }
 
-// exclusive returns how long nobody else can hold a lock of this session with
+// exclusiveFor returns how long nobody else can hold a lock of this session with
 // that lock-delay; 0 if the cell has ended the session.
-func (b *belief) exclusive(delay time.Duration) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.look()
-	if b.why != nil && b.why.Err != GraceOver { //nolint:errorlint // stop set it, unwrapped
+func (s *sessionState) exclusiveFor(delay time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	if s.endError != nil && s.endError.Err != GraceOver { //nolint:errorlint // setGone set it, unwrapped
 		return 0
 	}
-	return max(b.local.FreeAt(delay).Sub(b.clock()), 0)
+	return max(s.local.FreeAt(delay).Sub(s.clock()), 0)
 }

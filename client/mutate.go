@@ -87,7 +87,7 @@ func (m mutation) room() room {
 // every attempt had been refused for the time being. One that is firm goes to the
 // janitor.
 func (c *Client) undone(m mutation, err error) error {
-	if !m.firm || c.session.over.Err() != nil {
+	if !m.firm || c.session.ended.Err() != nil {
 		return err
 	}
 	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.reserve()) })
@@ -109,7 +109,7 @@ func (m mutation) effect(attempts int, err error) effect {
 
 // begin waits until the mutation may be numbered.
 func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
-	ctx, cancel := c.session.during(ctx)
+	ctx, cancel := c.session.withSession(ctx)
 	defer cancel()
 	err := c.janitor.settled(ctx)
 	if err == nil {

@@ -83,7 +83,7 @@ func TestJeopardyIsToldWithManyLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.session.hold(t.Context(), l); err != nil {
+			if err := c.session.trackLock(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 		}

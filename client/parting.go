@@ -30,14 +30,14 @@ const PartingTime = time.Second
 // those who build others on them.
 func (c *Client) Parting(ctx context.Context) (context.Context, context.CancelFunc) {
 	late := ctx.Err() != nil
-	if ctx.Value(partingKey{}) != nil || late && c.session.silent() {
+	if ctx.Value(partingKey{}) != nil || late && c.session.isUnanswered() {
 		return ctx, func() {}
 	}
 	parting, cancel := parting(ctx)
 	return parting, sync.OnceFunc(func() {
 		// A deadline that passed during the call says that its caller did not want to wait, and nothing of the cell.
 		if err := parting.Err(); err != nil && (late || errors.Is(err, context.Canceled)) {
-			c.session.inVain()
+			c.session.noteUnanswered()
 		}
 		cancel()
 	})
@@ -73,15 +73,15 @@ func parting(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // inVain takes note that the cell did not answer a call within PartingTime.
-func (b *belief) inVain() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.unheard = b.turned
+func (s *sessionState) noteUnanswered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unansweredAt = s.changed
 }
 
 // silent reports whether the cell has not been heard since a call was made in vain.
-func (b *belief) silent() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.unheard == b.turned
+func (s *sessionState) isUnanswered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unansweredAt == s.changed
 }

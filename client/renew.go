@@ -88,7 +88,7 @@ func (c *Cell) passes(err error, lost session.Instant) bool {
 func (c *Client) serve(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// Once ctx has ended, there is still a session to be closed.
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // a session that cannot be ended ends by itself
-	within, cancel := c.session.during(ctx)
+	within, cancel := c.session.withSession(ctx)
 	defer cancel()
 	for _, f := range register {
 		err := f(within, c)

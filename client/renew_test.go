@@ -110,7 +110,7 @@ func TestRenewError(t *testing.T) {
 		calls := 0
 		err := Renew(t.Context(), f.config(), func(ctx context.Context, c *Client) error {
 			if calls++; calls == 1 {
-				c.session.end(EndedByCell, "as a test")
+				c.session.endSession(EndedByCell, "as a test")
 				return own
 			}
 			return own
@@ -192,7 +192,7 @@ func TestRenewRefused(t *testing.T) {
 		r := f.renew(f.config())
 		synctest.Wait()
 		refuse(api.QuotaExceeded)
-		r.before.session.end(EndedByCell, "as a test")
+		r.before.session.endSession(EndedByCell, "as a test")
 		time.Sleep(time.Minute)
 		f.script(nil)
 		time.Sleep(time.Second)
@@ -202,7 +202,7 @@ func TestRenewRefused(t *testing.T) {
 		}
 		refuse(api.QuotaExceeded)
 		began = time.Now()
-		r.before.session.end(EndedByCell, "as a test")
+		r.before.session.endSession(EndedByCell, "as a test")
 		time.AfterFunc(2*quotaTime, r.stop)
 		if err := <-r.done; errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) || time.Since(began) < quotaTime || time.Since(began) > quotaTime+closeTime+time.Second {
 			t.Errorf("when it never has: %v after %v", err, time.Since(began))
@@ -212,7 +212,7 @@ func TestRenewRefused(t *testing.T) {
 		r = f.renew(f.config())
 		synctest.Wait()
 		refuse(api.QuotaExceeded)
-		r.before.session.end(EndedByCell, "as a test")
+		r.before.session.endSession(EndedByCell, "as a test")
 		time.Sleep(time.Minute)
 		r.stop()
 		if err := <-r.done; !errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) {
@@ -223,7 +223,7 @@ func TestRenewRefused(t *testing.T) {
 		r = f.renew(f.config())
 		synctest.Wait()
 		refuse(api.PermissionDenied)
-		r.before.session.end(EndedByCell, "as a test")
+		r.before.session.endSession(EndedByCell, "as a test")
 		if err := <-r.done; !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("refused for good: %v", err)
 		}

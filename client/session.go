@@ -12,59 +12,67 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// How often the clock is looked at although nothing is due. Go's timers stop
-// while the machine is suspended, so that one may fire as much too late as the
-// machine slept; the clock of the Config does not stop.
+// The longest time between two readings of the clock, although nothing is due. Go's
+// timers stop while the machine is suspended, so one may fire too late by the time
+// that the machine slept; the clock of the Config does not stop.
 const (
-	tickHolding = 100 * time.Millisecond // while locks are held
-	tickIdle    = time.Second            // else
+	maxTickHolding = 100 * time.Millisecond // while locks are held
+	maxTickIdle    = time.Second            // while none is
 )
 
-// mostStale is how long a call that was told of a newer epoch waits for the
-// session to hear of it, before it looks for the master again.
-const mostStale = time.Second
+// maxEpochWait is how long a call that a master refused with a newer epoch waits
+// until a KeepAlive has brought that epoch, before it looks for the master again.
+const maxEpochWait = time.Second
 
-// belief is what the client may believe of its session, and of the locks that
-// depend on it. Everybody who uses the session asks it first, and it looks at
-// the clock first, so that nothing is believed for longer because a timer or a
-// goroutine was late.
-type belief struct {
-	token []byte // the session, as the cell names it to us
-	id    api.SessionID
-	clock session.Clock
-	grace time.Duration
-	log   *slog.Logger
-	lapse func() // called when the lease has run out, under mu
-	// told runs what is to be told soon, in order, outside of mu.
-	told   *notifier
-	notify func(StateChange)
-	over   context.Context //nolint:containedctx // it is the session's, not a call's: ended, with the cause, when the session is gone
-	finish context.CancelCauseFunc
-	wake   chan struct{} // capacity 1: something else is due next
+// sessionState is what this process knows of its session, and of the locks that
+// depend on it. Every use of the session asks it first, and it reads the clock
+// before it answers: so no answer is too old because a timer or a goroutine was late.
+type sessionState struct {
+	token     []byte // identifies the session in requests
+	id        api.SessionID
+	clock     session.Clock
+	grace     time.Duration
+	logger    *slog.Logger
+	onExpired func()    // called with mu held when the lease has run out
+	notifier  *notifier // calls the logger and onState, without mu
+	onState   func(StateChange)
+	ended     context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
+	end       context.CancelCauseFunc
+	wake      chan struct{} // capacity 1: watchClock is to check the clock now
 
 	counters counters
 
-	mu     sync.Mutex // guards what follows
-	local  *session.Local
-	epoch  api.Epoch // of the newest reply
-	state  session.State
-	why    *api.Error               // why state is Gone
-	locks  session.Timetable[*Lock] // whose contexts have not ended, by their lock-delays
-	turned chan struct{}            // closed and replaced at every grant and change of state
-	// unheard is turned, as long as nothing was heard since a call that gives something back was made in vain.
-	unheard chan struct{}
+	// mu guards what follows. cache.mu, janitor.mu and notifier.mu may be taken
+	// while it is held (see "Locks" in doc.go).
+	mu       sync.Mutex
+	local    *session.Local
+	epoch    api.Epoch // of the newest reply
+	state    session.State
+	endError *api.Error               // why the state is Gone; nil before
+	locks    session.Timetable[*Lock] // the locks whose contexts have not ended, by their lock-delays
+	changed  chan struct{}            // closed and replaced at every grant and change of state
+	// unansweredAt is the channel changed at the moment when a cleanup call was last given up unanswered.
+	unansweredAt chan struct{}
 }
 
-func newBelief(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, told *notifier, lapse func()) *belief {
-	b := &belief{
-		token: reply.GetSession(), id: api.SessionID(reply.GetId()),
-		clock: cfg.Clock, grace: cfg.Grace, log: cfg.Logger, told: told, lapse: lapse, notify: cfg.OnState,
-		wake: make(chan struct{}, 1), turned: make(chan struct{}),
-		local: session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
-		epoch: api.Epoch(reply.GetEpoch()), state: session.Safe,
+func newSessionState(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, n *notifier, onExpired func()) *sessionState {
+	s := &sessionState{
+		token:     reply.GetSession(),
+		id:        api.SessionID(reply.GetId()),
+		clock:     cfg.Clock,
+		grace:     cfg.Grace,
+		logger:    cfg.Logger,
+		onExpired: onExpired,
+		notifier:  n,
+		onState:   cfg.OnState,
+		wake:      make(chan struct{}, 1),
+		local:     session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
+		epoch:     api.Epoch(reply.GetEpoch()),
+		state:     session.Safe,
+		changed:   make(chan struct{}),
 	}
-	b.over, b.finish = context.WithCancelCause(context.WithoutCancel(ctx))
-	return b
+	s.ended, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s
 }
 
 func grantOf(epoch uint64, g *chubbypb.Grant) session.Grant {
@@ -73,110 +81,112 @@ func grantOf(epoch uint64, g *chubbypb.Grant) session.Grant {
 	}
 }
 
-// look brings the state up to date with the clock; mu is held. The session is
-// over as soon as one look finds it so, whatever arrives later.
-func (b *belief) look() session.State {
-	if b.state == session.Gone {
-		return b.state
+// refresh brings the state up to date with the clock, and returns it; mu is held.
+// Once it has found that the session is gone, the session stays gone, whatever
+// arrives later.
+func (s *sessionState) refresh() session.State {
+	if s.state == session.Gone {
+		return s.state
 	}
-	now := b.clock()
-	switch s := b.local.State(now, b.grace); {
-	case s == session.Gone:
-		b.stop(GraceOver, fmt.Sprintf("the lease ran out, and %v of grace after it", b.grace))
-		return b.state
-	case s != b.state:
-		b.turn(s, now)
+	now := s.clock()
+	switch state := s.local.State(now, s.grace); {
+	case state == session.Gone:
+		s.setGone(GraceOver, fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace))
+		return s.state
+	case state != s.state:
+		s.setState(state, now)
 	}
-	b.cull(now)
-	return b.state
+	s.endDueLocks(now)
+	return s.state
 }
 
-// turn changes the state to one of the living; mu is held.
-func (b *belief) turn(s session.State, now session.Instant) {
-	was := b.state
-	b.state = s
-	left := b.local.End().Sub(now)
+// setState changes the state to Safe or Jeopardy; mu is held.
+func (s *sessionState) setState(to session.State, now session.Instant) {
+	was := s.state
+	s.state = to
+	left := s.local.End().Sub(now)
 	switch {
-	case s == session.Jeopardy:
-		left += b.grace
-		b.counters.jeopardies.Add(1)
-		b.lapse()
+	case to == session.Jeopardy:
+		left += s.grace
+		s.counters.jeopardies.Add(1)
+		s.onExpired()
 	case was == session.Jeopardy:
-		b.counters.rescues.Add(1)
+		s.counters.rescues.Add(1)
 	}
-	b.broadcast()
-	b.tell(slog.LevelWarn, StateChange{State: s, Epoch: b.epoch, Left: left})
+	s.notifyChanged()
+	s.report(slog.LevelWarn, StateChange{State: to, Epoch: s.epoch, Left: left})
 }
 
-// notKnown is what is said of a session that the master refuses as one that has
-// ended; who ended it, if anybody did, stands in an event.
-const notKnown = "the cell has ended it"
+// sessionUnknownText explains the end of a session that the master does not know any
+// more. If an operator ended it, an event says so.
+const sessionUnknownText = "the cell has ended it"
 
-// stop ends the session for this process; mu is held.
-func (b *belief) stop(cause Cause, explanation string) {
-	b.state = session.Gone
-	b.why = &api.Error{Code: api.SessionExpired, Err: cause,
-		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", b.id, explanation)}
-	b.locks.Clear()
-	b.lapse()
-	b.finish(b.why) // the contexts of its locks are children of over
-	b.broadcast()
+// setGone ends the session for this process; mu is held.
+func (s *sessionState) setGone(cause Cause, explanation string) {
+	s.state = session.Gone
+	s.endError = &api.Error{Code: api.SessionExpired, Err: cause,
+		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", s.id, explanation)}
+	s.locks.Clear()
+	s.onExpired()
+	s.end(s.endError) // and with it the contexts of the locks, which are its children
+	s.notifyChanged()
 	if cause != Closed {
-		b.tell(slog.LevelError, StateChange{State: session.Gone, Epoch: b.epoch, Err: b.why})
+		s.report(slog.LevelError, StateChange{State: session.Gone, Epoch: s.epoch, Err: s.endError})
 	}
 }
 
-// tell logs a change, and hands it to whom it concerns.
-func (b *belief) tell(level slog.Level, change StateChange) {
-	b.told.change(func() {
-		b.log.Log(b.over, level, "the session is "+change.State.String(),
-			"session", b.id, "epoch", change.Epoch, "left", change.Left, "error", change.Err)
-		if b.notify != nil {
-			b.notify(change)
+// report has the notifier log a change of state, and call OnState with it.
+func (s *sessionState) report(level slog.Level, change StateChange) {
+	s.notifier.change(func() {
+		s.logger.Log(s.ended, level, "the session is "+change.State.String(),
+			"session", s.id, "epoch", change.Epoch, "left", change.Left, "error", change.Err)
+		if s.onState != nil {
+			s.onState(change)
 		}
 	})
 }
 
-func (b *belief) broadcast() {
-	close(b.turned)
-	b.turned = make(chan struct{})
+// notifyChanged wakes all that wait for the channel changed; mu is held.
+func (s *sessionState) notifyChanged() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// end ends the session for this process, unless it is over already; it reports
-// whether it was not.
-func (b *belief) end(cause Cause, explanation string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.look() == session.Gone {
+// endSession ends the session for this process. It returns false if the session had
+// ended before.
+func (s *sessionState) endSession(cause Cause, explanation string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refresh() == session.Gone {
 		return false
 	}
-	b.stop(cause, explanation)
+	s.setGone(cause, explanation)
 	return true
 }
 
-// gone returns why the session is over, nil while it is not.
-func (b *belief) gone() *api.Error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.look()
-	return b.why
+// errIfGone returns why the session has ended, nil while it has not.
+func (s *sessionState) errIfGone() *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	return s.endError
 }
 
-// during returns ctx, but ended when the session is over.
-func (b *belief) during(ctx context.Context) (context.Context, context.CancelFunc) {
+// withSession returns a context that ends with ctx or with the session.
+func (s *sessionState) withSession(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.over, func() { cancel(context.Cause(b.over)) })
+	stop := context.AfterFunc(s.ended, func() { cancel(context.Cause(s.ended)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// ready waits until the session is safe and returns what stands in its calls.
-// It reports whether it had to wait.
-func (b *belief) ready(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
+// awaitSafe waits until the session is safe, and returns the Caller for a request.
+// waited says whether there was anything to wait for.
+func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
 	for {
-		b.mu.Lock()
-		state, why, turned := b.look(), b.why, b.turned
-		caller = &chubbypb.Caller{Session: b.token, Epoch: uint64(b.epoch)}
-		b.mu.Unlock()
+		s.mu.Lock()
+		state, why, changed := s.refresh(), s.endError, s.changed
+		caller = &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
+		s.mu.Unlock()
 		switch state {
 		case session.Safe:
 			return caller, waited, nil
@@ -185,71 +195,72 @@ func (b *belief) ready(ctx context.Context) (caller *chubbypb.Caller, waited boo
 		}
 		waited = true
 		select {
-		case <-turned:
+		case <-changed:
 		case <-ctx.Done():
 			return nil, waited, contextError(ctx)
 		}
 	}
 }
 
-// safe looks at the clock, and reports whether the lease runs.
-func (b *belief) safe() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.look() == session.Safe
+// isSafe reports whether the lease has not run out by the clock.
+func (s *sessionState) isSafe() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refresh() == session.Safe
 }
 
-// moment reads the clock, once, and says what may be believed then. Unlike look
-// it leaves what follows of that to others: it is on the way of every request.
-func (b *belief) moment() (now session.Instant, epoch api.Epoch, safe bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now = b.clock()
-	return now, b.epoch, b.state != session.Gone && b.local.State(now, b.grace) == session.Safe
+// readClock reads the clock once, and says whether the session was safe at that
+// moment, in which epoch. Unlike refresh it does not act upon what it finds, so that
+// it is cheap: a CachingChecker calls it for each request.
+func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now = s.clock()
+	return now, s.epoch, s.state != session.Gone && s.local.State(now, s.grace) == session.Safe
 }
 
-// now returns what stands in calls, nil if the session is not safe.
-func (b *belief) now() *chubbypb.Caller {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.look() != session.Safe {
+// callerIfSafe returns the Caller for a request, nil if the session is not safe.
+func (s *sessionState) callerIfSafe() *chubbypb.Caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refresh() != session.Safe {
 		return nil
 	}
-	return &chubbypb.Caller{Session: b.token, Epoch: uint64(b.epoch)}
+	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
-// caller returns what stands in calls, without looking whether any may be made.
-func (b *belief) caller() *chubbypb.Caller {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return &chubbypb.Caller{Session: b.token, Epoch: uint64(b.epoch)}
+// wireCaller returns the Caller for a request, whatever the state of the session.
+func (s *sessionState) wireCaller() *chubbypb.Caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
-// newest returns the number of the newest grant of the epoch, 0 before the first:
-// those of each are counted anew.
-func (b *belief) newest() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.local.Epoch() != b.epoch {
+// newestGrant returns the number of the newest grant of the epoch, 0 before the
+// first. Each epoch counts its grants from 1.
+func (s *sessionState) newestGrant() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.local.Epoch() != s.epoch {
 		return 0
 	}
-	return b.local.Number()
+	return s.local.Number()
 }
 
-// await waits until the session has heard of an epoch after the one given, and
-// reports whether it has.
-func (b *belief) await(ctx context.Context, epoch uint64) bool {
-	timer := time.NewTimer(mostStale)
+// awaitEpochAfter waits until the session knows of an epoch after the given one, at
+// most maxEpochWait, and reports whether it does.
+func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
+	timer := time.NewTimer(maxEpochWait)
 	defer timer.Stop()
 	for {
-		b.mu.Lock()
-		newer, turned := uint64(b.epoch) > epoch, b.turned
-		b.mu.Unlock()
+		s.mu.Lock()
+		newer, changed := uint64(s.epoch) > epoch, s.changed
+		s.mu.Unlock()
 		if newer {
 			return true
 		}
 		select {
-		case <-turned:
+		case <-changed:
 		case <-timer.C:
 			return false
 		case <-ctx.Done():
@@ -258,79 +269,79 @@ func (b *belief) await(ctx context.Context, epoch uint64) bool {
 	}
 }
 
-// worth is what a reply's grant was worth.
-type worth uint8
+// grantEffect is what the grant of a reply has changed.
+type grantEffect uint8
 
 const (
-	past     worth = 1 // it is of an earlier epoch, or the session is over: the whole reply means nothing
-	nothing  worth = 2 // it extends nothing
-	extended worth = 3 // it counts
-	newEpoch worth = 4 // it is the first that was heard of an epoch
+	grantStale    grantEffect = 1 // it is of an earlier epoch, or the session is gone: the whole reply is ignored
+	grantIgnored  grantEffect = 2 // it does not extend the lease
+	grantExtended grantEffect = 3 // it has extended the lease
+	grantNewEpoch grantEffect = 4 // it is the first of an epoch that is known
 )
 
-// extend takes a reply's grant for a request sent at that instant.
-func (b *belief) extend(sent session.Instant, g session.Grant) worth {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	// What was over before this reply was looked at stays over.
-	if b.look() == session.Gone || g.Epoch < b.epoch {
-		return past
+// applyGrant takes the grant in the reply to a request that was sent at that instant.
+func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEffect {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A session that was gone before this reply was looked at stays gone.
+	if s.refresh() == session.Gone || g.Epoch < s.epoch {
+		return grantStale
 	}
-	w := nothing
-	if b.local.Extend(sent, g) {
-		w = extended
+	effect := grantIgnored
+	if s.local.Extend(sent, g) {
+		effect = grantExtended
 	}
-	if g.Epoch > b.epoch {
-		b.epoch, w = g.Epoch, newEpoch
+	if g.Epoch > s.epoch {
+		s.epoch, effect = g.Epoch, grantNewEpoch
 	}
-	if w != nothing {
-		b.broadcast()
-		b.look()
-		b.rearm()
+	if effect != grantIgnored {
+		s.notifyChanged()
+		s.refresh()
+		s.rearm()
 	}
-	return w
+	return effect
 }
 
-// describe says how the session is, for people.
-func (b *belief) describe() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return fmt.Sprintf("session %v: %v", b.id, b.look())
+// describe returns the session and its state, as text for people.
+func (s *sessionState) describe() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("session %v: %v", s.id, s.refresh())
 }
 
-// run looks at the clock whenever something is due, until the session is over.
-func (b *belief) run() {
+// watchClock checks the clock whenever something is due, until the session is gone.
+func (s *sessionState) watchClock() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-		case <-b.wake:
-		case <-b.over.Done():
+		case <-s.wake:
+		case <-s.ended.Done():
 			return
 		}
-		timer.Reset(b.next())
+		timer.Reset(s.checkClock())
 	}
 }
 
-// next looks at the clock and returns when to do so again.
-func (b *belief) next() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	tick, until := tickIdle, b.local.End()
-	if b.look() == session.Jeopardy {
-		until = until.Add(b.grace)
+// checkClock refreshes the state, and returns after how long to do so again.
+func (s *sessionState) checkClock() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tick, until := maxTickIdle, s.local.End()
+	if s.refresh() == session.Jeopardy {
+		until = until.Add(s.grace)
 	}
-	if due, held := b.due(); held {
-		tick, until = tickHolding, min(until, due)
+	if due, held := s.nextLockDeadline(); held {
+		tick, until = maxTickHolding, min(until, due)
 	}
-	return min(tick, max(until.Sub(b.clock()), 0)) // 0: it fell due in between
+	return min(tick, max(until.Sub(s.clock()), 0)) // 0: it became due in between
 }
 
-// rearm makes run look again when something else is due next.
-func (b *belief) rearm() {
+// rearm makes watchClock check the clock now, because something may be due earlier.
+func (s *sessionState) rearm() {
 	select {
-	case b.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }

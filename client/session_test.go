@@ -257,7 +257,7 @@ func TestClockJump(t *testing.T) {
 		jump = 100 * time.Second
 		mu.Unlock()
 		// The first to look is the reply that comes too late.
-		c.session.extend(c.session.clock(), session.Grant{Epoch: 99, Number: 1, Lease: time.Minute})
+		c.session.applyGrant(c.session.clock(), session.Grant{Epoch: 99, Number: 1, Lease: time.Minute})
 		before := len(f.heard("SetContents"))
 		if _, err := h.SetContents(t.Context(), nil); !errors.Is(err, GraceOver) || len(f.heard("SetContents")) != before {
 			t.Errorf("a call right after the jump: %v", err)
@@ -328,7 +328,7 @@ func TestClockJumpUnasked(t *testing.T) {
 		mu.Unlock()
 		began := time.Now()
 		<-l.Context().Done()
-		if d := time.Since(began); d > tickHolding {
+		if d := time.Since(began); d > maxTickHolding {
 			t.Errorf("noticed after %v", d)
 		}
 		closeClient(t, c)
@@ -345,17 +345,17 @@ func TestStaleGrants(t *testing.T) {
 		for _, step := range []struct {
 			name    string
 			grant   session.Grant
-			want    worth
+			want    grantEffect
 			extends bool
 		}{
-			{"a newer epoch", session.Grant{Epoch: 9, Number: 3, Lease: 20 * time.Second}, newEpoch, true},
-			{"an older epoch", session.Grant{Epoch: 8, Number: 50, Lease: time.Minute}, past, false},
-			{"the same grant again", session.Grant{Epoch: 9, Number: 3, Lease: time.Minute}, nothing, false},
-			{"an older grant", session.Grant{Epoch: 9, Number: 2, Lease: time.Minute}, nothing, false},
-			{"a newer grant", session.Grant{Epoch: 9, Number: 4, Lease: 30 * time.Second}, extended, true},
+			{"a newer epoch", session.Grant{Epoch: 9, Number: 3, Lease: 20 * time.Second}, grantNewEpoch, true},
+			{"an older epoch", session.Grant{Epoch: 8, Number: 50, Lease: time.Minute}, grantStale, false},
+			{"the same grant again", session.Grant{Epoch: 9, Number: 3, Lease: time.Minute}, grantIgnored, false},
+			{"an older grant", session.Grant{Epoch: 9, Number: 2, Lease: time.Minute}, grantIgnored, false},
+			{"a newer grant", session.Grant{Epoch: 9, Number: 4, Lease: 30 * time.Second}, grantExtended, true},
 		} {
 			left := c.Left()
-			if got := b.extend(now, step.grant); got != step.want || (c.Left() > left) != step.extends {
+			if got := b.applyGrant(now, step.grant); got != step.want || (c.Left() > left) != step.extends {
 				t.Errorf("%s: worth %d, left %v to %v", step.name, got, left, c.Left())
 			}
 		}

@@ -8,66 +8,69 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// mostSessions bounds the sessions of a Cell. A replica takes 2,000 calls at a time over
-// a connection. Each session has a KeepAlive there always, and one more call when it
-// ends; audits, what gives back, and the search for the master find room beside them.
-const mostSessions = 1_000
+// maxSessions bounds the sessions of a Cell. A replica takes 2,000 calls at a time over
+// one connection. Each session always has a KeepAlive in flight there, and one more
+// call when it ends; the rest is for audits, for calls that give something back, and
+// for the search for the master.
+const maxSessions = 1_000
 
-// sessions are the open sessions of a Cell, each until its end was sent, or, if it was lost,
-// it sends no KeepAlives any more. They end with it.
-type sessions struct {
-	mu      sync.Mutex // guards what follows
-	open    map[*belief]struct{}
-	opening int
-	most    int // mostSessions; tests set less
-	closed  bool
+// sessionSet is the set of open sessions of a Cell. A session leaves it when its
+// EndSession was sent or, if it was lost, when it sends no more KeepAlives.
+type sessionSet struct {
+	mu       sync.Mutex // guards what follows
+	open     map[*sessionState]struct{}
+	reserved int
+	max      int // maxSessions; tests set less
+	closed   bool
 }
 
-func newSessions() *sessions { return &sessions{open: map[*belief]struct{}{}, most: mostSessions} }
+func newSessionSet() *sessionSet {
+	return &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions}
+}
 
-// enter takes a place for a session that is to be opened. add or leave is to be called
-// after it.
-func (s *sessions) enter() *api.Error {
+// reserve reserves a place for a session that is to be opened. The caller then calls
+// add or release.
+func (s *sessionSet) reserve() *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if used := len(s.open) + s.opening; used >= s.most {
-		return api.Errorf(api.QuotaExceeded, "sessions of this Cell: %d used, %d allowed; open others over another Cell (Dial)", used, s.most)
+	if used := len(s.open) + s.reserved; used >= s.max {
+		return api.Errorf(api.QuotaExceeded, "sessions of this Cell: %d used, %d allowed; open others over another Cell (Dial)", used, s.max)
 	}
-	s.opening++
+	s.reserved++
 	return nil
 }
 
-// leave gives back the place of a session that was not opened.
-func (s *sessions) leave() {
+// release gives back the place of a session that was not opened.
+func (s *sessionSet) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
+	s.reserved--
 }
 
-// add enters a session, and reports whether the Cell is still open.
-func (s *sessions) add(b *belief) bool {
+// add adds a session in its reserved place. It returns false if the Cell was closed.
+func (s *sessionSet) add(one *sessionState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
+	s.reserved--
 	if !s.closed {
-		s.open[b] = struct{}{}
+		s.open[one] = struct{}{}
 	}
 	return !s.closed
 }
 
-func (s *sessions) remove(b *belief) {
+func (s *sessionSet) remove(one *sessionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, b)
+	delete(s.open, one)
 }
 
-// end ends all of them, and lets no other in.
-func (s *sessions) end() {
+// endAll ends all sessions for this process, and has add refuse others.
+func (s *sessionSet) endAll() {
 	s.mu.Lock()
 	s.closed = true
 	all := slices.Collect(maps.Keys(s.open))
 	s.mu.Unlock()
-	for _, b := range all {
-		b.end(Closed, "its Cell was closed")
+	for _, one := range all {
+		one.endSession(Closed, "its Cell was closed")
 	}
 }

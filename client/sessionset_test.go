@@ -53,7 +53,7 @@ func TestSessionsOfOneCell(t *testing.T) {
 			t.Errorf("%d connections", n)
 		}
 		closeClient(t, clients[0])
-		clients[1].session.end(EndedByCell, "as a test")
+		clients[1].session.endSession(EndedByCell, "as a test")
 		closeClient(t, clients[1])
 		for _, s := range f.all() {
 			if s.id == uint64(clients[2].Session()) {
@@ -211,7 +211,7 @@ func TestCellClosedFirst(t *testing.T) {
 		}
 		f.script(func(s seen) verb {
 			if s.method == "CreateSession" {
-				late.sessions.end() // as Close does, when the answer is on its way
+				late.sessions.endAll() // as Close does, when the answer is on its way
 			}
 			return nil
 		})
@@ -278,7 +278,7 @@ func TestStats(t *testing.T) {
 func TestSessionsOfACellAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, _, _ := f.crowd(3)
-		cell.sessions.most = 3
+		cell.sessions.max = 3
 		if _, err := cell.NewSession(t.Context(), f.config().Session()); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("a fourth session: %v", err)
 		}
@@ -313,7 +313,7 @@ func TestSessionsOfACellAreBounded(t *testing.T) {
 func TestLostSessionsTakeNoPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, _, _ := f.crowd(3)
-		cell.sessions.most = len(clients)
+		cell.sessions.max = len(clients)
 		f.cut(addresses()...)
 		for _, c := range clients {
 			<-c.Done()

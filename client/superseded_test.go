@@ -91,7 +91,7 @@ func TestHandleClosedInANewEpochIsNotKept(t *testing.T) {
 		f.mu.Lock()
 		f.epoch++
 		f.mu.Unlock()
-		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: c.Epoch() + 1, Number: 1, Lease: 12 * time.Second})
+		c.session.applyGrant(c.cfg.Clock(), session.Grant{Epoch: c.Epoch() + 1, Number: 1, Lease: 12 * time.Second})
 		if err := h.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +108,12 @@ func TestGrantsAreCountedAnewInEachEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		synctest.Wait()
-		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: 5, Number: 500, Lease: 12 * time.Second})
-		if n := c.session.newest(); n != 500 {
+		c.session.applyGrant(c.cfg.Clock(), session.Grant{Epoch: 5, Number: 500, Lease: 12 * time.Second})
+		if n := c.session.newestGrant(); n != 500 {
 			t.Errorf("newest %d", n)
 		}
-		c.session.extend(c.cfg.Clock(), session.Grant{Epoch: 6}) // of a master that wants a sign of life first
-		if n := c.session.newest(); n != 0 {
+		c.session.applyGrant(c.cfg.Clock(), session.Grant{Epoch: 6}) // of a master that wants a sign of life first
+		if n := c.session.newestGrant(); n != 0 {
 			t.Errorf("newest %d of an epoch without any", n)
 		}
 		f.mu.Lock()

@@ -76,7 +76,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "the lock with the shortest delay is due first", file: "client/lockdeadlines.go",
-			old: "b.locks.Put(l, session.Instant(l.handle.delay))", new: "b.locks.Put(l, -session.Instant(l.handle.delay))",
+			old: "s.locks.Put(l, session.Instant(l.handle.delay))", new: "s.locks.Put(l, -session.Instant(l.handle.delay))",
 			pkg: "./client", test: "TestLocksEndInTheOrderOfTheirDelays",
 		},
 	}

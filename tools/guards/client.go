@@ -21,8 +21,8 @@ func clientGuards() []guard {
 		},
 		{
 			name: "the last event is found before the end", file: "client/events.go",
-			old: "		why := h.client.session.gone() // known before the look: what was told by then is found\n		e, news, broken := h.take()\n",
-			new: "		e, news, broken := h.take()\n		why := h.client.session.gone()\n",
+			old: "		why := h.client.session.errIfGone() // known before the look: what was told by then is found\n		e, news, broken := h.take()\n",
+			new: "		e, news, broken := h.take()\n		why := h.client.session.errIfGone()\n",
 			pkg: "./client", test: "TestLastEventIsFoundBeforeTheEnd",
 		},
 		{
@@ -42,7 +42,7 @@ func clientGuards() []guard {
 		},
 		{
 			name: "grants are counted anew in each epoch", file: "client/session.go",
-			old: "if b.local.Epoch() != b.epoch {", new: "if false {",
+			old: "if s.local.Epoch() != s.epoch {", new: "if false {",
 			pkg: "./client", test: "TestGrantsAreCountedAnewInEachEpoch",
 		},
 		{

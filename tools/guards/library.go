@@ -11,7 +11,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "one call waits for a cell that is away", file: "client/parting.go",
-			old: "late && c.session.silent()", new: "late && false",
+			old: "late && c.session.isUnanswered()", new: "late && false",
 			pkg: "./client", test: "TestPartingFromACellThatIsAway",
 		},
 		{

@@ -26,12 +26,12 @@ func roomGuards() []guard {
 		},
 		{
 			name: "the sessions of a Cell are bounded", file: "client/sessionset.go",
-			old: "used >= s.most {\n", new: "used < 0 {\n",
+			old: "used >= s.max {\n", new: "used < 0 {\n",
 			pkg: "./client", test: "TestSessionsOfACellAreBounded",
 		},
 		{
 			name: "a session that was not opened takes no place", file: "client/client.go",
-			old: "		c.sessions.leave()\n", new: "",
+			old: "		c.sessions.release()\n", new: "",
 			pkg: "./client", test: "TestSessionsOfACellAreBounded",
 		},
 	}
