@@ -295,7 +295,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 		f := c.open(t, "/ls/local/f", api.MayCreate).handle
 		calls := map[string]func() error{
 			"any call":  func() error { return m.admit(c.who) },
-			"KeepAlive": func() error { _, err := m.keepAlive(t.Context(), c.who, c.heard()); return err },
+			"KeepAlive": func() error { _, err := m.keepAlive(t.Context(), c.who, c.heard(), nil); return err },
 		}
 		m.congested(func() {
 			time.Sleep(20 * time.Second) // its lease runs out, and the end cannot be proposed

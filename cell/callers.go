@@ -5,6 +5,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // caller is who calls: a session, and the epoch it believes in.
@@ -47,4 +48,29 @@ func (m *master) nodeAt(ctx context.Context, path api.Path) (namespace.Ref, erro
 		return namespace.Ref{}, api.Errorf(api.NotFound, "there is no such node; see chubbyctl ls %s", path.Parent())
 	}
 	return node.Ref(), nil
+}
+
+// checkOperator checks that a session's principal may do what concerns the whole
+// cell.
+func (m *master) checkOperator(ctx context.Context, who caller) error {
+	if _, err := m.fence.prove(ctx); err != nil {
+		return err
+	}
+	tree := m.state().Tree
+	root, ok := tree.Get("")
+	if !ok {
+		return api.Errorf(api.Corrupt, "the cell has no root")
+	}
+	return tree.Permit(root, m.principal(who.session), namespace.ToChange)
+}
+
+// expire ends a session.
+func (m *master) expire(ctx context.Context, id api.SessionID) error {
+	m.mu.Lock()
+	_, known := m.leases.Stop(id)
+	m.mu.Unlock()
+	if !known {
+		return api.Errorf(api.NotFound, "there is no session %v", id)
+	}
+	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }

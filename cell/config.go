@@ -40,7 +40,7 @@ type Config struct {
 	ElectionTimeout time.Duration
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
-	proposeTo func(applier) applier // a test's, which refuses entries, before Raft
+	proposeTo func(Log) Log // a test's, which refuses entries, before Raft
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
 	// has cached, before its session is not extended any more, whatever it

@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/hashicorp/raft"
 )
 
 // chance is a source of random numbers for several goroutines.
@@ -42,20 +41,16 @@ type troubledLog struct {
 	refused int
 }
 
-type failedFuture struct {
-	raft.ApplyFuture
-	err error
-}
+// notAppended is the error of an entry that was refused before it was written.
+var notAppended = api.Errorf(api.NotMaster, "refused before it was written")
 
-func (f failedFuture) Error() error { return f.err }
-
-func (l *troubledLog) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
+func (l *troubledLog) Append(data []byte) ([]raftfsm.Result, error) {
 	l.upTo(2 * time.Millisecond)
 	if l.percent(10) {
 		l.refused++
-		return failedFuture{err: raft.ErrLeadershipTransferInProgress}
+		return nil, notAppended
 	}
-	return l.soloMaster.Apply(data, timeout)
+	return l.soloMaster.Append(data)
 }
 
 // congest has the proposer take nothing now and then, until ctx ends.
@@ -248,7 +243,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 			clients = append(clients, c)
 			others.Go(func() { c.keep(ctx) })
 		}
-		m.proposer.raft = log
+		m.proposer.log = log
 		others.Go(func() { m.congest(ctx, random) })
 		for _, c := range clients {
 			working.Go(func() {
@@ -324,7 +319,7 @@ func (c *soloClient) conflicts() []*Event {
 // keep keeps a session alive, and drops what it is told to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		reply, err := c.m.keepAlive(ctx, c.who, c.heard())
+		reply, err := c.m.keepAlive(ctx, c.who, c.heard(), nil)
 		if err != nil {
 			select {
 			case <-time.After(10 * time.Millisecond):

@@ -20,7 +20,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"github.com/hashicorp/raft"
 )
 
 var (
@@ -93,23 +92,23 @@ type crowdReign struct {
 	deposed bool
 }
 
-// Apply implements applier.
-func (l *crowdReign) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+// Append implements Log.
+func (l *crowdReign) Append(data []byte) ([]raftfsm.Result, error) {
 	l.w.upTo(3 * time.Millisecond)
 	if l.w.percent(int(l.w.refusals.Load())) {
-		return failedFuture{err: raft.ErrLeadershipTransferInProgress}
+		return nil, notAppended
 	}
 	l.apply.Lock()
 	defer l.apply.Unlock()
 	if l.deposed {
-		return failedFuture{err: raft.ErrNotLeader}
+		return nil, notAppended
 	}
 	results := l.w.write(data, uint64(l.epoch))
 	if l.w.refusals.Load() > 0 && l.w.percent(1) {
 		l.deposed = true // written, and its master does not hear of it
-		return failedFuture{err: raft.ErrLeadershipLost}
+		return nil, errResultLost
 	}
-	return soloFuture{results: results}
+	return results, nil
 }
 
 func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
@@ -183,7 +182,7 @@ func (w *crowd) elect() {
 	l.master = &master{
 		epoch: w.epoch, cell: "local", cellID: "c", ctx: ctx, fence: l, sign: signer{secret: next.Secret},
 		clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil), slowClient: w.slow,
+		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: NewMetrics(), slowClient: w.slow,
 	}
 	l.proposer = newProposer(l, w.epoch, func() int64 { return 0 }, l.observe)
 	if w.polite {

@@ -9,7 +9,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"github.com/hashicorp/raft"
 )
 
 // A delay is timed under its own ID: what is known of an earlier one on the same
@@ -39,14 +38,14 @@ type unobserved struct {
 	applied func(e raftfsm.Entry)
 }
 
-func (u unobserved) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
-	f := u.soloMaster.Apply(data, timeout)
-	e, err := raftfsm.DecodeEntry(data)
-	if err != nil {
-		panic(err)
+func (u unobserved) Append(data []byte) ([]raftfsm.Result, error) {
+	results, err := u.soloMaster.Append(data)
+	e, broken := raftfsm.DecodeEntry(data)
+	if broken != nil {
+		panic(broken)
 	}
 	u.applied(e)
-	return f
+	return results, err
 }
 
 // Two hold a lock together, and each fails. When the delay of the first has ended,
@@ -85,7 +84,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		expire(a)
 		synctest.Wait()
 		<-time.After(delay - time.Millisecond)
-		m.proposer.raft = unobserved{m, func(e raftfsm.Entry) {
+		m.proposer.log = unobserved{m, func(e raftfsm.Entry) {
 			if e.Commands[0].EndSessions != nil {
 				<-time.After(2 * time.Millisecond) // in which the first delay ends
 			}

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hashicorp/raft"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // Believe makes a replica take an election timeout past its bounds. It imitates
@@ -16,17 +16,17 @@ func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 // been tried.
 func RefuseEntries(cfg *Config) {
 	random := &chance{random: rand.New(rand.NewPCG(3, 5))}
-	cfg.proposeTo = func(a applier) applier { return refuser{applier: a, random: random} }
+	cfg.proposeTo = func(log Log) Log { return refuser{Log: log, random: random} }
 }
 
 type refuser struct {
-	applier
+	Log
 	random *chance
 }
 
-func (r refuser) Apply(data []byte, timeout time.Duration) raft.ApplyFuture {
+func (r refuser) Append(entry []byte) ([]raftfsm.Result, error) {
 	if r.random.percent(10) {
-		return failedFuture{err: raft.ErrLeadershipTransferInProgress}
+		return nil, notAppended
 	}
-	return r.applier.Apply(data, timeout)
+	return r.Log.Append(entry)
 }

@@ -57,9 +57,9 @@ type Extension struct {
 // keepAlive parks the call until the lease is due to be extended or something
 // is to be told (Chubby §2.8); then it proves that this is still the master,
 // and promises the session its lease from the start of that proof.
-func (m *master) keepAlive(ctx context.Context, c caller, h heard) (Extension, error) {
+func (m *master) keepAlive(ctx context.Context, c caller, h heard, conn Connection) (Extension, error) {
 	receipt := m.clock()
-	client := signsOf(ctx, receipt)
+	client := signs{receipt: receipt, conn: conn}
 	p, due, err := m.park(c, h)
 	if err != nil {
 		return Extension{}, err

@@ -247,7 +247,7 @@ func nameOfLock(owner, lock int) api.Name {
 func (c *soloClient) keepAlive(ctx context.Context) {
 	go func() {
 		for ctx.Err() == nil {
-			reply, err := c.m.keepAlive(ctx, c.who, c.heard())
+			reply, err := c.m.keepAlive(ctx, c.who, c.heard(), nil)
 			if err != nil {
 				return
 			}

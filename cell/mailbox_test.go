@@ -235,7 +235,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 
 // acknowledgeAll sends a KeepAlive that acknowledges what the one before told.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
-	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard())
+	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		return
 	}

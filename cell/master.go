@@ -35,7 +35,7 @@ type master struct {
 	fence   prover
 	sign    signer
 	log     *slog.Logger
-	metrics *metrics
+	metrics *Metrics
 
 	slowClient time.Duration // see Config.SlowClient
 	keepAlives float64       // see Config.KeepAlives

@@ -292,7 +292,7 @@ func (c *member) keep() {
 		}
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(c.w.ctx, time.Minute)
-		reply, err := m.keepAlive(ctx, who, says)
+		reply, err := m.keepAlive(ctx, who, says, nil)
 		cancel()
 		if err != nil {
 			c.w.mu.Lock()

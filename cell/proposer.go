@@ -2,13 +2,10 @@ package cell
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/hashicorp/raft"
 )
 
 // proposer puts the commands of one epoch into the Raft log. Commands that
@@ -19,7 +16,7 @@ import (
 // Commands commit in the order in which they were handed over. run is its one
 // goroutine.
 type proposer struct {
-	raft    applier
+	log     Log
 	epoch   api.Epoch
 	wall    func() int64
 	observe func([]raftfsm.Command, []raftfsm.Result, error)
@@ -35,9 +32,12 @@ type proposer struct {
 	closed  error                 // why nothing more is taken
 }
 
-// applier is the part of Raft that a proposer needs.
-type applier interface {
-	Apply(data []byte, timeout time.Duration) raft.ApplyFuture
+// Log is the replicated log, as a master needs it.
+type Log interface {
+	// Append puts an entry into the log and returns when it has been applied, with what
+	// its commands did. After an error of code NotMaster the entry is not in the log and
+	// never will be; after any other it may be.
+	Append(entry []byte) ([]raftfsm.Result, error)
 }
 
 type proposal struct {
@@ -63,9 +63,9 @@ type outcome struct {
 	err    error
 }
 
-func newProposer(r applier, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
+func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
 	return &proposer{
-		raft: r, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		log: log, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
 	}
 }
@@ -231,7 +231,7 @@ func (p *proposer) commit(batch []*proposal) {
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
-	results, err := p.apply(p.wall(), encoded)
+	results, err := appendEntry(p.log, p.epoch, p.wall(), encoded)
 	p.observe(commands, results, err)
 	for i, one := range batch {
 		if err != nil {
@@ -242,24 +242,17 @@ func (p *proposer) commit(batch []*proposal) {
 	}
 }
 
-func (p *proposer) apply(wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	data, err := raftfsm.JoinEntry(p.epoch, wall, commands)
+// appendEntry puts commands into the log as one entry, and returns what they did.
+func appendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+	data, err := raftfsm.JoinEntry(epoch, wall, commands)
 	if err != nil {
 		return nil, err
 	}
-	future := p.raft.Apply(data, 0)
-	if err := future.Error(); err != nil {
-		return nil, proposalError(err)
+	results, err := log.Append(data)
+	if err == nil && len(results) != len(commands) {
+		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
 	}
-	switch response := future.Response().(type) {
-	case []raftfsm.Result:
-		if len(response) == len(commands) {
-			return response, nil
-		}
-	case error:
-		return nil, &api.Error{Code: api.Corrupt, Message: "the entry could not be applied", Err: response}
-	}
-	return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
+	return results, err
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {
@@ -267,16 +260,4 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 		one.after()
 	}
 	one.done <- outcome{result: r, err: err}
-}
-
-// proposalError says what can be concluded from an error of raft.Apply: those
-// listed are returned before the entry is appended; after any other it may be
-// in the log, and may yet commit.
-func proposalError(err error) error {
-	for _, no := range []error{raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
-		if errors.Is(err, no) {
-			return &api.Error{Code: api.NotMaster, Message: "Raft takes no change from this replica, which is not the master any more", Err: err}
-		}
-	}
-	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}
 }

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"github.com/hashicorp/raft"
 )
 
 // sized is a change of that size by a session.
@@ -17,27 +15,27 @@ func sized(by api.SessionID, size int) raftfsm.Command {
 	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: by}, Contents: make([]byte, size)}}
 }
 
-// heldApplier keeps back every entry until it is let go.
-type heldApplier struct {
+// heldEntries keeps back every entry until it is let go.
+type heldEntries struct {
 	entries chan []byte
 	release chan struct{}
 }
 
-func (h *heldApplier) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+func (h *heldEntries) Append(data []byte) ([]raftfsm.Result, error) {
 	h.entries <- data
 	<-h.release
 	e, err := raftfsm.DecodeEntry(data)
 	if err != nil {
 		panic(err)
 	}
-	return soloFuture{results: make([]raftfsm.Result, len(e.Commands))}
+	return make([]raftfsm.Result, len(e.Commands)), nil
 }
 
 // inProposer runs a test with a proposer whose entries are held back.
-func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *heldApplier)) {
+func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *heldEntries)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &heldApplier{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
+		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
 		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
 		p.limits = l
 		go p.run(t.Context())
@@ -49,7 +47,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 // A command that is larger than what an entry may hold is refused before it is
 // written, with an error that says so and that it was not done.
 func TestCommandTooLargeIsRefused(t *testing.T) {
-	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldApplier) {
+	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldEntries) {
 		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), false, nil)); !errors.Is(err, api.TooLarge) {
 			t.Errorf("a command above the limit: %v; want TooLarge", err)
 		}
@@ -66,7 +64,7 @@ func TestCommandTooLargeIsRefused(t *testing.T) {
 // Entries are cut by the bytes they really have.
 func TestBatchesAreBoundedByBytes(t *testing.T) {
 	l := defaultLimits()
-	inProposer(t, l, func(t *testing.T, p *proposer, h *heldApplier) {
+	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
 		for range 40 {
 			hand(p, sized(0, 30_000))
 		}
@@ -96,7 +94,7 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 // leave room for the master's own commands, and of each.
 func TestPendingBytesAreBounded(t *testing.T) {
 	l := limits{command: 10_000, batch: 1, claims: 1, pending: 80_000, share: 20_000}
-	inProposer(t, l, func(t *testing.T, p *proposer, h *heldApplier) {
+	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
 		ask := func(by api.SessionID, size int) error {
 			return p.enqueue(newProposal(sized(by, size), false, nil))
 		}

@@ -148,8 +148,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	if err != nil {
 		return nil, err
 	}
-	first := &proposer{raft: r.raft, epoch: api.Epoch(term)}
-	results, err := first.apply(r.cfg.Wall(), []raftfsm.Encoded{command})
+	results, err := appendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
 	if err != nil {
 		return nil, err
 	}
@@ -188,15 +187,15 @@ func (r *Replica) restoresAccess() bool {
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master {
 	m := &master{
 		epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
-		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics, ctx: ctx,
+		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics.master, ctx: ctx,
 		slowClient: r.cfg.SlowClient, keepAlives: r.cfg.KeepAlives,
 		fence: newFence(fenceConfig{
 			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
 		}),
 	}
 	m.mu.watch = stopwatch()
-	m.mu.held = r.metrics.held
-	log := applier(r.raft)
+	m.mu.held = r.metrics.master.held
+	log := Log(entryLog{r.raft})
 	if r.cfg.proposeTo != nil {
 		log = r.cfg.proposeTo(log)
 	}

@@ -97,7 +97,7 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 		if err != nil {
 			return nil, err
 		}
-		x, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()})
+		x, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()}, connectionOf(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -110,6 +110,14 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 		}
 		return reply, nil
 	})
+}
+
+// connectionOf returns the connection of a call, nil if it is not known.
+func connectionOf(ctx context.Context) Connection {
+	if conn := connOf(ctx); conn != nil {
+		return conn
+	}
+	return nil
 }
 
 // eventOf encodes an event; its length is bounded by Event.wireSize.

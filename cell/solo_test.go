@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"github.com/hashicorp/raft"
 )
 
 // soloMaster is a master of a cell of one, whose log is applied as it is
@@ -31,16 +30,10 @@ type soloMaster struct {
 	wrote    atomic.Pointer[func(entry []byte)]
 }
 
-type soloFuture struct {
-	raft.ApplyFuture
-	results []raftfsm.Result
-	err     error
-}
+// errResultLost is the error of an entry whose results were lost with the leadership.
+var errResultLost = api.Errorf(api.Uncertain, "leadership was lost")
 
-func (f soloFuture) Error() error  { return f.err }
-func (f soloFuture) Response() any { return f.results }
-
-func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 	if s.applying != nil {
 		s.applying()
 	}
@@ -55,9 +48,9 @@ func (s *soloMaster) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
 	results := next.Apply(next.Applied+1, 1, e)
 	s.fsm.Store(&next)
 	if s.losing.Load() {
-		return soloFuture{err: raft.ErrLeadershipLost}
+		return nil, errResultLost
 	}
-	return soloFuture{results: results}
+	return results, nil
 }
 
 func (s *soloMaster) prove(context.Context) (session.Instant, error) {
@@ -84,7 +77,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		s.master = &master{
 			epoch: 1, cell: "local", cellID: "c", ctx: ctx, fence: s, sign: signer{secret: state.Secret},
 			clock: func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			state: s.fsm.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: newMetrics(nil),
+			state: s.fsm.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: NewMetrics(),
 		}
 		s.proposer = newProposer(s, 1, func() int64 { return 0 }, s.observe)
 		s.start()
@@ -180,7 +173,7 @@ func (c *soloClient) heard() heard {
 // hear sends a KeepAlive and takes its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
-	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard())
+	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +188,7 @@ func (c *soloClient) acknowledge(t *testing.T, events []*Event) {
 	t.Helper()
 	c.acked = events[len(events)-1].Sequence
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.heard()) }()
+	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.heard(), nil) }()
 	synctest.Wait()
 	cancel()
 	synctest.Wait()
@@ -425,7 +418,7 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 		for range 5 {
 			synctest.Wait()
 			s, _ := m.state().Sessions.Get(c.who.session)
-			reply, err := m.keepAlive(t.Context(), c.who, heard{}) // as if the reply before had been lost: it is answered at once
+			reply, err := m.keepAlive(t.Context(), c.who, heard{}, nil) // as if the reply before had been lost: it is answered at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -451,7 +444,7 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		events := reader.hear(t) // what it had heard before is extended with this reply
 		for range 3 {
 			time.Sleep(time.Second)
-			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
+			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
 				t.Fatalf("%v, %v", reply, err)
 			}
 		}
@@ -476,7 +469,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		c := m.client(t, 1)
 		m.proving = func() { time.Sleep(3 * time.Second) }
 		began := m.clock()
-		reply, err := m.keepAlive(t.Context(), c.who, heard{})
+		reply, err := m.keepAlive(t.Context(), c.who, heard{}, nil)
 		m.proving = nil
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/namespace"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
 
@@ -236,20 +234,6 @@ func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.Tran
 	})
 }
 
-// checkOperator checks that a session's principal may do what concerns the whole
-// cell.
-func (m *master) checkOperator(ctx context.Context, who caller) error {
-	if _, err := m.fence.prove(ctx); err != nil {
-		return err
-	}
-	tree := m.state().Tree
-	root, ok := tree.Get("")
-	if !ok {
-		return api.Errorf(api.Corrupt, "the cell has no root")
-	}
-	return tree.Permit(root, m.principal(who.session), namespace.ToChange)
-}
-
 // successor returns the master after this replica, "" if there is none within a
 // second.
 func (r *Replica) successor(ctx context.Context) string {
@@ -296,15 +280,4 @@ func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
 		return r.notMaster()
 	}
 	return m.expire(ctx, id)
-}
-
-// expire ends a session.
-func (m *master) expire(ctx context.Context, id api.SessionID) error {
-	m.mu.Lock()
-	_, known := m.leases.Stop(id)
-	m.mu.Unlock()
-	if !known {
-		return api.Errorf(api.NotFound, "there is no session %v", id)
-	}
-	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }

@@ -44,7 +44,7 @@ func crowdGuards() []guard {
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{
-			name: "connections that end are not counted", file: "cell/life.go",
+			name: "connections that end are not counted", file: "cell/arrivals.go",
 			old: "		c.leave()\n", new: "",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},

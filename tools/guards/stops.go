@@ -45,7 +45,7 @@ func stopGuards() []guard {
 			pkg: "./cell", test: "TestPortsOutliveAnError",
 		},
 		{
-			name: "an error of accept is told", file: "cell/life.go",
+			name: "an error of accept is told", file: "cell/arrivals.go",
 			old: "			l.conns.stumble(err)\n", new: "",
 			pkg: "./cell", test: "TestPortsOutliveAnError",
 		},

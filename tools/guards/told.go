@@ -66,7 +66,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "one session of a connection is asked for a sign of life", file: "cell/life.go",
-			old: "	if s.conn != nil && !s.conn.ask(now, now.Add(-wait)) {", new: "	if s.conn != nil && !s.conn.ask(now, now.Add(-wait)) && false {",
+			old: "	if s.conn != nil && !s.conn.AskForLife(now, now.Add(-wait)) {", new: "	if s.conn != nil && !s.conn.ask(now, now.Add(-wait)) && false {",
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
 		{

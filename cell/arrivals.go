@@ -1,0 +1,127 @@
+package cell
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc/peer"
+)
+
+// hearing is a listener whose connections are counted, and know when something last
+// arrived.
+type hearing struct {
+	net.Listener
+	clock session.Clock
+	conns *connections
+}
+
+// Accept implements net.Listener.
+func (l hearing) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.conns.stumble(err)
+			return nil, acceptError{err}
+		}
+		if one := hear(conn, l.clock); l.conns.admit(one) {
+			return one, nil
+		}
+	}
+}
+
+// heardConn is a connection that knows when something last arrived over it, and what is
+// held for its calls. gRPC reads it without a buffer of its own, and so never more than
+// the frame that it needs next: see withCall.
+type heardConn struct {
+	net.Conn
+	buffer *bufio.Reader
+	clock  session.Clock
+	last   atomic.Int64 // a session.Instant; 0 before anything arrived
+	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
+
+	// Set by connections.
+	refusal error       // what calls over it are answered; nil if it is not refused
+	expiry  *time.Timer // of one that is refused
+	leave   func()      // called once, when it is closed
+	account *account
+	closed  atomic.Bool
+}
+
+// readBuffer is how much is read from a connection at a time.
+const readBuffer = 8 << 10
+
+func hear(conn net.Conn, clock session.Clock) *heardConn {
+	c := &heardConn{Conn: conn, clock: clock}
+	c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
+	return c
+}
+
+// arrivals is what arrives over a connection.
+type arrivals struct{ conn *heardConn }
+
+// Read implements io.Reader.
+func (a arrivals) Read(p []byte) (int, error) {
+	n, err := a.conn.Conn.Read(p)
+	if n > 0 {
+		a.conn.last.Store(int64(a.conn.clock()))
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *heardConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.leave()
+		if c.expiry != nil {
+			c.expiry.Stop()
+		}
+	}
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn.
+func (c *heardConn) Read(p []byte) (int, error) {
+	n, err := c.buffer.Read(p)
+	c.account.received(p[:n])
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *heardConn) Write(p []byte) (int, error) {
+	c.account.sending()
+	n, err := c.Conn.Write(p)
+	c.account.sent(p[:n])
+	return n, err
+}
+
+// RemoteAddr implements net.Conn. It is the way from a call to its connection.
+func (c *heardConn) RemoteAddr() net.Addr { return heardAddr{Addr: c.Conn.RemoteAddr(), conn: c} }
+
+// heardAddr is the address of a connection's other end, and the connection.
+type heardAddr struct {
+	net.Addr
+	conn *heardConn
+}
+
+// LastArrival implements Connection.
+func (c *heardConn) LastArrival() session.Instant { return session.Instant(c.last.Load()) }
+
+// AskForLife implements Connection.
+func (c *heardConn) AskForLife(now, since session.Instant) bool {
+	last := c.asked.Load()
+	return session.Instant(last) <= since && c.asked.CompareAndSwap(last, int64(now))
+}
+
+// connOf returns the connection of a call, nil if it is not known.
+func connOf(ctx context.Context) *heardConn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if addr, ok := p.Addr.(heardAddr); ok {
+			return addr.conn
+		}
+	}
+	return nil
+}

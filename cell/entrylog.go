@@ -1,0 +1,39 @@
+package cell
+
+import (
+	"errors"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
+)
+
+// entryLog is Raft as a master's log.
+type entryLog struct{ raft *raft.Raft }
+
+// Append implements Log.
+func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
+	future := l.raft.Apply(entry, 0)
+	if err := future.Error(); err != nil {
+		return nil, appendError(err)
+	}
+	switch response := future.Response().(type) {
+	case []raftfsm.Result:
+		return response, nil
+	case error:
+		return nil, &api.Error{Code: api.Corrupt, Message: "the entry could not be applied", Err: response}
+	}
+	return nil, nil
+}
+
+// appendError says what can be concluded from an error of raft.Apply: those
+// listed are returned before the entry is appended; after any other it may be
+// in the log, and may yet commit.
+func appendError(err error) error {
+	for _, no := range []error{raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+		if errors.Is(err, no) {
+			return &api.Error{Code: api.NotMaster, Message: "Raft takes no change from this replica, which is not the master any more", Err: err}
+		}
+	}
+	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}
+}

@@ -1,0 +1,80 @@
+package cell
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics is what masters of a replica count, one after the other.
+type Metrics struct {
+	commands  prometheus.Counter
+	entries   prometheus.Counter
+	failures  prometheus.Counter
+	begun     prometheus.Counter
+	endings   *prometheus.CounterVec
+	renewals  prometheus.Counter
+	grants    prometheus.Counter
+	lockWaits prometheus.Histogram
+
+	invalidations prometheus.Counter
+	eventsDropped prometheus.Counter
+	changeWaits   prometheus.Histogram
+	mutexHolds    prometheus.Histogram
+}
+
+// NewMetrics returns metrics that are not registered anywhere.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		commands: counter("commands_total", "Commands proposed by this replica as master."),
+		entries:  counter("entries_total", "Raft entries those commands were put into."),
+		failures: counter("entries_failed_total", "Entries that were not, or perhaps not, committed."),
+		begun:    counter("sessions_begun_total", "Sessions created."),
+		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "chubby", Name: "sessions_ended_total", Help: "Sessions ended, by reason.",
+		}, []string{"reason"}),
+		renewals: counter("leases_extended_total", "Session leases extended."),
+		grants:   counter("locks_granted_total", "Locks granted to waiting requests."),
+		lockWaits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: "lock_wait_seconds", Help: "Time from Acquire to its grant.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
+		}),
+	}
+	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
+	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
+	m.changeWaits = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
+	})
+	m.mutexHolds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
+		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 25e-3, 100e-3, 500e-3},
+	})
+	return m
+}
+
+// Collectors returns the metrics, to be registered.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits,
+		m.invalidations, m.eventsDropped, m.changeWaits, m.mutexHolds,
+	}
+}
+
+func (m *Metrics) proposed(commands int, err error) {
+	m.commands.Add(float64(commands))
+	m.entries.Inc()
+	if err != nil {
+		m.failures.Inc()
+	}
+}
+
+func (m *Metrics) held(d time.Duration)    { m.mutexHolds.Observe(d.Seconds()) }
+func (m *Metrics) created()                { m.begun.Inc() }
+func (m *Metrics) ended(why api.EndReason) { m.endings.WithLabelValues(why.String()).Inc() }
+func (m *Metrics) extended()               { m.renewals.Inc() }
+func (m *Metrics) granted(wait time.Duration) {
+	m.grants.Inc()
+	m.lockWaits.Observe(wait.Seconds())
+}
