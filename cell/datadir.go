@@ -21,10 +21,7 @@ const (
 	markerName    = "replica.json" // whose directory this is
 	rosterName    = "cell.json"    // of which cell, with which replicas; see identity
 	votesName     = "votes.db"
-	boltLogName   = "log.db"  // with BoltStore
-	walLogName    = "log"     // a directory, with WALStore
-	logNoteName   = "log-end" // how far it has got
-	walMetaName   = "wal-meta.db"
+	logNoteName   = "log-end"   // how far it has got
 	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
 	metaName      = "meta.json" // of a snapshot; its own choice, too
 	stateName     = "state.bin" // its contents
@@ -164,8 +161,9 @@ func readMarker(dir string) (*marker, error) {
 	return m, nil
 }
 
-// check reports a marker that is not want's, or whose files are not all there.
-func (m marker) check(dir string, want marker) error {
+// check reports a marker that is not want's, or whose files, with that log store, are
+// not all there.
+func (m marker) check(dir string, want marker, store logStore) error {
 	switch {
 	case m.Format == 1:
 		return identity.Refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
@@ -181,7 +179,7 @@ func (m marker) check(dir string, want marker) error {
 	case m.LogStore != want.LogStore:
 		return identity.Refuse(dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore))
 	}
-	for _, name := range storeFiles(m.LogStore) {
+	for _, name := range []string{votesName, store.file, snapshotsName} {
 		switch _, err := os.Stat(filepath.Join(dir, name)); {
 		case err == nil:
 		case denied(err):
@@ -191,14 +189,6 @@ func (m marker) check(dir string, want marker) error {
 		}
 	}
 	return nil
-}
-
-// storeFiles names what the directory of a marker holds.
-func storeFiles(kind LogStore) []string {
-	if kind == WALStore {
-		return []string{votesName, filepath.Join(walLogName, walMetaName), snapshotsName}
-	}
-	return []string{votesName, boltLogName, snapshotsName}
 }
 
 // writeMarker makes the directory that replica's.

@@ -33,7 +33,7 @@ func openRawLog(t testing.TB, dir string, kind LogStore) (*guardedLogs, *stores)
 	t.Helper()
 	s := &stores{dir: dir}
 	s.guard = newStoreGuard(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
-	if err := s.openFiles(kind, storeOptions{logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment}); err != nil {
+	if err := s.openFiles(storeOf(t, kind), storeOptions{logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment}); err != nil {
 		t.Fatalf("open %s log after a crash: %v", kind, err)
 	}
 	return &guardedLogs{inner: s.rawLogs, guard: s.guard, path: dir}, s
@@ -424,7 +424,7 @@ func TestWALNotesItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &stores{dir: dir}
-	if err := again.openWAL(testStoreOptions(), hclog.NewNullLogger()); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
+	if err := again.openLog(storeOf(t, WALStore), logOptions{logger: hclog.NewNullLogger(), segmentSize: crashSegment}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
 		t.Errorf("a flipped bit in the last append: %v", err)
 	}
 }

@@ -120,7 +120,7 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &stores{dir: dir}
-			if err := s.openBoltLog(); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
+			if err := s.openLog(storeOf(t, BoltStore), logOptions{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
 				t.Error(err)
 			}
 			s.guard = newStoreGuard(time.Minute, func() {}, func(error) {})

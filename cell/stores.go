@@ -14,10 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
 	"go.etcd.io/bbolt"
 )
 
@@ -68,7 +65,8 @@ type stores struct {
 // log store, that another process has, that has lost a file, or whose log does
 // not carry on from a snapshot that can be read.
 func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
-	if kind != BoltStore && kind != WALStore {
+	store, ok := logStoreNamed(kind)
+	if !ok {
 		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %q or %q", kind, BoltStore, WALStore)
 	}
 	if opts.stall == 0 {
@@ -82,28 +80,28 @@ func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
 		return nil, err
 	}
 	s := &stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.silence, opts.fatal)}
-	if err := s.open(kind, opts); err != nil {
+	if err := s.open(store, opts); err != nil {
 		return nil, errors.Join(openError(dir, err), s.close())
 	}
 	return s, nil
 }
 
 // open does openStores' work in a locked directory.
-func (s *stores) open(kind LogStore, opts storeOptions) error {
-	whose := marker{Format: markerFormat, Cell: opts.cell, ID: opts.id, LogStore: kind}
+func (s *stores) open(store logStore, opts storeOptions) error {
+	whose := marker{Format: markerFormat, Cell: opts.cell, ID: opts.id, LogStore: store.name}
 	found, err := readMarker(s.dir)
 	if err != nil {
 		return err
 	}
 	if found != nil {
-		if err := found.check(s.dir, whose); err != nil {
+		if err := found.check(s.dir, whose, store); err != nil {
 			return err
 		}
 	}
 	if err := sweepSnapshots(s.dir); err != nil {
 		return err
 	}
-	if err := sheltered(func() error { return s.openFiles(kind, opts) }); err != nil {
+	if err := sheltered(func() error { return s.openFiles(store, opts) }); err != nil {
 		return err
 	}
 	if found == nil {
@@ -123,12 +121,8 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 	if err := sheltered(s.verify); err != nil {
 		return err
 	}
-	logPath := filepath.Join(s.dir, boltLogName)
-	if kind == WALStore {
-		logPath = filepath.Join(s.dir, walLogName)
-	}
 	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{
-		inner: s.rawLogs, guard: s.guard, path: logPath, mark: &s.mark,
+		inner: s.rawLogs, guard: s.guard, path: filepath.Join(s.dir, store.path), mark: &s.mark,
 		rotten: func(index uint64, err error) {
 			opts.logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
 		},
@@ -142,7 +136,7 @@ func (s *stores) open(kind LogStore, opts storeOptions) error {
 }
 
 // openFiles opens the three stores, and makes those that are absent.
-func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
+func (s *stores) openFiles(store logStore, opts storeOptions) error {
 	raftLog := newStoreLog(opts.logger)
 	if err := s.openVotes(); err != nil {
 		return err
@@ -153,10 +147,7 @@ func (s *stores) openFiles(kind LogStore, opts storeOptions) error {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
 	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: s.roster}
-	if kind == WALStore {
-		return s.openWAL(opts, raftLog)
-	}
-	return s.openBoltLog()
+	return s.openLog(store, logOptions{logger: raftLog, segmentSize: opts.segmentSize})
 }
 
 // roster returns the cell that the directory is known to be of, nil if none is yet.
@@ -197,54 +188,12 @@ func (s *stores) openVotes() error {
 	return nil
 }
 
-func (s *stores) openBoltLog() error {
-	path := filepath.Join(s.dir, boltLogName)
-	open := func(path string) (*raftboltdb.BoltStore, error) {
-		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), MsgpackUseNewTimeFormat: true})
-	}
-	if err := makeFile(path, func(path string) (io.Closer, error) { return open(path) }); err != nil {
+// openLog opens the log, and takes it if it ends where its note says.
+func (s *stores) openLog(store logStore, opts logOptions) error {
+	logs, err := store.open(filepath.Join(s.dir, store.path), opts)
+	if err != nil {
 		return err
 	}
-	logs, err := open(path)
-	if err != nil {
-		return dataError(path, err, "the log cannot be opened")
-	}
-	return s.noteEnd(logs)
-}
-
-func (s *stores) openWAL(opts storeOptions, raftLog hclog.Logger) error {
-	path := filepath.Join(s.dir, walLogName)
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return dataError(path, err, "the log's directory cannot be made")
-	}
-	if err := syncDir(s.dir); err != nil {
-		return err
-	}
-	size := opts.segmentSize
-	if size == 0 {
-		size = wal.DefaultSegmentSize
-	}
-	if err := reopenWALTail(path, size); err != nil {
-		return walError(path, err, "the log cannot be recovered")
-	}
-	logs, err := wal.Open(path, wal.WithLogger(raftLog), wal.WithSegmentSize(size))
-	if err != nil {
-		return walError(path, err, "the log cannot be opened")
-	}
-	return s.noteEnd(logs)
-}
-
-// walError is an error of raft-wal's at the start: damage, unless the system has said
-// no. What it finds missing, or contradicting itself, it reports in words of its own.
-func walError(path string, err error, what string) error {
-	if denied(err) {
-		return dataError(path, err, "%s", what)
-	}
-	return damaged(path, err, "%s", what)
-}
-
-// noteEnd takes an open log, if it ends where its note says.
-func (s *stores) noteEnd(logs logFiles) error {
 	noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName), s.covered)
 	if err != nil {
 		return err

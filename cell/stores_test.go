@@ -22,6 +22,16 @@ func testStores(dir string, kind LogStore) (*stores, error) {
 	return openStores(dir, kind, testStoreOptions())
 }
 
+// storeOf returns the log store of that name.
+func storeOf(t testing.TB, kind LogStore) logStore {
+	t.Helper()
+	store, ok := logStoreNamed(kind)
+	if !ok {
+		t.Fatalf("there is no log store %q", kind)
+	}
+	return store
+}
+
 func testStoreOptions() storeOptions {
 	return storeOptions{
 		cell: "foo", id: "r1", logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment, bootstrap: true,

@@ -35,19 +35,12 @@ func arrivalGuards() []guard {
 		},
 		{
 			name: "the end of bbolt's log is noted", file: "cell/stores.go",
-			old: `		return dataError(path, err, "the log cannot be opened")
+			old: "	noted, err := openNotedLog(",
+			new: `	if store.name == BoltStore {
+		s.closers, s.rawLogs = append(s.closers, logs), logs
+		return nil
 	}
-	return s.noteEnd(logs)
-}
-
-func (s *stores) openWAL`,
-			new: `		return dataError(path, err, "the log cannot be opened")
-	}
-	s.closers, s.rawLogs = append(s.closers, logs), logs
-	return nil
-}
-
-func (s *stores) openWAL`,
+	noted, err := openNotedLog(`,
 			pkg: "./cell", test: "TestLogThatEndsTooEarly",
 		},
 		{

@@ -39,7 +39,7 @@ func rotGuards() []guard {
 			pkg: "./cell", test: "TestVotesRot",
 		},
 		{
-			name: "metadata of the WAL that have rotted are damage", file: "cell/stores.go",
+			name: "metadata of the WAL that have rotted are damage", file: "cell/wallog.go",
 			old: "	if denied(err) {\n		return dataError(path, err, \"%s\", what)", new: "	if denied(err) || err != nil {\n		return dataError(path, err, \"%s\", what)",
 			pkg: "./cell", test: "TestWALMetadataRot",
 		},

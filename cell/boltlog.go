@@ -1,0 +1,25 @@
+package cell
+
+import (
+	"io"
+
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+// boltLogName is the file of a log that bbolt keeps, in the data directory.
+const boltLogName = "log.db"
+
+// openBoltLog opens a log in a bbolt file.
+func openBoltLog(path string, _ logOptions) (logFiles, error) {
+	open := func(path string) (*raftboltdb.BoltStore, error) {
+		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), MsgpackUseNewTimeFormat: true})
+	}
+	if err := makeFile(path, func(path string) (io.Closer, error) { return open(path) }); err != nil {
+		return nil, err
+	}
+	logs, err := open(path)
+	if err != nil {
+		return nil, dataError(path, err, "the log cannot be opened")
+	}
+	return logs, nil
+}

@@ -1,0 +1,43 @@
+package cell
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// logStore is one way to keep the Raft log. To add one, give it a row in logStores
+// and a file for its open function.
+type logStore struct {
+	name LogStore // as the configuration has it, and the marker of a directory
+	path string   // of its file or directory, below the data directory
+	file string   // that a directory with a marker holds, below the data directory
+
+	// open opens the log at a path, and makes it if it is absent.
+	open func(path string, opts logOptions) (logFiles, error)
+}
+
+// logOptions is what a log store is told when it is opened.
+type logOptions struct {
+	logger      hclog.Logger
+	segmentSize int // bytes, of a log that has segments; 0 is its own choice
+}
+
+// logStores lists the log stores.
+func logStores() []logStore {
+	return []logStore{
+		{name: BoltStore, path: boltLogName, file: boltLogName, open: openBoltLog},
+		{name: WALStore, path: walLogName, file: filepath.Join(walLogName, walMetaName), open: openWAL},
+	}
+}
+
+// logStoreNamed returns the log store of that name.
+func logStoreNamed(name LogStore) (store logStore, ok bool) {
+	list := logStores()
+	i := slices.IndexFunc(list, func(s logStore) bool { return s.name == name })
+	if i < 0 {
+		return logStore{}, false
+	}
+	return list[i], true
+}

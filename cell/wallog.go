@@ -1,0 +1,48 @@
+package cell
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	wal "github.com/hashicorp/raft-wal"
+)
+
+// The directory of a log that raft-wal keeps, in the data directory, and the file in it
+// that lists the segments.
+const (
+	walLogName  = "log"
+	walMetaName = "wal-meta.db"
+)
+
+// openWAL opens a log in the segments of raft-wal.
+func openWAL(path string, opts logOptions) (logFiles, error) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, dataError(path, err, "the log's directory cannot be made")
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	size := opts.segmentSize
+	if size == 0 {
+		size = wal.DefaultSegmentSize
+	}
+	if err := reopenWALTail(path, size); err != nil {
+		return nil, walError(path, err, "the log cannot be recovered")
+	}
+	logs, err := wal.Open(path, wal.WithLogger(opts.logger), wal.WithSegmentSize(size))
+	if err != nil {
+		return nil, walError(path, err, "the log cannot be opened")
+	}
+	return logs, nil
+}
+
+// walError is an error of raft-wal's at the start: damage, unless the system has said
+// no. What it finds missing, or contradicting itself, it reports in words of its own.
+func walError(path string, err error, what string) error {
+	if denied(err) {
+		return dataError(path, err, "%s", what)
+	}
+	return damaged(path, err, "%s", what)
+}
