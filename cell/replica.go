@@ -31,6 +31,7 @@ type Replica struct {
 	logs  *logQueue
 
 	stores     *stores
+	space      *space
 	passport   *passport
 	comparison *comparison
 	port       *raftPort
@@ -44,7 +45,6 @@ type Replica struct {
 	http       *http.Server
 
 	master atomic.Pointer[master] // nil unless this replica is the master
-	free   atomic.Int64           // bytes on the disk, as watchDisk saw it last; -1 if that is unknown
 
 	cancel  context.CancelCauseFunc // ends runEpochs
 	elected chan bool               // Raft says here that it leads, or does not any more
@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r := &Replica{cfg: cfg, clock: cfg.Clock, begun: cfg.Clock(), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
-	r.free.Store(-1) // nobody has looked yet
+	r.space = newSpace(cfg.Data, r.clock, r.log)
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()
@@ -157,7 +157,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.runEpochs(ctx, r.elected)
 	})
 	r.work.Go(func() { r.compare(ctx) })
-	r.work.Go(func() { r.watchDisk(ctx) })
+	r.work.Go(func() { r.space.watch(ctx) })
 	return nil
 }
 

@@ -25,8 +25,8 @@ func addressGuards() []guard {
 			pkg: "./cell", test: "TestDataOfANewerVersion",
 		},
 		{
-			name: "a disk that is nearly full is told of", file: "cell/disk.go",
-			old: "	if free := r.free.Load(); free >= 0 && free < lowDisk {", new: "	if free := r.free.Load(); free < 0 {",
+			name: "a disk that is nearly full is told of", file: "cell/space.go",
+			old: "	if free := s.free.Load(); free >= 0 && free < lowDisk {", new: "	if free := s.free.Load(); free < 0 {",
 			pkg: "./cell", test: "TestDiskNearlyFull",
 		},
 		{

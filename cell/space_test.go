@@ -17,10 +17,10 @@ import (
 // A disk that runs full is told of on the way: in the log, not in every line of
 // it, and in what /readyz says.
 func TestDiskNearlyFull(t *testing.T) {
-	r := &Replica{cfg: Config{Data: "/data"}}
+	s := newSpace("/data", nil, nil)
 	for free, want := range map[int64]string{0: "0 MiB are free", 86 << 20: "86 MiB are free", lowDisk - 1: "1023 MiB are free", lowDisk: "", -1: ""} {
-		r.free.Store(free)
-		if note := r.diskNote(); (note == "") != (want == "") || !strings.Contains(note, want) {
+		s.free.Store(free)
+		if note := s.note(); (note == "") != (want == "") || !strings.Contains(note, want) {
 			t.Errorf("with %d bytes free /readyz says %q", free, note)
 		}
 	}
@@ -39,11 +39,11 @@ func TestDiskNearlyFull(t *testing.T) {
 func TestDiskOfADirectoryThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testbed.Lines{}
-		r := &Replica{cfg: Config{Data: filepath.Join(t.TempDir(), "gone")}, log: slog.New(slog.NewTextHandler(log, nil)), clock: func() session.Instant { return 0 }}
-		go r.watchDisk(t.Context())
+		s := newSpace(filepath.Join(t.TempDir(), "gone"), func() session.Instant { return 0 }, slog.New(slog.NewTextHandler(log, nil)))
+		go s.watch(t.Context())
 		synctest.Wait()
-		if r.free.Load() != -1 || len(log.Take()) > 0 || r.diskNote() != "" {
-			t.Errorf("%d bytes are free where there is no directory; %q", r.free.Load(), r.diskNote())
+		if s.seen() != -1 || len(log.Take()) > 0 || s.note() != "" {
+			t.Errorf("%d bytes are free where there is no directory; %q", s.seen(), s.note())
 		}
 	})
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/chubbylock/chubby/session"
 	wal "github.com/hashicorp/raft-wal"
 	"golang.org/x/sys/unix"
 )
@@ -29,18 +32,36 @@ func diskFree(dir string) int64 {
 	return int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // of other types on other systems
 }
 
-// watchDisk looks at the room on the replica's disk until ctx ends, and warns
-// while there is little: a replica whose disk is full ends.
-func (r *Replica) watchDisk(ctx context.Context) {
+// space is the room on the disk of a data directory. It is for any goroutine.
+type space struct {
+	dir    string
+	clock  session.Clock
+	logger *slog.Logger
+	free   atomic.Int64 // bytes, as watch saw it last; -1 if that is unknown
+}
+
+// newSpace returns the room where dir is, at which nobody has looked yet.
+func newSpace(dir string, clock session.Clock, logger *slog.Logger) *space {
+	s := &space{dir: dir, clock: clock, logger: logger}
+	s.free.Store(-1)
+	return s
+}
+
+// seen returns the bytes that were free when watch looked last, -1 if that is unknown.
+func (s *space) seen() int64 { return s.free.Load() }
+
+// watch looks at the room on the disk until ctx ends, and warns while there is
+// little: a replica whose disk is full ends.
+func (s *space) watch(ctx context.Context) {
 	look := time.NewTicker(diskPause)
 	defer look.Stop()
-	warned := r.clock().Add(-diskWarning)
+	warned := s.clock().Add(-diskWarning)
 	for {
-		free := diskFree(r.cfg.Data)
-		r.free.Store(free)
-		if now := r.clock(); free >= 0 && free < lowDisk && now.Sub(warned) >= diskWarning {
+		free := diskFree(s.dir)
+		s.free.Store(free)
+		if now := s.clock(); free >= 0 && free < lowDisk && now.Sub(warned) >= diskWarning {
 			warned = now
-			r.log.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "data", r.cfg.Data, "free", mebibytes(free), "wanted", mebibytes(lowDisk))
+			s.logger.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "data", s.dir, "free", mebibytes(free), "wanted", mebibytes(lowDisk))
 		}
 		select {
 		case <-look.C:
@@ -50,10 +71,10 @@ func (r *Replica) watchDisk(ctx context.Context) {
 	}
 }
 
-// diskNote is what /readyz says of a disk that is nearly full, else nothing.
-func (r *Replica) diskNote() string {
-	if free := r.free.Load(); free >= 0 && free < lowDisk {
-		return fmt.Sprintf("the disk of %s is nearly full: %s are free, less than %s", r.cfg.Data, mebibytes(free), mebibytes(lowDisk))
+// note is what /readyz says of a disk that is nearly full, else nothing.
+func (s *space) note() string {
+	if free := s.free.Load(); free >= 0 && free < lowDisk {
+		return fmt.Sprintf("the disk of %s is nearly full: %s are free, less than %s", s.dir, mebibytes(free), mebibytes(lowDisk))
 	}
 	return ""
 }
