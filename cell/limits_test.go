@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -127,10 +128,11 @@ func readBack(t *testing.T, entries [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+	me := s.who.get()
+	if err := s.who.store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil { // a replica votes in a term before it has entries of it
+	if err := s.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of it
 		t.Fatal(err)
 	}
 	logs := make([]*raft.Log, len(entries))
@@ -138,7 +140,7 @@ func readBack(t *testing.T, entries [][]byte) {
 		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
 	}
 	for part := range slices.Chunk(logs, maxAppend) {
-		if err := s.guard.call(func() error { return s.logs.StoreLogs(part) }); err != nil {
+		if err := s.logs.StoreLogs(part); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +152,7 @@ func readBack(t *testing.T, entries [][]byte) {
 	}
 	defer func() { _ = s.close() }()
 	for i := range entries {
-		if err := readLog(s.rawLogs, uint64(i+1), new(raft.Log)); err != nil {
+		if err := s.logs.GetLog(uint64(i+1), new(raft.Log)); err != nil {
 			t.Fatal(err)
 		}
 	}

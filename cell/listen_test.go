@@ -19,6 +19,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -91,7 +92,12 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.stores.guard.fail(syscall.EIO)
+	failed := make(chan struct{})
+	go func() { // which the store ends
+		defer close(failed)
+		_ = r.stores.logs.StoreLogs([]*raft.Log{{Index: 1 << 20, Data: make([]byte, maxLogEntry+1)}})
+	}()
+	<-failed
 	starting, goesOn := make(chan struct{}), false
 	go func() {
 		defer close(starting)
@@ -102,7 +108,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	if !goesOn {
 		t.Error("the goroutine that starts the replica was ended")
 	}
-	if <-r.Done(); !errors.Is(r.Err(), syscall.EIO) {
+	if <-r.Done(); !errors.Is(r.Err(), api.TooLarge) {
 		t.Errorf("it ended with %v", r.Err())
 	}
 }

@@ -93,7 +93,13 @@ func (r *Replica) start(ctx context.Context) error {
 	}
 	var err error
 	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
-		cell: r.cfg.Cell, id: r.cfg.ID, fatal: r.fail, silence: r.silence, logger: r.log, bootstrap: r.cfg.Bootstrap,
+		cell:      r.cfg.Cell,
+		id:        r.cfg.ID,
+		fatal:     r.fail,
+		silence:   r.silence,
+		logger:    r.log,
+		raftLog:   newStoreLog(r.log),
+		bootstrap: r.cfg.Bootstrap,
 	}); err != nil {
 		return explainFull(r.cfg.Data, err)
 	}

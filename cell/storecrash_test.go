@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -33,7 +32,7 @@ func openRawLog(t testing.TB, dir string, kind LogStore) (*guardedLogs, *stores)
 	t.Helper()
 	s := &stores{dir: dir}
 	s.guard = newStoreGuard(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
-	if err := s.openFiles(storeOf(t, kind), storeOptions{logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment}); err != nil {
+	if err := s.openFiles(storeOf(t, kind), storeOptions{raftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
 		t.Fatalf("open %s log after a crash: %v", kind, err)
 	}
 	return &guardedLogs{inner: s.rawLogs, guard: s.guard, path: dir}, s

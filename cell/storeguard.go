@@ -528,3 +528,10 @@ func (r *guardedReader) Read(p []byte) (n int, err error) {
 	})
 	return n, err
 }
+
+// maxLogEntry is the largest entry that a replica writes into its log: the last
+// line of defence, for what is larger could not be read again. raft-wal writes
+// entries of any size, and takes one above 64 MiB for damage when it reads it. An
+// entry of this version is far smaller (api.MaxCommand); no entry is refused that
+// an earlier version wrote and could read.
+const maxLogEntry = 16 << 20

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
@@ -31,6 +32,7 @@ type storeOptions struct {
 	silence  func()        // makes the replica fall silent at once, before fatal, when the disk has stalled
 	stall    time.Duration // default storeStall
 	logger   *slog.Logger
+	raftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
 	bootstrap bool // a directory that holds nothing may become a replica's
 
@@ -71,6 +73,9 @@ func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
 	}
 	if opts.stall == 0 {
 		opts.stall = storeStall
+	}
+	if opts.raftLog == nil {
+		opts.raftLog = hclog.NewNullLogger()
 	}
 	if empty, err := isEmpty(dir); err != nil || empty && !opts.bootstrap {
 		return nil, cmp.Or(err, noData(dir, opts))
@@ -137,17 +142,16 @@ func (s *stores) open(store logStore, opts storeOptions) error {
 
 // openFiles opens the three stores, and makes those that are absent.
 func (s *stores) openFiles(store logStore, opts storeOptions) error {
-	raftLog := newStoreLog(opts.logger)
 	if err := s.openVotes(); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, snapshotsName)
-	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, raftLog) // see reap
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.raftLog) // see reap
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
 	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: s.roster}
-	return s.openLog(store, logOptions{logger: raftLog, segmentSize: opts.segmentSize})
+	return s.openLog(store, logOptions{logger: opts.raftLog, segmentSize: opts.segmentSize})
 }
 
 // roster returns the cell that the directory is known to be of, nil if none is yet.

@@ -6,7 +6,7 @@ func reapingGuards() []guard {
 	return []guard{
 		{
 			name: "old snapshots are removed by the names of their directories", file: "cell/stores.go",
-			old: "math.MaxInt, raftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), raftLog) // see reap",
+			old: "math.MaxInt, opts.raftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), opts.raftLog) // see reap",
 			pkg: "./cell", test: "TestOldSnapshotsNameRots",
 		},
 		{
