@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/session"
 )
@@ -171,7 +172,7 @@ const (
 type bootstrapper struct {
 	cell    string
 	members []identity.Member
-	who     *identityFile
+	who     *disk.IdentityFile
 	ask     func(m identity.Member) (bootstrapReport, error) // returns within bootstrapAsk
 	begin   func() error                                     // writes the first entry
 	clock   session.Clock
@@ -185,17 +186,17 @@ func (b *bootstrapper) run(ctx context.Context) error {
 	told := began.Add(-bootstrapRemind)
 	for {
 		heard, failed := b.askAll()
-		step, err := nextStep(b.who.get(), b.members, heard, failed)
+		step, err := nextStep(b.who.Get(), b.members, heard, failed)
 		switch {
 		case err != nil:
 			return err
 		case step.store != nil:
-			if err := b.who.store(step.store, false); err != nil {
+			if err := b.who.Store(step.store, false); err != nil {
 				return err
 			}
 			continue
 		case step.begin:
-			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.get().Roster.CellID, "members", len(b.members))
+			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.Get().Roster.CellID, "members", len(b.members))
 			return b.begin()
 		}
 		now := b.clock()
@@ -220,7 +221,7 @@ func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[st
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]bootstrapReport{}, map[string]error{}
 	var asking sync.WaitGroup
-	me := b.who.get().ID
+	me := b.who.Get().ID
 	for _, m := range b.members {
 		if m.ID == me {
 			continue

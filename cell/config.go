@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -161,8 +162,8 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Data == "" {
 		fault("data: no directory is given")
 	}
-	if cfg.LogStore != BoltStore && cfg.LogStore != WALStore {
-		fault("log-store: %q is none of %q and %q", cfg.LogStore, BoltStore, WALStore)
+	if !disk.HasLogStore(disk.LogStore(cfg.LogStore)) {
+		fault("log-store: %q is none of %s", cfg.LogStore, disk.LogStoreNames(" and "))
 	}
 	if cfg.ElectionTimeout < MinElectionTimeout || cfg.ElectionTimeout > MaxElectionTimeout {
 		fault("election-timeout: %v is outside %v to %v (less than the shortest lease)", cfg.ElectionTimeout, MinElectionTimeout, MaxElectionTimeout)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/disk"
 )
 
 // BenchmarkProve measures a proof of leadership in a cell of five over loopback
@@ -17,7 +19,7 @@ import (
 // with or without 64 writers. Raft's VerifyLeader, which is unsafe, stands
 // beside it.
 func BenchmarkProve(b *testing.B) {
-	nodes := diskCell(b, 5, BoltStore)
+	nodes := diskCell(b, 5, disk.BoltStore)
 	master := leader(b, nodes...)
 	master.say(b, "first")
 	f := master.fence()
@@ -91,7 +93,7 @@ func measureCalls(b *testing.B, callers int, do func() error) {
 }
 
 // diskCell starts a cell over loopback TCP with its stores on disk.
-func diskCell(b testing.TB, size int, kind LogStore) []*raftNode {
+func diskCell(b testing.TB, size int, kind disk.LogStore) []*raftNode {
 	members := map[string]string{}
 	listeners := map[string]net.Listener{}
 	for i := range size {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -122,17 +123,17 @@ func TestDyingNodesFitTheLog(t *testing.T) {
 // readBack writes entries into a log, and opens it again.
 func readBack(t *testing.T, entries [][]byte) {
 	t.Helper()
-	options := storeOptions{cell: "local", id: "r1", bootstrap: true, fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, silence: func() {}, logger: slog.New(slog.DiscardHandler)}
+	options := disk.Options{Cell: "local", ID: "r1", Bootstrap: true, Fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)}
 	dir := t.TempDir()
-	s, err := openStores(dir, WALStore, options)
+	s, err := disk.Open(dir, disk.WALStore, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	me := s.who.get()
-	if err := s.who.store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
+	me := s.Identity().Get()
+	if err := s.Identity().Store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of it
+	if err := s.Votes().SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of it
 		t.Fatal(err)
 	}
 	logs := make([]*raft.Log, len(entries))
@@ -140,19 +141,19 @@ func readBack(t *testing.T, entries [][]byte) {
 		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
 	}
 	for part := range slices.Chunk(logs, maxAppend) {
-		if err := s.logs.StoreLogs(part); err != nil {
+		if err := s.Logs().StoreLogs(part); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = openStores(dir, WALStore, options); err != nil {
+	if s, err = disk.Open(dir, disk.WALStore, options); err != nil {
 		t.Fatalf("the replica does not start again: %v", err)
 	}
-	defer func() { _ = s.close() }()
+	defer func() { _ = s.Close() }()
 	for i := range entries {
-		if err := s.logs.GetLog(uint64(i+1), new(raft.Log)); err != nil {
+		if err := s.Logs().GetLog(uint64(i+1), new(raft.Log)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -135,7 +135,7 @@ func (r *Replica) logStart() {
 		data = r.cfg.Data
 	}
 	entries := uint64(0)
-	if first := r.stores.first(); first > 0 {
+	if first := r.stores.First(); first > 0 {
 		entries = r.raft.LastIndex() - first + 1
 	}
 	r.log.Info("started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,

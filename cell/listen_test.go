@@ -18,6 +18,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
@@ -95,7 +96,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	failed := make(chan struct{})
 	go func() { // which the store ends
 		defer close(failed)
-		_ = r.stores.logs.StoreLogs([]*raft.Log{{Index: 1 << 20, Data: make([]byte, maxLogEntry+1)}})
+		_ = r.stores.Logs().StoreLogs([]*raft.Log{{Index: 1 << 20, Data: make([]byte, disk.MaxLogEntry+1)}})
 	}()
 	<-failed
 	starting, goesOn := make(chan struct{}), false

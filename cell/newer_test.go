@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/fxamacker/cbor/v2"
@@ -20,32 +21,32 @@ import (
 func TestDataOfANewerVersion(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		write func(t *testing.T, s *stores)
+		write func(t *testing.T, s *disk.Stores)
 	}{
-		{"entry", func(t *testing.T, s *stores) {
-			last, err := s.logs.LastIndex()
+		{"entry", func(t *testing.T, s *disk.Stores) {
+			last, err := s.Logs().LastIndex()
 			if err != nil {
 				t.Fatal(err)
 			}
 			var before raft.Log
-			if err := s.logs.GetLog(last, &before); err != nil {
+			if err := s.Logs().GetLog(last, &before); err != nil {
 				t.Fatal(err)
 			}
 			data, err := cbor.Marshal(map[int]any{1: before.Term, 3: []any{}, 99: "new"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.logs.StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: data}}); err != nil {
+			if err := s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: data}}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"snapshot", func(t *testing.T, s *stores) {
-			last, err := s.logs.LastIndex()
+		{"snapshot", func(t *testing.T, s *disk.Stores) {
+			last, err := s.Logs().LastIndex()
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, wire := raft.NewInmemTransport("r:1")
-			sink, err := s.snapshots.Create(1, last, 2, s.configuration, 1, wire)
+			sink, err := s.Snapshots().Create(1, last, 2, s.Configuration(), 1, wire)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,12 +74,12 @@ func TestDataOfANewerVersion(t *testing.T) {
 			if err := r.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s, err := openStores(cfg.Data, DefaultLogStore, storeOptions{cell: "local", id: "r1", fatal: func(err error) { t.Error(err) }, silence: func() {}, logger: slog.New(slog.DiscardHandler)})
+			s, err := disk.Open(cfg.Data, disk.LogStore(DefaultLogStore), disk.Options{Cell: "local", ID: "r1", Fatal: func(err error) { t.Error(err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.write(t, s)
-			if err := s.close(); err != nil {
+			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
 			network = testbed.NewNetwork()

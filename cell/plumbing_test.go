@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/go-hclog"
@@ -35,7 +36,7 @@ type nodeConfig struct {
 	timeout time.Duration                       // heartbeat, election and lease
 	wrap    func(*raftTransport) raft.Transport // nil: as it is
 	dir     string                              // stores on disk; empty: in memory
-	kind    LogStore
+	kind    disk.LogStore
 }
 
 // testPassport is that of a member of a cell that has begun: r1 to r9.
@@ -85,15 +86,15 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		}
 		n.raft = r
 	} else {
-		s, err := openStores(cfg.dir, cfg.kind, storeOptions{
-			cell: "test", id: cfg.id, logger: slog.New(slog.DiscardHandler), silence: n.trans.silence, bootstrap: true,
-			fatal: func(err error) { panic(err) },
+		s, err := disk.Open(cfg.dir, cfg.kind, disk.Options{
+			Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.silence, Bootstrap: true,
+			Fatal: func(err error) { panic(err) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.close() })
-		if n.raft, err = s.startRaft(conf, n.words, trans); err != nil {
+		t.Cleanup(func() { _ = s.Close() })
+		if n.raft, err = s.StartRaft(conf, n.words, trans); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -117,3 +117,15 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 		t.Errorf("logged %q", lines)
 	}
 }
+
+// TestRaftLog: what the libraries log arrives with its attributes.
+func TestRaftLog(t *testing.T) {
+	count := &testbed.Lines{}
+	log := newStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
+	log.Warn("failed to contact", "time", 7)
+	log.Info("entering state")
+	lines := count.Take()
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "library=raft peer=r2 time=7") || !strings.Contains(lines[1], "level=DEBUG") {
+		t.Errorf("logged %q", lines)
+	}
+}

@@ -140,7 +140,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) 
 	if _, err := rand.Read(secret); err != nil {
 		return nil, fmt.Errorf("draw random bytes: %w", err)
 	}
-	id := api.CellID(r.stores.who.get().Roster.CellID)
+	id := api.CellID(r.stores.Identity().Get().Roster.CellID)
 	restore := r.restoresAccess()
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
 		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version, RestoreAccess: restore},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -30,8 +31,8 @@ type Replica struct {
 	log   *slog.Logger    // never waits for what is logged to be written
 	logs  *logQueue
 
-	stores     *stores
-	space      *space
+	stores     *disk.Stores
+	space      *disk.Space
 	passport   *passport
 	comparison *comparison
 	port       *raftPort
@@ -75,7 +76,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r := &Replica{cfg: cfg, clock: cfg.Clock, begun: cfg.Clock(), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
-	r.space = newSpace(cfg.Data, r.clock, r.log)
+	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()
@@ -92,16 +93,16 @@ func (r *Replica) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if r.stores, err = openStores(r.cfg.Data, r.cfg.LogStore, storeOptions{
-		cell:      r.cfg.Cell,
-		id:        r.cfg.ID,
-		fatal:     r.fail,
-		silence:   r.silence,
-		logger:    r.log,
-		raftLog:   newStoreLog(r.log),
-		bootstrap: r.cfg.Bootstrap,
+	if r.stores, err = disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), disk.Options{
+		Cell:      r.cfg.Cell,
+		ID:        r.cfg.ID,
+		Fatal:     r.fail,
+		Silence:   r.silence,
+		Logger:    r.log,
+		RaftLog:   newStoreLog(r.log),
+		Bootstrap: r.cfg.Bootstrap,
 	}); err != nil {
-		return explainFull(r.cfg.Data, err)
+		return disk.ExplainFull(r.cfg.Data, err)
 	}
 	if err := r.checkConfiguration(); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (r *Replica) start(ctx context.Context) error {
 // startRaft opens the port and starts Raft on it.
 func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
-	r.passport = newPassport(r.stores.who.get, r.stores.last, r.fail, r.clock, r.log)
+	r.passport = newPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
 	r.port = openPort(portConfig{
 		passport: r.passport, bootstrap: r.bootstrapReport,
 		cell: r.cfg.Cell, id: r.cfg.ID, client: r.advertised(), address: self.Raft, listen: r.cfg.RaftListener,
@@ -142,10 +143,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if r.raft, err = r.stores.startRaft(conf, r.fsm, r.transport); err != nil {
+	if r.raft, err = r.stores.StartRaft(conf, r.fsm, r.transport); err != nil {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
-	r.passport.holdsUpTo(func() uint64 { return r.stores.holds(r.raft) })
+	r.passport.holdsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
 	r.transport.listen()
 	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
@@ -163,7 +164,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.runEpochs(ctx, r.elected)
 	})
 	r.work.Go(func() { r.compare(ctx) })
-	r.work.Go(func() { r.space.watch(ctx) })
+	r.work.Go(func() { r.space.Watch(ctx) })
 	return nil
 }
 
@@ -185,12 +186,12 @@ func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config
 // bootstrap begins the cell in a data directory that holds nothing, or goes on
 // with a bootstrap that was interrupted.
 func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
-	if r.stores.who.get().Begun {
+	if r.stores.Identity().Get().Begun {
 		return nil
 	}
 	b := &bootstrapper{
-		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.who, ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
-		begin: func() error { return r.stores.bootstrap(conf, r.transport) },
+		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.Identity(), ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
+		begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
 	}
 	if err := b.run(ctx); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
@@ -200,7 +201,7 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 
 // bootstrapReport is what this replica answers to one that bootstraps.
 func (r *Replica) bootstrapReport() bootstrapReport {
-	me := r.stores.who.get()
+	me := r.stores.Identity().Get()
 	return bootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
 }
 
@@ -208,10 +209,10 @@ func (r *Replica) bootstrapReport() bootstrapReport {
 // members than its cell has: it would be somebody else to some of the others.
 func (r *Replica) checkConfiguration() error {
 	var has []identity.Member
-	for _, s := range r.stores.configuration.Servers {
+	for _, s := range r.stores.Configuration().Servers {
 		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
 	}
-	if me := r.stores.who.get(); len(has) == 0 && me.Roster != nil {
+	if me := r.stores.Identity().Get(); len(has) == 0 && me.Roster != nil {
 		has = me.Roster.Members
 	}
 	if diff := identity.Difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
@@ -350,7 +351,7 @@ func (r *Replica) release() {
 	}
 	r.work.Wait()
 	if r.stores != nil {
-		if err := r.stores.close(); err != nil {
+		if err := r.stores.Close(); err != nil {
 			r.log.Warn("close the stores", "error", err)
 		}
 	}

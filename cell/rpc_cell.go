@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/hashicorp/raft"
 )
 
@@ -32,7 +33,7 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 		Cell: r.cfg.Cell, CellId: string(state.CellID), Master: health.Master, Epoch: health.Epoch,
 		Replica: &pb.ReplicaStatus{
 			Id: r.cfg.ID, Role: health.Role, Client: r.clientAddress(r.cfg.ID), Term: r.raft.CurrentTerm(), Last: r.raft.LastIndex(),
-			Applied: state.Applied, Healthy: health.Ready, Version: Version(), DiskFreeBytes: diskFree(r.cfg.Data),
+			Applied: state.Applied, Healthy: health.Ready, Version: Version(), DiskFreeBytes: disk.Free(r.cfg.Data),
 			StateHash: fmt.Sprintf("%016x", state.History), LogStore: string(r.cfg.LogStore),
 		},
 	}

@@ -14,44 +14,44 @@ func arrivalGuards() []guard {
 			pkg: "./cell", test: "TestMessageThatArrivesSlowly",
 		},
 		{
-			name: "a late snapshot ends the replica in order", file: "cell/storeguard.go",
+			name: "a late snapshot ends the replica in order", file: "cell/internal/disk/storeguard.go",
 			old: "		if err == nil && last == 0 {", new: "		if false && last == 0 {",
-			pkg: "./cell", test: "TestLateSnapshot",
+			pkg: "./cell/internal/disk", test: "TestLateSnapshot",
 		},
 		{
-			name: "data must not end before a snapshot", file: "cell/stores.go",
+			name: "data must not end before a snapshot", file: "cell/internal/disk/stores.go",
 			old: "	case newest > s.last:", new: "	case false:",
-			pkg: "./cell", test: "TestDataThatEndsTooEarly",
+			pkg: "./cell/internal/disk", test: "TestDataThatEndsTooEarly",
 		},
 		{
-			name: "data of a replica that has run is not nothing", file: "cell/stores.go",
+			name: "data of a replica that has run is not nothing", file: "cell/internal/disk/stores.go",
 			old: "	case s.last == 0 && s.who", new: "	case false && s.who",
-			pkg: "./cell", test: "TestDataThatEndsTooEarly",
+			pkg: "./cell/internal/disk", test: "TestDataThatEndsTooEarly",
 		},
 		{
-			name: "Raft goes on from the newest snapshot", file: "cell/stores.go",
+			name: "Raft goes on from the newest snapshot", file: "cell/internal/disk/stores.go",
 			old: "has < s.last {", new: "has < s.last && false {",
-			pkg: "./cell", test: "TestSnapshotThatCannotBeRestored",
+			pkg: "./cell/internal/disk", test: "TestSnapshotThatCannotBeRestored",
 		},
 		{
-			name: "the end of bbolt's log is noted", file: "cell/stores.go",
+			name: "the end of bbolt's log is noted", file: "cell/internal/disk/stores.go",
 			old: "	noted, err := openNotedLog(",
 			new: `	if store.name == BoltStore {
 		s.closers, s.rawLogs = append(s.closers, logs), logs
 		return nil
 	}
 	noted, err := openNotedLog(`,
-			pkg: "./cell", test: "TestLogThatEndsTooEarly",
+			pkg: "./cell/internal/disk", test: "TestLogThatEndsTooEarly",
 		},
 		{
-			name: "damaged data is a refusal", file: "cell/damage.go",
+			name: "damaged data is a refusal", file: "cell/internal/disk/damage.go",
 			old: "identity.LossAdvice\n	return identity.Refuse(e)", new: "identity.LossAdvice\n	return e",
-			pkg: "./cell", test: "TestStartVerifiesLog",
+			pkg: "./cell/internal/disk", test: "TestStartVerifiesLog",
 		},
 		{
-			name: "another replica's data is a refusal", file: "cell/datadir.go",
+			name: "another replica's data is a refusal", file: "cell/internal/disk/datadir.go",
 			old: "api.WrongCell, m.Cell\n		return identity.Refuse(e)", new: "api.WrongCell, m.Cell\n		return e",
-			pkg: "./cell", test: "TestDataDirIsOneReplicas",
+			pkg: "./cell/internal/disk", test: "TestDataDirIsOneReplicas",
 		},
 		{
 			name: "who bootstraps is not believed", file: "cell/port.go",

@@ -4,8 +4,8 @@ package main
 func identityGuards() []guard {
 	return []guard{
 		{
-			name: "an empty directory does not start without --bootstrap", file: "cell/stores.go",
-			old: "empty && !opts.bootstrap {", new: "empty && false {",
+			name: "an empty directory does not start without --bootstrap", file: "cell/internal/disk/stores.go",
+			old: "empty && !opts.Bootstrap {", new: "empty && false {",
 			pkg: "./cell", test: "TestEmptyDirectoryIsRefused",
 		},
 		{
@@ -44,19 +44,19 @@ func identityGuards() []guard {
 			pkg: "./cell", test: "TestOtherMembersAreRefused",
 		},
 		{
-			name: "a committed suffix of the log is kept", file: "cell/commitmark.go",
+			name: "a committed suffix of the log is kept", file: "cell/internal/disk/commitmark.go",
 			old: "	case replaced && first <= mark:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestCommittedEntriesStay",
+			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "what is committed leaves the log in a snapshot", file: "cell/commitmark.go",
+			name: "what is committed leaves the log in a snapshot", file: "cell/internal/disk/commitmark.go",
 			old: "	case !replaced && min(last, mark) > snapshot:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestCommittedEntriesStay",
+			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "the commit mark survives a restart", file: "cell/stores.go",
+			name: "the commit mark survives a restart", file: "cell/internal/disk/stores.go",
 			old: "		s.mark.found(mark)\n", new: "		_ = mark\n",
-			pkg: "./cell", test: "TestCommittedEntriesStay",
+			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
 			name: "a replica that lost entries stops", file: "cell/passport.go",

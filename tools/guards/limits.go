@@ -39,9 +39,9 @@ func limitGuards() []guard {
 			pkg: "./cell", test: "TestPendingBytesAreBounded",
 		},
 		{
-			name: "an entry that could not be read is not written", file: "cell/storeguard.go",
+			name: "an entry that could not be read is not written", file: "cell/internal/disk/storeguard.go",
 			old: "n > limit {", new: "false {",
-			pkg: "./cell", test: "TestEntryThatCannotBeReadIsNotWritten",
+			pkg: "./cell/internal/disk", test: "TestEntryThatCannotBeReadIsNotWritten",
 		},
 		{
 			name: "a slow cache delays its node only", file: "cell/remover.go",

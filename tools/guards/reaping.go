@@ -5,9 +5,9 @@ package main
 func reapingGuards() []guard {
 	return []guard{
 		{
-			name: "old snapshots are removed by the names of their directories", file: "cell/stores.go",
-			old: "math.MaxInt, opts.raftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), opts.raftLog) // see reap",
-			pkg: "./cell", test: "TestOldSnapshotsNameRots",
+			name: "old snapshots are removed by the names of their directories", file: "cell/internal/disk/stores.go",
+			old: "math.MaxInt, opts.RaftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), opts.RaftLog) // see reap",
+			pkg: "./cell/internal/disk", test: "TestOldSnapshotsNameRots",
 		},
 		{
 			name: "those late for a removal are cut off together", file: "cell/remover.go",

@@ -25,9 +25,9 @@ func addressGuards() []guard {
 			pkg: "./cell", test: "TestDataOfANewerVersion",
 		},
 		{
-			name: "a disk that is nearly full is told of", file: "cell/space.go",
+			name: "a disk that is nearly full is told of", file: "cell/internal/disk/space.go",
 			old: "	if free := s.free.Load(); free >= 0 && free < lowDisk {", new: "	if free := s.free.Load(); free < 0 {",
-			pkg: "./cell", test: "TestDiskNearlyFull",
+			pkg: "./cell/internal/disk", test: "TestDiskNearlyFull",
 		},
 		{
 			name: "names that mean loopback are told of", file: "cmd/chubbyd/doubts.go",

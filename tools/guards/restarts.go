@@ -5,9 +5,9 @@ package main
 func restartGuards() []guard {
 	return []guard{
 		{
-			name: "a log that a snapshot of the master's has overtaken is emptied", file: "cell/overtaken.go",
+			name: "a log that a snapshot of the master's has overtaken is emptied", file: "cell/internal/disk/overtaken.go",
 			old: "	if last == 0 || first > base {\n", new: "	if last+1 > 0 || first > base {\n",
-			pkg: "./cell", test: "TestInterruptedInstall",
+			pkg: "./cell/internal/disk", test: "TestInterruptedInstall",
 		},
 		{
 			name: "a hello for another replica condemns nobody", file: "cell/passport.go",
@@ -15,9 +15,9 @@ func restartGuards() []guard {
 			pkg: "./cell", test: "TestPassportOfAnother",
 		},
 		{
-			name: "votes of another replica are refused", file: "cell/stores.go",
+			name: "votes of another replica are refused", file: "cell/internal/disk/stores.go",
 			old: "	case string(voter) != m.Incarnation:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestVotesOfAnotherAreRefused",
+			pkg: "./cell/internal/disk", test: "TestVotesOfAnotherAreRefused",
 		},
 		{
 			name: "a log of another cell ends its replica for good", file: "cell/reign.go",
@@ -35,14 +35,14 @@ func restartGuards() []guard {
 			pkg: "./cmd/chubbyd", test: "TestServeLeavesAdviceToTheReplica",
 		},
 		{
-			name: "committed entries right after a snapshot are not called covered", file: "cell/commitmark.go",
+			name: "committed entries right after a snapshot are not called covered", file: "cell/internal/disk/commitmark.go",
 			old: "first > begin || begin > snapshot;", new: "first > begin;",
-			pkg: "./cell", test: "TestCommittedEntriesStay",
+			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "votes that are an old copy are refused", file: "cell/stores.go",
+			name: "votes that are an old copy are refused", file: "cell/internal/disk/stores.go",
 			old: "	if current < term {\n", new: "	if false {\n",
-			pkg: "./cell", test: "TestOldVotesAreRefused",
+			pkg: "./cell/internal/disk", test: "TestOldVotesAreRefused",
 		},
 		{
 			name: "the running hash begins anew with a version", file: "raftfsm/version.go",

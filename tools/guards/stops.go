@@ -30,7 +30,7 @@ func stopGuards() []guard {
 			pkg: "./cmd/chubbyd", test: "TestCheckRefusesWhatServeRefuses",
 		},
 		{
-			name: "a store that fails ends no goroutine but Raft's", file: "cell/stores.go",
+			name: "a store that fails ends no goroutine but Raft's", file: "cell/internal/disk/stores.go",
 			old: "		index, err = s.rawLogs.FirstIndex()\n", new: "		index, err = s.logs.FirstIndex()\n",
 			pkg: "./cell", test: "TestStartGoesOnWhenTheStoreFails",
 		},

@@ -1,10 +1,13 @@
-package cell
+package disk
 
 import (
 	"io"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
+
+// BoltStore is one B+ tree file, with two syncs a write.
+const BoltStore LogStore = "boltdb"
 
 // boltLogName is the file of a log that bbolt keeps, in the data directory.
 const boltLogName = "log.db"

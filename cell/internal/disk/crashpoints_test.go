@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"bytes"
@@ -270,7 +270,7 @@ func (s cameraSink) Close() error { return s.c.shoot("finish snapshot", s.Snapsh
 
 // crashReplica is a follower that does what the steps say.
 type crashReplica struct {
-	s       *stores
+	s       *Stores
 	raft    *raft.Raft
 	machine *crashMachine
 	wire    *raft.InmemTransport // to it
@@ -287,7 +287,7 @@ func crashConf() *raft.Config {
 
 // openCrashReplica starts a replica. Its operations are photographed if c is not nil.
 func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica, error) {
-	return openCrashReplicaOn(dir, kind, func(s *stores) error {
+	return openCrashReplicaOn(dir, kind, func(s *Stores) error {
 		if c == nil {
 			return nil
 		}
@@ -306,43 +306,43 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 }
 
 // openCrashReplicaOn starts a replica on its stores as equip leaves them.
-func openCrashReplicaOn(dir string, kind LogStore, equip func(*stores) error) (*crashReplica, error) {
+func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*crashReplica, error) {
 	var failed error
 	opts := testStoreOptions()
-	opts.fatal = func(err error) { failed = err }
-	s, err := openStores(dir, kind, opts)
+	opts.Fatal = func(err error) { failed = err }
+	s, err := Open(dir, kind, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := equip(s); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, s.Close())
 	}
 	_, own := raft.NewInmemTransportWithTimeout("a1", 10*time.Second)
 	_, wire := raft.NewInmemTransportWithTimeout("a2", 10*time.Second)
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
-	if !s.who.get().Begun {
-		me := s.who.get()
+	if !s.who.Get().Begun {
+		me := s.who.Get()
 		all := &identity.Roster{CellID: "c", Members: []identity.Member{{ID: "r1", Raft: "a1", Incarnation: me.Incarnation}, {ID: "r2", Raft: "a2", Incarnation: "i2"}, {ID: "r3", Raft: "a3", Incarnation: "i3"}}}
 		if me.Roster == nil {
-			err = s.who.store(all, false)
+			err = s.who.Store(all, false)
 		}
 		if err == nil {
-			err = s.bootstrap(crashConf(), own)
+			err = s.Bootstrap(crashConf(), own)
 		}
 	}
 	if err == nil {
-		r.raft, err = s.startRaft(crashConf(), r.machine, own)
+		r.raft, err = s.StartRaft(crashConf(), r.machine, own)
 	}
 	if err != nil {
-		return nil, errors.Join(err, failed, s.close())
+		return nil, errors.Join(err, failed, s.Close())
 	}
 	return r, nil
 }
 
 func (r *crashReplica) stop() error {
-	return errors.Join(r.raft.Shutdown().Error(), r.s.guard.failure(), r.s.close())
+	return errors.Join(r.raft.Shutdown().Error(), r.s.guard.failure(), r.s.Close())
 }
 
 // crashSteps is a life of a follower; nil is a snapshot of its own.
@@ -429,7 +429,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			c := &crashCamera{t: t, dir: filepath.Join(t.TempDir(), "data")}
 			if err := live(c.dir, kind, c, 0, len(crashSteps()), func(step int, r *crashReplica, acked uint64) error {
 				c.step, c.acked, c.term = step+1, max(c.acked, acked), r.raft.CurrentTerm()
-				if has := r.s.holds(r.raft); has < c.acked {
+				if has := r.s.Holds(r.raft); has < c.acked {
 					return fmt.Errorf("it says that it holds %d entries, and acknowledged %d", has, c.acked)
 				}
 				return c.shoot("the answer", nil)
@@ -457,7 +457,7 @@ func (p crashPoint) check(kind LogStore) error {
 			err = fmt.Errorf("entry %d was acknowledged: %w", index, err)
 		}
 	}
-	if err := errors.Join(err, s.close()); err != nil {
+	if err := errors.Join(err, s.Close()); err != nil {
 		return err
 	}
 	return live(p.dir, kind, nil, p.step, p.step+3, func(_ int, r *crashReplica, _ uint64) error {

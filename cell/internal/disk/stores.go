@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"cmp"
@@ -25,29 +25,29 @@ const (
 	boltLockTimeout = time.Second
 )
 
-// storeOptions is what openStores is told beside the directory.
-type storeOptions struct {
-	cell, id string
-	fatal    func(error)   // told once of the error that ends the replica; called from any goroutine, must not block
-	silence  func()        // makes the replica fall silent at once, before fatal, when the disk has stalled
+// Options is what openStores is told beside the directory.
+type Options struct {
+	Cell, ID string
+	Fatal    func(error)   // told once of the error that ends the replica; called from any goroutine, must not block
+	Silence  func()        // makes the replica fall silent at once, before fatal, when the disk has stalled
 	stall    time.Duration // default storeStall
-	logger   *slog.Logger
-	raftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
+	Logger   *slog.Logger
+	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
-	bootstrap bool // a directory that holds nothing may become a replica's
+	Bootstrap bool // a directory that holds nothing may become a replica's
 
 	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests make it small
 }
 
-// stores is a replica's data directory, opened: what Raft keeps there, and the
+// Stores is a replica's data directory, opened: what Raft keeps there, and the
 // lock on it. Its store fields are for Raft alone; see storeGuard.
-type stores struct {
+type Stores struct {
 	dir       string
 	logs      raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 
-	who           *identityFile      // whose directory it is
+	who           *IdentityFile      // whose directory it is
 	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
 	last          uint64             // the last index when it was opened
 	rotten        map[string]bool    // the snapshots that cannot be read, by ID, though Raft does without them
@@ -62,38 +62,38 @@ type stores struct {
 	closeErr  error
 }
 
-// openStores opens the data directory of a replica, makes it if it is absent or
+// Open opens the data directory of a replica, makes it if it is absent or
 // empty, and locks it. It refuses one that belongs to another replica, cell or
 // log store, that another process has, that has lost a file, or whose log does
 // not carry on from a snapshot that can be read.
-func openStores(dir string, kind LogStore, opts storeOptions) (*stores, error) {
+func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	store, ok := logStoreNamed(kind)
 	if !ok {
-		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %q or %q", kind, BoltStore, WALStore)
+		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %s", kind, LogStoreNames(" or "))
 	}
 	if opts.stall == 0 {
 		opts.stall = storeStall
 	}
-	if opts.raftLog == nil {
-		opts.raftLog = hclog.NewNullLogger()
+	if opts.RaftLog == nil {
+		opts.RaftLog = hclog.NewNullLogger()
 	}
-	if empty, err := isEmpty(dir); err != nil || empty && !opts.bootstrap {
+	if empty, err := isEmpty(dir); err != nil || empty && !opts.Bootstrap {
 		return nil, cmp.Or(err, noData(dir, opts))
 	}
 	lock, err := openDataDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.silence, opts.fatal)}
+	s := &Stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.Silence, opts.Fatal)}
 	if err := s.open(store, opts); err != nil {
-		return nil, errors.Join(openError(dir, err), s.close())
+		return nil, errors.Join(openError(dir, err), s.Close())
 	}
 	return s, nil
 }
 
 // open does openStores' work in a locked directory.
-func (s *stores) open(store logStore, opts storeOptions) error {
-	whose := marker{Format: markerFormat, Cell: opts.cell, ID: opts.id, LogStore: store.name}
+func (s *Stores) open(store logStore, opts Options) error {
+	whose := marker{Format: markerFormat, Cell: opts.Cell, ID: opts.ID, LogStore: store.name}
 	found, err := readMarker(s.dir)
 	if err != nil {
 		return err
@@ -129,37 +129,37 @@ func (s *stores) open(store logStore, opts storeOptions) error {
 	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{
 		inner: s.rawLogs, guard: s.guard, path: filepath.Join(s.dir, store.path), mark: &s.mark,
 		rotten: func(index uint64, err error) {
-			opts.logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
+			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
 		},
 	})
 	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
 	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, rotten: s.rotten}
 	for id := range s.rotten {
-		opts.logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
+		opts.Logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
 	}
 	return err
 }
 
 // openFiles opens the three stores, and makes those that are absent.
-func (s *stores) openFiles(store logStore, opts storeOptions) error {
+func (s *Stores) openFiles(store logStore, opts Options) error {
 	if err := s.openVotes(); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, snapshotsName)
-	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.raftLog) // see reap
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.RaftLog) // see reap
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
 	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: s.roster}
-	return s.openLog(store, logOptions{logger: opts.raftLog, segmentSize: opts.segmentSize})
+	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})
 }
 
 // roster returns the cell that the directory is known to be of, nil if none is yet.
-func (s *stores) roster() *identity.Roster {
+func (s *Stores) roster() *identity.Roster {
 	if s.who == nil {
 		return nil
 	}
-	return s.who.get().Roster
+	return s.who.Get().Roster
 }
 
 // boltOptions are those of both bbolt files. Without a synced freelist a commit
@@ -168,7 +168,7 @@ func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }
 
-func (s *stores) openVotes() error {
+func (s *Stores) openVotes() error {
 	path := filepath.Join(s.dir, votesName)
 	if err := makeFile(path, func(path string) (io.Closer, error) {
 		db, err := bbolt.Open(path, 0o600, boltOptions())
@@ -193,7 +193,7 @@ func (s *stores) openVotes() error {
 }
 
 // openLog opens the log, and takes it if it ends where its note says.
-func (s *stores) openLog(store logStore, opts logOptions) error {
+func (s *Stores) openLog(store logStore, opts logOptions) error {
 	logs, err := store.open(filepath.Join(s.dir, store.path), opts)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (s *stores) openLog(store logStore, opts logOptions) error {
 
 // covered returns the index up to which a snapshot that can be read has everything, 0 if
 // there is none.
-func (s *stores) covered() uint64 {
+func (s *Stores) covered() uint64 {
 	if s.rawSnaps == nil {
 		return 0
 	}
@@ -243,15 +243,15 @@ func makeFile(path string, create func(path string) (io.Closer, error)) error {
 }
 
 // noData is the refusal of a directory that holds nothing.
-func noData(dir string, opts storeOptions) error {
+func noData(dir string, opts Options) error {
 	return identity.Refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
 		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
-		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.id, opts.cell)
+		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.ID, opts.Cell)
 }
 
 // adopt makes the directory this replica's. Without a marker it holds the empty
 // stores of a start that was interrupted, or it is not ours.
-func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
+func (s *Stores) adopt(whose marker, opts Options) (*marker, error) {
 	used, err := s.holdsCell()
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
 	if used {
 		return nil, identity.Refuse(dataError(s.dir, nil, "it holds a replica's data but not %s, which says whose: bring that file back, or name another directory", markerName))
 	}
-	if !opts.bootstrap {
+	if !opts.Bootstrap {
 		return nil, noData(s.dir, opts)
 	}
 	if whose.Incarnation, err = identity.RandomID(); err != nil {
@@ -273,7 +273,7 @@ func (s *stores) adopt(whose marker, opts storeOptions) (*marker, error) {
 
 // checkVoter refuses votes that another replica gave: with them this one could vote
 // again in a term in which it has voted.
-func (s *stores) checkVoter(m marker) error {
+func (s *Stores) checkVoter(m marker) error {
 	path := filepath.Join(s.dir, votesName)
 	voter, err := s.rawVotes.Get([]byte(voterKey))
 	if err == nil && voter == nil { // an earlier version did not say whose they are
@@ -292,12 +292,12 @@ func (s *stores) checkVoter(m marker) error {
 
 // checkIdentity compares what the directory says of its cell with what the
 // stores hold.
-func (s *stores) checkIdentity(opts storeOptions) error {
+func (s *Stores) checkIdentity(opts Options) error {
 	used, err := s.holdsCell()
 	if err != nil {
 		return err
 	}
-	now := s.who.get()
+	now := s.who.Get()
 	missing := func(name string) error {
 		return damaged(filepath.Join(s.dir, name), nil, "it is missing or empty, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
 	}
@@ -307,8 +307,8 @@ func (s *stores) checkIdentity(opts storeOptions) error {
 	case !used && now.Begun:
 		return missing(votesName)
 	case used && !now.Begun: // a crash came between the first entry and this
-		return s.who.store(now.Roster, true)
-	case now.Roster == nil && !opts.bootstrap:
+		return s.who.Store(now.Roster, true)
+	case now.Roster == nil && !opts.Bootstrap:
 		return noData(s.dir, opts)
 	}
 	return nil
@@ -316,7 +316,7 @@ func (s *stores) checkIdentity(opts storeOptions) error {
 
 // holdsCell reports whether the directory holds a cell's data already: a vote,
 // an entry or a snapshot. If not, the cell may be bootstrapped in it, once.
-func (s *stores) holdsCell() (used bool, err error) {
+func (s *Stores) holdsCell() (used bool, err error) {
 	err = sheltered(func() error {
 		used, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
 		if err != nil || !used {
@@ -335,7 +335,7 @@ func (s *stores) holdsCell() (used bool, err error) {
 // interruptedBootstrap reports that raft.BootstrapCluster came as far as the
 // first term and not to the first entry. A replica in that state has voted for
 // nobody (a vote is of a later term) and acknowledged nothing.
-func (s *stores) interruptedBootstrap() (bool, error) {
+func (s *Stores) interruptedBootstrap() (bool, error) {
 	term, err := s.rawVotes.GetUint64([]byte(currentTermKey))
 	if err != nil || term != 1 {
 		return false, err
@@ -354,7 +354,7 @@ func (s *stores) interruptedBootstrap() (bool, error) {
 
 // verify reads what Raft is about to read and would panic over: the newest
 // snapshot, and every log entry after it, which must follow without a gap.
-func (s *stores) verify() error {
+func (s *Stores) verify() error {
 	newest, err := newestSnapshot(s.dir)
 	if err != nil {
 		return err
@@ -396,11 +396,11 @@ func (s *stores) verify() error {
 // checkEnd refuses data that ends before what this replica has held. A snapshot of the
 // master's takes the place of the whole log: if it cannot be read any more, an older
 // one and an empty log follow each other without a gap.
-func (s *stores) checkEnd(newest uint64) error {
+func (s *Stores) checkEnd(newest uint64) error {
 	switch {
 	case newest > s.last:
 		return damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be read, and without it the data ends at entry %d", newest, s.last)
-	case s.last == 0 && s.who.get().Begun:
+	case s.last == 0 && s.who.Get().Begun:
 		return damaged(s.dir, nil, "it has neither an entry nor a snapshot, though this replica has run here")
 	}
 	return nil
@@ -409,7 +409,7 @@ func (s *stores) checkEnd(newest uint64) error {
 // checkVotes compares the votes with the term of the newest entry. Raft writes down
 // a term before it stores anything of it: votes that end in an earlier one are an
 // old copy, and would be given again.
-func (s *stores) checkVotes(term uint64) error {
+func (s *Stores) checkVotes(term uint64) error {
 	path := filepath.Join(s.dir, votesName)
 	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
 	if err != nil {
@@ -424,7 +424,7 @@ func (s *stores) checkVotes(term uint64) error {
 // readableSnapshot returns the index and the term of the newest snapshot whose
 // checksum is right, which is the one that Raft will restore; 0 if there is none. If
 // there are only bad ones it fails, as Raft would.
-func (s *stores) readableSnapshot() (index, term uint64, err error) {
+func (s *Stores) readableSnapshot() (index, term uint64, err error) {
 	list, err := s.rawSnaps.List()
 	if err != nil {
 		return 0, 0, dataError(s.dir, err, "the snapshots cannot be listed")
@@ -451,9 +451,9 @@ func (s *stores) readableSnapshot() (index, term uint64, err error) {
 	return 0, 0, nil
 }
 
-// bootstrap writes the first entry of the cell's log, which is its configuration
+// Bootstrap writes the first entry of the cell's log, which is its configuration
 // and the same on every member, and then that the cell has begun here.
-func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
+func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	used, err := s.holdsCell()
 	if err != nil {
 		return err
@@ -461,7 +461,7 @@ func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
 	if used {
 		return dataError(s.dir, raft.ErrCantBootstrap, "it holds a cell already")
 	}
-	r := s.who.get().Roster
+	r := s.who.Get().Roster
 	for _, m := range r.Members {
 		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
 	}
@@ -475,12 +475,12 @@ func (s *stores) bootstrap(conf *raft.Config, trans raft.Transport) error {
 	if err != nil {
 		return err
 	}
-	return s.who.store(r, true)
+	return s.who.Store(r, true)
 }
 
-// startRaft starts Raft on the stores. What arrives through trans has to wait until it
+// StartRaft starts Raft on the stores. What arrives through trans has to wait until it
 // has returned.
-func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
+func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
 	err = s.guard.call(func() error {
 		return sheltered(func() (err error) { // it panics over what it cannot restore
 			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
@@ -501,14 +501,35 @@ func (s *stores) startRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 	return r, nil
 }
 
-// holds returns up to where the directory has every entry, in a snapshot or in the log.
+// Identity returns whose directory it is.
+func (s *Stores) Identity() *IdentityFile { return s.who }
+
+// Configuration returns the newest configuration in the snapshots and the log, as they
+// were when they were opened; it is empty if there was none.
+func (s *Stores) Configuration() raft.Configuration { return s.configuration }
+
+// Last returns the last index in the snapshots and the log, as they were when they were
+// opened.
+func (s *Stores) Last() uint64 { return s.last }
+
+// Logs returns the log as Raft uses it: an error ends the replica, and the goroutine that
+// called.
+func (s *Stores) Logs() raft.LogStore { return s.logs }
+
+// Votes returns the votes as Raft uses them; see Logs.
+func (s *Stores) Votes() raft.StableStore { return s.stable }
+
+// Snapshots returns the snapshots as Raft uses them: an error ends the replica.
+func (s *Stores) Snapshots() raft.SnapshotStore { return s.snapshots }
+
+// Holds returns up to where the directory has every entry, in a snapshot or in the log.
 // Raft itself goes back to an older snapshot of the leader's, for a while, and to a
 // newer one only when that is applied.
-func (s *stores) holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
+func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
 
-// first returns the first index of the log, or 0 if the log is empty or cannot be read.
+// First returns the first index of the log, or 0 if the log is empty or cannot be read.
 // It is for any goroutine: the guard would end one of which Raft knows nothing.
-func (s *stores) first() (index uint64) {
+func (s *Stores) First() (index uint64) {
 	if err := sheltered(func() (err error) {
 		index, err = s.rawLogs.FirstIndex()
 		return err
@@ -518,10 +539,10 @@ func (s *stores) first() (index uint64) {
 	return index
 }
 
-// close closes the files and lets go of the directory. Raft has to have stopped.
+// Close closes the files and lets go of the directory. Raft has to have stopped.
 // If an operation hangs in the disk still, everything stays open and locked: the
 // file is not ours to hand over while it may yet be written.
-func (s *stores) close() error {
+func (s *Stores) Close() error {
 	s.closeOnce.Do(func() {
 		if s.guard.active.Load() > 0 {
 			s.closeErr = dataError(s.dir, s.guard.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"cmp"
@@ -298,7 +298,7 @@ func (l *guardedLogs) StoreLogs(logs []*raft.Log) error {
 
 // tooLarge refuses entries that could not be read again.
 func (l *guardedLogs) tooLarge(logs []*raft.Log) error {
-	limit := cmp.Or(l.limit, maxLogEntry)
+	limit := cmp.Or(l.limit, MaxLogEntry)
 	for _, log := range logs {
 		if n := len(log.Data) + len(log.Extensions); n > limit {
 			return api.Errorf(api.TooLarge, "log entry %d has %d bytes, and at most %d can be read again", log.Index, n, limit)
@@ -529,9 +529,9 @@ func (r *guardedReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// maxLogEntry is the largest entry that a replica writes into its log: the last
+// MaxLogEntry is the largest entry that a replica writes into its log: the last
 // line of defence, for what is larger could not be read again. raft-wal writes
 // entries of any size, and takes one above 64 MiB for damage when it reads it. An
 // entry of this version is far smaller (api.MaxCommand); no entry is refused that
 // an earlier version wrote and could read.
-const maxLogEntry = 16 << 20
+const MaxLogEntry = 16 << 20

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"encoding/binary"
@@ -119,7 +119,7 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 			if err := os.WriteFile(path, damage(files[0], files[1]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s := &stores{dir: dir}
+			s := &Stores{dir: dir}
 			if err := s.openLog(storeOf(t, BoltStore), logOptions{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
 				t.Error(err)
 			}

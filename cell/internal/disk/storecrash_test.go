@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"bufio"
@@ -28,11 +28,11 @@ const (
 
 // openRawLog opens only a log, under its guard, and without the check that it
 // follows a snapshot: the crash tests compact without one.
-func openRawLog(t testing.TB, dir string, kind LogStore) (*guardedLogs, *stores) {
+func openRawLog(t testing.TB, dir string, kind LogStore) (*guardedLogs, *Stores) {
 	t.Helper()
-	s := &stores{dir: dir}
+	s := &Stores{dir: dir}
 	s.guard = newStoreGuard(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
-	if err := s.openFiles(storeOf(t, kind), storeOptions{raftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
+	if err := s.openFiles(storeOf(t, kind), Options{RaftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
 		t.Fatalf("open %s log after a crash: %v", kind, err)
 	}
 	return &guardedLogs{inner: s.rawLogs, guard: s.guard, path: dir}, s
@@ -155,7 +155,7 @@ func TestLogSurvivesKill(t *testing.T) {
 				if err := want.matches(logs); err != nil {
 					t.Fatalf("round %d, after the next append: %v", round, err)
 				}
-				if err := s.close(); err != nil {
+				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -265,7 +265,7 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 				want = want.do(op)
-				if err := s.close(); err != nil {
+				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -296,7 +296,7 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 				if err := got.do(fmt.Sprintf("append %d %d 3", next, next+2)).matches(logs); err != nil {
 					t.Fatalf("variant %d, after the next append: %v", i, err)
 				}
-				if err := s.close(); err != nil {
+				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -422,7 +422,7 @@ func TestWALNotesItsEnd(t *testing.T) {
 	if err := os.WriteFile(name, newest, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := &stores{dir: dir}
+	again := &Stores{dir: dir}
 	if err := again.openLog(storeOf(t, WALStore), logOptions{logger: hclog.NewNullLogger(), segmentSize: crashSegment}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
 		t.Errorf("a flipped bit in the last append: %v", err)
 	}

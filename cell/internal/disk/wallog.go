@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 
 	wal "github.com/hashicorp/raft-wal"
 )
+
+// WALStore is segments, with one sync a write.
+const WALStore LogStore = "wal"
 
 // The directory of a log that raft-wal keeps, in the data directory, and the file in it
 // that lists the segments.

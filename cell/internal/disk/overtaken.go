@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // two. The next entry that it appends is the one after the snapshot: raft-wal, which
 // takes no gap, would refuse it for good, and of what is before a gap, or of another
 // term than the snapshot, nobody knows whether it was ever committed.
-func (s *stores) emptyOvertaken(base, term uint64) error {
+func (s *Stores) emptyOvertaken(base, term uint64) error {
 	failed := func(err error) error {
 		return dataError(s.dir, err, "the log, which the newest snapshot (of entry %d) has overtaken, cannot be emptied", base)
 	}

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -36,10 +36,10 @@ func TestCommittedEntriesStay(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
 				dir := t.TempDir()
 				var told error
-				open := func() *stores {
+				open := func() *Stores {
 					opts := testStoreOptions()
-					opts.fatal = func(err error) { told = err }
-					s, err := openStores(dir, BoltStore, opts)
+					opts.Fatal = func(err error) { told = err }
+					s, err := Open(dir, BoltStore, opts)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -47,7 +47,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 					return s
 				}
 				s := open()
-				if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+				if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
 					t.Fatal(err)
 				}
 				if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil {

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"path/filepath"
@@ -34,12 +34,12 @@ func (l *heldCompaction) DeleteRange(first, last uint64) error {
 // nobody's fault, and the next start does not miss it.
 func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 	steps := []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), nil, appendStep(4, 15, 19, 19)}
-	for at, hold := range map[string]func(h *heldCompaction, s *stores) raft.LogStore{
-		"before it was allowed": func(h *heldCompaction, s *stores) raft.LogStore {
+	for at, hold := range map[string]func(h *heldCompaction, s *Stores) raft.LogStore{
+		"before it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
 			h.LogStore = &guardedLogs{inner: s.rawLogs, guard: s.guard, mark: &s.mark}
 			return h
 		},
-		"after it was allowed": func(h *heldCompaction, s *stores) raft.LogStore {
+		"after it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
 			h.LogStore = s.rawLogs
 			return &guardedLogs{inner: h, guard: s.guard, mark: &s.mark}
 		},
@@ -50,7 +50,7 @@ func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 					t.Parallel()
 					dir := filepath.Join(t.TempDir(), "data")
 					held := &heldCompaction{goOn: make(chan struct{}), done: make(chan struct{})}
-					r, err := openCrashReplicaOn(dir, kind, func(s *stores) (err error) {
+					r, err := openCrashReplicaOn(dir, kind, func(s *Stores) (err error) {
 						s.logs, err = raft.NewLogCache(logCacheEntries, hold(held, s))
 						return err
 					})

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"bytes"
@@ -141,10 +141,13 @@ func (s *faultySink) Close() error {
 	return s.SnapshotSink.Close()
 }
 
+// errSilent is what the tests of the guard are told when it silences the replica.
+var errSilent = errors.New("silenced")
+
 // guardedTrio guards a faultyStore. What fatal is told arrives at the channel.
 func guardedTrio(inner *faultyStore) (*guardedLogs, *guardedVotes, *guardedSnapshots, chan error) {
 	told := make(chan error, 10)
-	g := newStoreGuard(storeStall, func() { told <- errSilenced }, func(err error) { told <- err })
+	g := newStoreGuard(storeStall, func() { told <- errSilent }, func(err error) { told <- err })
 	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner: inner, guard: g, path: "/data/snapshots"}, told
 }
 
@@ -412,7 +415,7 @@ func TestWatchdog(t *testing.T) {
 				return err
 			})
 		})
-		if first := <-told; !errors.Is(first, errSilenced) {
+		if first := <-told; !errors.Is(first, errSilent) {
 			t.Errorf("first came %v, want silence", first)
 		}
 		if took := time.Since(began); took != storeStall {
@@ -454,18 +457,19 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				conf.LocalID = "r1"
 				conf.Logger = hclog.NewNullLogger()
 				_, wire := raft.NewInmemTransport("a")
-				st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
-				if err := st.bootstrap(conf, wire); err != nil {
+				st := &Stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+				if err := st.Bootstrap(conf, wire); err != nil {
 					t.Fatal(err)
 				}
 				words := &testbed.Words{}
-				r, err := st.startRaft(conf, words, wire)
+				r, err := st.StartRaft(conf, words, wire)
 				if err != nil {
 					t.Fatal(err)
 				}
-				n := &raftNode{id: "r1", raft: r, words: words}
-				leader(t, n)
-				n.say(t, "fine")
+				testbed.Await(t, "a leader", func() bool { return r.State() == raft.Leader })
+				if err := r.Apply([]byte("fine"), 5*time.Second).Error(); err != nil {
+					t.Fatal(err)
+				}
 				inner.before = func(name string) error {
 					if name == op {
 						return syscall.EIO
@@ -513,11 +517,11 @@ func TestStartReportsStoreError(t *testing.T) {
 	conf.LocalID = "r1"
 	conf.Logger = hclog.NewNullLogger()
 	_, wire := raft.NewInmemTransport("a")
-	st := &stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
-	if r, err := st.startRaft(conf, &testbed.Words{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
+	st := &Stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+	if r, err := st.StartRaft(conf, &testbed.Words{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("startRaft: %v, %v", r, err)
 	}
-	if err := st.bootstrap(conf, wire); !errors.Is(err, syscall.ENOSPC) {
+	if err := st.Bootstrap(conf, wire); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("bootstrap: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -276,9 +276,9 @@ func rosterRots(t *testing.T, dir string) {
 }
 
 // votersOfCell is the configuration of the cell whose replica has those stores.
-func votersOfCell(s *stores) raft.Configuration {
+func votersOfCell(s *Stores) raft.Configuration {
 	addresses := map[string]string{"r1": "a"}
-	if r := s.who.get().Roster; r != nil {
+	if r := s.who.Get().Roster; r != nil {
 		clear(addresses)
 		for _, m := range r.Members {
 			addresses[m.ID] = m.Raft
@@ -382,8 +382,8 @@ func TestRottenEntryIsToldOf(t *testing.T) {
 			rotEntry(t, dir, kind, 13)
 			var said strings.Builder
 			opts := testStoreOptions()
-			opts.logger = slog.New(slog.NewTextHandler(&said, nil))
-			s, err := openStores(dir, kind, opts)
+			opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
+			s, err := Open(dir, kind, opts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const (
 	diskWarning = 10 * time.Minute // between two lines about a disk that is nearly full
 )
 
-// diskFree returns the bytes that are free where dir is, -1 if that is unknown.
-func diskFree(dir string) int64 {
+// Free returns the bytes that are free where dir is, -1 if that is unknown.
+func Free(dir string) int64 {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return -1
@@ -32,32 +32,32 @@ func diskFree(dir string) int64 {
 	return int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // of other types on other systems
 }
 
-// space is the room on the disk of a data directory. It is for any goroutine.
-type space struct {
+// Space is the room on the disk of a data directory. It is for any goroutine.
+type Space struct {
 	dir    string
 	clock  session.Clock
 	logger *slog.Logger
 	free   atomic.Int64 // bytes, as watch saw it last; -1 if that is unknown
 }
 
-// newSpace returns the room where dir is, at which nobody has looked yet.
-func newSpace(dir string, clock session.Clock, logger *slog.Logger) *space {
-	s := &space{dir: dir, clock: clock, logger: logger}
+// NewSpace returns the room where dir is, at which nobody has looked yet.
+func NewSpace(dir string, clock session.Clock, logger *slog.Logger) *Space {
+	s := &Space{dir: dir, clock: clock, logger: logger}
 	s.free.Store(-1)
 	return s
 }
 
-// seen returns the bytes that were free when watch looked last, -1 if that is unknown.
-func (s *space) seen() int64 { return s.free.Load() }
+// Seen returns the bytes that were free when watch looked last, -1 if that is unknown.
+func (s *Space) Seen() int64 { return s.free.Load() }
 
-// watch looks at the room on the disk until ctx ends, and warns while there is
+// Watch looks at the room on the disk until ctx ends, and warns while there is
 // little: a replica whose disk is full ends.
-func (s *space) watch(ctx context.Context) {
+func (s *Space) Watch(ctx context.Context) {
 	look := time.NewTicker(diskPause)
 	defer look.Stop()
 	warned := s.clock().Add(-diskWarning)
 	for {
-		free := diskFree(s.dir)
+		free := Free(s.dir)
 		s.free.Store(free)
 		if now := s.clock(); free >= 0 && free < lowDisk && now.Sub(warned) >= diskWarning {
 			warned = now
@@ -71,21 +71,21 @@ func (s *space) watch(ctx context.Context) {
 	}
 }
 
-// note is what /readyz says of a disk that is nearly full, else nothing.
-func (s *space) note() string {
+// Note is what /readyz says of a disk that is nearly full, else nothing.
+func (s *Space) Note() string {
 	if free := s.free.Load(); free >= 0 && free < lowDisk {
 		return fmt.Sprintf("the disk of %s is nearly full: %s are free, less than %s", s.dir, mebibytes(free), mebibytes(lowDisk))
 	}
 	return ""
 }
 
-// explainFull says of an error for want of room on the disk that it is one, how
+// ExplainFull says of an error for want of room on the disk that it is one, how
 // much there is, and how much a start needs.
-func explainFull(dir string, err error) error {
+func ExplainFull(dir string, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
-	free := diskFree(dir)
+	free := Free(dir)
 	return dataError(dir, err, "the disk is full: %s are free, and a start needs %s for a segment of the log, and then some for snapshots; make room, and start the replica again: it catches up by itself",
 		mebibytes(free), mebibytes(int64(wal.DefaultSegmentSize)))
 }

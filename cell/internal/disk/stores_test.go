@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -12,14 +12,13 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
-	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
 
 // testStores opens replica r1 of cell foo.
-func testStores(dir string, kind LogStore) (*stores, error) {
-	return openStores(dir, kind, testStoreOptions())
+func testStores(dir string, kind LogStore) (*Stores, error) {
+	return Open(dir, kind, testStoreOptions())
 }
 
 // storeOf returns the log store of that name.
@@ -32,15 +31,15 @@ func storeOf(t testing.TB, kind LogStore) logStore {
 	return store
 }
 
-func testStoreOptions() storeOptions {
-	return storeOptions{
-		cell: "foo", id: "r1", logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment, bootstrap: true,
-		silence: func() {}, fatal: func(err error) { panic(err) },
+func testStoreOptions() Options {
+	return Options{
+		Cell: "foo", ID: "r1", Logger: slog.New(slog.DiscardHandler), segmentSize: crashSegment, Bootstrap: true,
+		Silence: func() {}, Fatal: func(err error) { panic(err) },
 	}
 }
 
 // mustOpen opens the stores and closes them with the test.
-func mustOpen(t *testing.T, dir string, kind LogStore) *stores {
+func mustOpen(t *testing.T, dir string, kind LogStore) *Stores {
 	t.Helper()
 	s, err := testStores(dir, kind)
 	if err != nil {
@@ -50,9 +49,9 @@ func mustOpen(t *testing.T, dir string, kind LogStore) *stores {
 	return s
 }
 
-func mustClose(t *testing.T, s *stores) {
+func mustClose(t *testing.T, s *Stores) {
 	t.Helper()
-	if err := s.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -62,7 +61,7 @@ func mustClose(t *testing.T, s *stores) {
 func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
 	t.Helper()
 	s := mustOpen(t, dir, kind)
-	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+	if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
@@ -83,24 +82,24 @@ func rosterAlone(who identity.Replica) *identity.Roster {
 }
 
 // preparedAlone is the identity of the only member of a cell, which has not begun.
-func preparedAlone(t *testing.T) *identityFile {
+func preparedAlone(t *testing.T) *IdentityFile {
 	t.Helper()
-	f := &identityFile{path: filepath.Join(t.TempDir(), rosterName)}
+	f := &IdentityFile{path: filepath.Join(t.TempDir(), rosterName)}
 	who := identity.Replica{ID: "r1", Incarnation: "i1"}
 	f.now.Store(&who)
-	if err := f.store(rosterAlone(who), false); err != nil {
+	if err := f.Store(rosterAlone(who), false); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func takeSnapshot(t *testing.T, s *stores, index uint64) {
+func takeSnapshot(t *testing.T, s *Stores, index uint64) {
 	t.Helper()
 	takeSnapshotOf(t, s, index, 1)
 }
 
 // takeSnapshotOf is takeSnapshot, of an entry of that term.
-func takeSnapshotOf(t *testing.T, s *stores, index, term uint64) {
+func takeSnapshotOf(t *testing.T, s *Stores, index, term uint64) {
 	t.Helper()
 	_, wire := raft.NewInmemTransport("a")
 	sink, err := s.snapshots.Create(1, index, term, votersOfCell(s), 1, wire)
@@ -141,21 +140,21 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 				other = WALStore
 			}
 			for name, c := range map[string]struct {
-				change func(*storeOptions)
+				change func(*Options)
 				kind   LogStore
 				want   string
 			}{
-				"another cell":      {func(o *storeOptions) { o.cell = "bar" }, kind, `belongs to cell "foo"`},
-				"another ID":        {func(o *storeOptions) { o.id = "r2" }, kind, `belongs to replica "r1"`},
-				"another log store": {func(*storeOptions) {}, other, fmt.Sprintf("kept in %q", kind)},
+				"another cell":      {func(o *Options) { o.Cell = "bar" }, kind, `belongs to cell "foo"`},
+				"another ID":        {func(o *Options) { o.ID = "r2" }, kind, `belongs to replica "r1"`},
+				"another log store": {func(*Options) {}, other, fmt.Sprintf("kept in %q", kind)},
 			} {
 				opts := testStoreOptions()
 				c.change(&opts)
-				if _, err := openStores(dir, c.kind, opts); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
+				if _, err := Open(dir, c.kind, opts); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: %v, want a refusal with %q in it", name, err, c.want)
 				}
 			}
-			if _, err := openStores(dir, "paper", testStoreOptions()); err == nil || !strings.Contains(err.Error(), `log store "paper"`) {
+			if _, err := Open(dir, "paper", testStoreOptions()); err == nil || !strings.Contains(err.Error(), `log store "paper"`) {
 				t.Errorf("no log store: %v", err)
 			}
 			s = mustOpen(t, dir, kind)
@@ -284,7 +283,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, dir, BoltStore)
-	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.get().Incarnation {
+	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.Get().Incarnation {
 		t.Errorf("the votes are of %q: %v", voter, err)
 	}
 }
@@ -319,27 +318,27 @@ func damageSnapshots(t *testing.T, dir string) {
 // starts, and over a gap between snapshot and log. The stores find out first.
 func TestStartVerifiesLog(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage func(*testing.T, *stores)
+		damage func(*testing.T, *Stores)
 		want   string // empty: it opens
 	}{
-		"nothing": {damage: func(*testing.T, *stores) {}},
-		"compacted up to the snapshot": {damage: func(t *testing.T, s *stores) {
+		"nothing": {damage: func(*testing.T, *Stores) {}},
+		"compacted up to the snapshot": {damage: func(t *testing.T, s *Stores) {
 			takeSnapshot(t, s, 5)
 			if err := s.rawLogs.DeleteRange(1, 5); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"compacted without a snapshot": {damage: func(t *testing.T, s *stores) {
+		"compacted without a snapshot": {damage: func(t *testing.T, s *Stores) {
 			if err := s.rawLogs.DeleteRange(1, 2); err != nil {
 				t.Fatal(err)
 			}
 		}, want: "log entry 1 of 9"},
-		"a gap": {damage: func(t *testing.T, s *stores) {
+		"a gap": {damage: func(t *testing.T, s *Stores) {
 			if err := s.logs.DeleteRange(4, 5); err != nil {
 				t.Fatal(err)
 			}
 		}, want: "log entry 4 of 9"},
-		"a flipped bit": {damage: func(t *testing.T, s *stores) {
+		"a flipped bit": {damage: func(t *testing.T, s *Stores) {
 			var log raft.Log
 			if err := s.rawLogs.GetLog(8, &log); err != nil {
 				t.Fatal(err)
@@ -349,23 +348,23 @@ func TestStartVerifiesLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, want: "log entry 8 fails its checksum"},
-		"a flipped bit below the snapshot": {damage: func(t *testing.T, s *stores) {
+		"a flipped bit below the snapshot": {damage: func(t *testing.T, s *Stores) {
 			takeSnapshot(t, s, 8)
 			if err := s.rawLogs.StoreLog(&raft.Log{Index: 3}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"terms that fall": {damage: func(t *testing.T, s *stores) {
+		"terms that fall": {damage: func(t *testing.T, s *Stores) {
 			if err := s.logs.StoreLog(crashEntry(10, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}, want: "log entry 10 is of term 0"},
-		"the newest snapshot rots, the log reaches back": {damage: func(t *testing.T, s *stores) {
+		"the newest snapshot rots, the log reaches back": {damage: func(t *testing.T, s *Stores) {
 			takeSnapshot(t, s, 4)
 			damageSnapshots(t, s.dir)
 			takeSnapshot(t, s, 3) // older, and whole
 		}},
-		"the newest snapshot rots, the log does not reach back": {damage: func(t *testing.T, s *stores) {
+		"the newest snapshot rots, the log does not reach back": {damage: func(t *testing.T, s *Stores) {
 			takeSnapshot(t, s, 6)
 			damageSnapshots(t, s.dir)
 			takeSnapshot(t, s, 3)
@@ -438,8 +437,8 @@ func TestInterruptedInstall(t *testing.T) {
 			mustClose(t, s)
 			for next := uint64(21); next < 24; next++ { // it goes on to be restarted
 				opts := testStoreOptions()
-				opts.fatal = func(err error) { t.Error(err) }
-				s, err := openStores(dir, kind, opts)
+				opts.Fatal = func(err error) { t.Error(err) }
+				s, err := Open(dir, kind, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -484,24 +483,24 @@ func TestInterruptedBootstrap(t *testing.T) {
 	}
 	mustClose(t, s)
 	s = mustOpen(t, dir, BoltStore)
-	if err := s.who.store(rosterAlone(s.who.get()), false); err != nil {
+	if err := s.who.Store(rosterAlone(s.who.Get()), false); err != nil {
 		t.Fatal(err)
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = "r1"
 	_, wire := raft.NewInmemTransport("a")
-	if err := s.bootstrap(conf, wire); err != nil {
+	if err := s.Bootstrap(conf, wire); err != nil {
 		t.Fatal(err)
 	}
 	if used, err := s.holdsCell(); !used || err != nil {
 		t.Errorf("bootstrapped: %v, %v", used, err)
 	}
-	if err := s.bootstrap(conf, wire); !errors.Is(err, raft.ErrCantBootstrap) {
+	if err := s.Bootstrap(conf, wire); !errors.Is(err, raft.ErrCantBootstrap) {
 		t.Errorf("bootstrapped twice: %v", err)
 	}
-	for _, state := range []func(*stores) error{
-		func(s *stores) error { return s.stable.SetUint64([]byte(currentTermKey), 2) },
-		func(s *stores) error {
+	for _, state := range []func(*Stores) error{
+		func(s *Stores) error { return s.stable.SetUint64([]byte(currentTermKey), 2) },
+		func(s *Stores) error {
 			return errors.Join(s.stable.SetUint64([]byte(currentTermKey), 1), s.logs.StoreLog(crashEntry(1, 1)))
 		},
 	} {
@@ -522,7 +521,7 @@ func TestVoteIsOneWrite(t *testing.T) {
 	dir := t.TempDir()
 	term, candidate := []byte(voteTermKey), []byte(voteCandidateKey)
 	s := mustOpen(t, dir, BoltStore)
-	if err := s.who.store(rosterAlone(s.who.get()), true); err != nil {
+	if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.logs.StoreLog(crashEntry(1, 1)); err != nil {
@@ -588,17 +587,5 @@ func TestVoteChecksum(t *testing.T) {
 		if n, err := votes.GetUint64(key); api.CodeOf(err) != api.Corrupt {
 			t.Errorf("byte %d changed: %d, %v; want Corrupt", i, n, err)
 		}
-	}
-}
-
-// TestRaftLog: what the libraries log arrives with its attributes.
-func TestRaftLog(t *testing.T) {
-	count := &testbed.Lines{}
-	log := newStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
-	log.Warn("failed to contact", "time", 7)
-	log.Info("entering state")
-	lines := count.Take()
-	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "library=raft peer=r2 time=7") || !strings.Contains(lines[1], "level=DEBUG") {
-		t.Errorf("logged %q", lines)
 	}
 }

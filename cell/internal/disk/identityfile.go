@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"encoding/json"
@@ -28,16 +28,16 @@ func (c cellFile) sum() (string, error) {
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// identityFile is the identity of an open data directory. get is for any
+// IdentityFile is the identity of an open data directory. get is for any
 // goroutine, the rest for the one that starts the replica.
-type identityFile struct {
+type IdentityFile struct {
 	path string
 	now  atomic.Pointer[identity.Replica]
 }
 
 // readIdentity reads the identity of the directory that the marker is of.
-func readIdentity(dir string, m marker) (*identityFile, error) {
-	f := &identityFile{path: filepath.Join(dir, rosterName)}
+func readIdentity(dir string, m marker) (*IdentityFile, error) {
+	f := &IdentityFile{path: filepath.Join(dir, rosterName)}
 	now := identity.Replica{ID: m.ID, Incarnation: m.Incarnation}
 	text, err := os.ReadFile(f.path)
 	switch {
@@ -62,11 +62,11 @@ func readIdentity(dir string, m marker) (*identityFile, error) {
 	return f, nil
 }
 
-// get returns the identity as it is stored.
-func (f *identityFile) get() identity.Replica { return *f.now.Load() }
+// Get returns the identity as it is stored.
+func (f *IdentityFile) Get() identity.Replica { return *f.now.Load() }
 
-// store makes the roster, and whether Raft may be started, durable.
-func (f *identityFile) store(r *identity.Roster, begun bool) error {
+// Store makes the roster, and whether Raft may be started, durable.
+func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
 	c := cellFile{Roster: *r, Begun: begun}
 	var err error
 	if c.Sum, err = c.sum(); err != nil {
@@ -79,7 +79,7 @@ func (f *identityFile) store(r *identity.Roster, begun bool) error {
 	if err := writeDurably(f.path, append(text, '\n')); err != nil {
 		return err
 	}
-	now := f.get()
+	now := f.Get()
 	now.Roster, now.Begun = r, begun
 	f.now.Store(&now)
 	return nil

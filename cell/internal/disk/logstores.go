@@ -1,11 +1,16 @@
-package cell
+package disk
 
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
+
+// LogStore names a log store.
+type LogStore string
 
 // logStore is one way to keep the Raft log. To add one, give it a row in logStores
 // and a file for its open function.
@@ -30,6 +35,21 @@ func logStores() []logStore {
 		{name: BoltStore, path: boltLogName, file: boltLogName, open: openBoltLog},
 		{name: WALStore, path: walLogName, file: filepath.Join(walLogName, walMetaName), open: openWAL},
 	}
+}
+
+// HasLogStore reports whether there is a log store of that name.
+func HasLogStore(name LogStore) bool {
+	_, ok := logStoreNamed(name)
+	return ok
+}
+
+// LogStoreNames lists the log stores for people, with a conjunction between them.
+func LogStoreNames(conjunction string) string {
+	var names []string
+	for _, s := range logStores() {
+		names = append(names, strconv.Quote(string(s.name)))
+	}
+	return strings.Join(names, conjunction)
 }
 
 // logStoreNamed returns the log store of that name.

@@ -1,4 +1,4 @@
-package cell
+package disk
 
 import (
 	"errors"
@@ -17,20 +17,20 @@ import (
 // A disk that runs full is told of on the way: in the log, not in every line of
 // it, and in what /readyz says.
 func TestDiskNearlyFull(t *testing.T) {
-	s := newSpace("/data", nil, nil)
+	s := NewSpace("/data", nil, nil)
 	for free, want := range map[int64]string{0: "0 MiB are free", 86 << 20: "86 MiB are free", lowDisk - 1: "1023 MiB are free", lowDisk: "", -1: ""} {
 		s.free.Store(free)
-		if note := s.note(); (note == "") != (want == "") || !strings.Contains(note, want) {
+		if note := s.Note(); (note == "") != (want == "") || !strings.Contains(note, want) {
 			t.Errorf("with %d bytes free /readyz says %q", free, note)
 		}
 	}
-	full := explainFull(t.TempDir(), fmt.Errorf("make a segment: %w", syscall.ENOSPC))
+	full := ExplainFull(t.TempDir(), fmt.Errorf("make a segment: %w", syscall.ENOSPC))
 	for _, want := range []string{"the disk is full", "MiB are free", "a start needs 64 MiB"} {
 		if !strings.Contains(full.Error(), want) {
 			t.Errorf("a start on a full disk: %v; want %q in it", full, want)
 		}
 	}
-	if other := errors.New("other"); !errors.Is(explainFull("/", other), other) {
+	if other := errors.New("other"); !errors.Is(ExplainFull("/", other), other) {
 		t.Error("every error is a full disk")
 	}
 }
@@ -39,11 +39,11 @@ func TestDiskNearlyFull(t *testing.T) {
 func TestDiskOfADirectoryThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testbed.Lines{}
-		s := newSpace(filepath.Join(t.TempDir(), "gone"), func() session.Instant { return 0 }, slog.New(slog.NewTextHandler(log, nil)))
-		go s.watch(t.Context())
+		s := NewSpace(filepath.Join(t.TempDir(), "gone"), func() session.Instant { return 0 }, slog.New(slog.NewTextHandler(log, nil)))
+		go s.Watch(t.Context())
 		synctest.Wait()
-		if s.seen() != -1 || len(log.Take()) > 0 || s.note() != "" {
-			t.Errorf("%d bytes are free where there is no directory; %q", s.seen(), s.note())
+		if s.Seen() != -1 || len(log.Take()) > 0 || s.Note() != "" {
+			t.Errorf("%d bytes are free where there is no directory; %q", s.Seen(), s.Note())
 		}
 	})
 }
