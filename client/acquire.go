@@ -122,7 +122,7 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 	// The first answer comes soon, or the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
-	answered := a.handle.client.cell.finder.watch(ctx, t)
+	answered := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
 	defer answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,

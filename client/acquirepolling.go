@@ -27,7 +27,7 @@ const (
 // that are not, however many.
 func (a *acquiring) wait(ctx context.Context) error {
 	c := a.handle.client
-	queued := mutation{op: "acquire", path: a.handle.path, open: true, send: a.queue, settle: a.undo}
+	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.queue, settle: a.undo}
 	timer := time.NewTimer(0) // it is tried at once
 	defer timer.Stop()
 	for pause := firstCrowdPause; ; {

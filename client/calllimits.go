@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // room is what calls of a kind share: at most so many of all sessions of a Cell are under
@@ -71,29 +70,6 @@ func (r rooms) of(k call) []chan struct{} {
 	return nil
 }
 
-// turn is prepare, and waits until there is room for an attempt. Only then does its time
-// begin, so that nobody takes the wait for silence of the master, or for an attempt that
-// may have done something. No call keeps room while it waits for its session or for a
-// master, because other sessions share the room. leave is to be called after it, also
-// after an error.
-func (f *finder) turn(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	all := f.rooms.of(k)
-	for {
-		if t, caller, err = f.prepare(ctx, k); err != nil {
-			return t, caller, func() {}, err
-		}
-		var waited bool
-		if leave, waited, err = enter(ctx, all); err != nil || !waited {
-			return t, caller, leave, err
-		}
-		// Another may be the master by now, or the session not be safe.
-		if t, caller = f.prepared(k); t != nil && ctx.Err() == nil {
-			return t, caller, leave, nil
-		}
-		leave()
-	}
-}
-
 // enter takes room in each, and reports whether it had to wait. leave gives it back.
 func enter(ctx context.Context, all []chan struct{}) (leave func(), waited bool, err error) {
 	taken := 0
@@ -116,21 +92,4 @@ func enter(ctx context.Context, all []chan struct{}) (leave func(), waited bool,
 		taken++
 	}
 	return leave, waited, nil
-}
-
-// prepared is prepare for those who cannot wait: t is nil if it would, or would fail.
-func (f *finder) prepared(k call) (t *target, caller *chubbypb.Caller) {
-	f.mu.Lock()
-	t = f.master
-	if f.closed {
-		t = nil
-	}
-	f.mu.Unlock()
-	if t == nil || k.session == nil {
-		return t, nil
-	}
-	if caller = k.session.callerIfSafe(); caller == nil {
-		return nil, nil
-	}
-	return t, caller
 }

@@ -70,7 +70,7 @@ func TestCallsWaitBeforeTheirTimeBegins(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				before := 0
-				manyCalls(t, f, method, doubtAfter*3/4, ask, smallRooms(manyStreams/2), func(c *Client) {
+				manyCalls(t, f, method, lateAfter*3/4, ask, smallRooms(manyStreams/2), func(c *Client) {
 					before = len(f.heard("Locate"))
 					time.Sleep(time.Minute)
 				})
@@ -90,7 +90,7 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 	cfg := f.config()
 	cfg.NoCache = true
 	c := f.client(cfg)
-	c.cell.finder.rooms = rooms
+	c.cell.dispatcher.rooms = rooms
 	h := lockable(t, c, 0)
 	f.script(func(s seen) verb {
 		if s.method == method {
@@ -126,7 +126,7 @@ func TestJeopardyTakesNoRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, handles, _ := f.crowd(2)
 		const room = 2
-		cell.finder.rooms = smallRooms(room)
+		cell.dispatcher.rooms = smallRooms(room)
 		cell.finder.cfg.CallTimeout = time.Minute
 		answer := make(chan struct{})
 		f.script(func(s seen) verb {
@@ -176,7 +176,7 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 		cfg := f.config()
 		cfg.NoCache = true
 		c := f.client(cfg)
-		c.cell.finder.rooms = smallRooms(2)
+		c.cell.dispatcher.rooms = smallRooms(2)
 		h := lockable(t, c, 0)
 		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
 			t.Fatal(err)

@@ -9,9 +9,10 @@ import (
 // Cell is a cell to look at, without a session. Its methods may be called from
 // several goroutines.
 type Cell struct {
-	cfg    Config
-	pool   *pool
-	finder *finder
+	cfg        Config
+	pool       *pool
+	finder     *finder
+	dispatcher *dispatcher
 	// sessions are those that were opened with NewSession.
 	sessions *sessionSet
 	places   *places // of requests that wait for locks
@@ -34,7 +35,15 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	return &Cell{cfg: cfg, pool: p, finder: &finder{cfg: cfg, pool: p, resolve: resolve, rooms: newRooms()}, sessions: newSessionSet(), places: &places{most: mostWaits}}, nil
+	f := &finder{cfg: cfg, pool: p, resolve: resolve}
+	return &Cell{
+		cfg:        cfg,
+		pool:       p,
+		finder:     f,
+		dispatcher: &dispatcher{cfg: cfg, finder: f, rooms: newRooms()},
+		sessions:   newSessionSet(),
+		places:     &places{most: mostWaits},
+	}, nil
 }
 
 // Close closes the connections and returns when no goroutine of the Cell itself
@@ -52,7 +61,7 @@ func (c *Cell) Close() error {
 
 // ask makes a call that needs no session.
 func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target) error) error {
-	_, err := c.finder.run(ctx, call{op: op, path: path, room: readRoom,
+	_, err := c.dispatcher.dispatch(ctx, call{op: op, path: path, room: readRoom,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
 	return err
 }

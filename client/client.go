@@ -119,7 +119,7 @@ func (c *Client) create(ctx context.Context) error {
 		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
-	_, err = c.cell.finder.run(ctx, call{op: "open a session", path: c.cell.root(),
+	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.data.conn.Connect() // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
@@ -197,7 +197,7 @@ func (c *Client) Close(ctx context.Context) error {
 // that a new master would have to be heard of for; so where another is in office
 // by now, it is told in its own epoch.
 func (c *Client) endOwn(ctx context.Context) error {
-	_, err := c.cell.finder.run(ctx, call{op: "close the session", path: c.cell.root(),
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.finder.latest()))

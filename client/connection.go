@@ -121,7 +121,7 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 // answered a Locate for a while. It is needed besides the check that KeepAlives
 // make, because no KeepAlive is sent while the locator looks for the master; and
 // other calls over this connection, such as EndSession, only make the locator look.
-func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), doubtAfter) }
+func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), lateAfter) }
 
 // isAnswer reports whether an error of a call was sent by the other end, and not
 // made by gRPC on this side.

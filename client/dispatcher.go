@@ -4,25 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
+// dispatcher sends calls to the master, whichever replica that is: it repeats a call
+// until that has a definite answer. Its finder tells it who the master is, and looks
+// for another when calls to that one fail.
+type dispatcher struct {
+	cfg    Config
+	finder *finder
+	rooms  rooms
+}
+
 // call is one call to the master, however many attempts it takes.
 type call struct {
 	op, path string
-	// session is waited for before each attempt, and stands in it; nil for the
-	// calls that need none.
+	// session must be safe when an attempt is sent; nil for calls without a session.
 	session *sessionState
-	// open says that one attempt may take as long as it likes: it ends when
-	// another master is found.
-	open bool
-	room room // that an attempt has to find
-	// size is how many bytes the request has, if they may be many.
-	size int
-	// attempt sends the call once; after an error it may be asked to do so
-	// again.
+	// noTimeout says that CallTimeout does not bound an attempt, which may wait for
+	// long. It ends when another master is found.
+	noTimeout bool
+	room      room // that an attempt has to find
+	size      int  // of the request in bytes, if it may be large
+	// attempt sends the call once. It is called again after an error that allows a retry.
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
 
@@ -30,53 +38,52 @@ type call struct {
 type verdict uint8
 
 const (
-	final    verdict = 1 // the answer is the answer
-	again    verdict = 2 // ask again, whoever is master then; this attempt did nothing
-	follow   verdict = 3 // ask the one named; this attempt did nothing
-	stale    verdict = 4 // ask again in the epoch of then; this attempt did nothing
-	unsettle verdict = 5 // ask again; this attempt may have done what was asked
+	verdictFinal      verdict = 1 // the call ends with this answer
+	verdictRetry      verdict = 2 // send it again, to whichever replica is the master then; this attempt did nothing
+	verdictFollow     verdict = 3 // send it to the replica that the error names; this attempt did nothing
+	verdictStaleEpoch verdict = 4 // send it again once the session knows the current epoch; this attempt did nothing
+	verdictUncertain  verdict = 5 // send it again; this attempt may have taken effect
 )
 
-// judge says what to conclude from the error of an attempt. An error with a
-// cause was made in this process, by gRPC, and so knows nothing of what the
-// other side did.
-func judge(e *api.Error) verdict {
-	bare := e.Err != nil
+// verdictOf says what to conclude from the error of an attempt. An error that wraps a
+// cause was made in this process, by gRPC, and says nothing of what the master did.
+func verdictOf(e *api.Error) verdict {
+	local := e.Err != nil
 	switch e.Code {
 	case api.NotMaster:
-		return follow
+		return verdictFollow
 	case api.StaleEpoch:
-		return stale
+		return verdictStaleEpoch
 	case api.Unavailable:
-		if bare {
-			return unsettle
+		if local {
+			return verdictUncertain
 		}
-		return again
+		return verdictRetry
 	case api.Uncertain, api.DeadlineExceeded:
-		return unsettle
+		return verdictUncertain
 	case api.Cancelled:
-		if bare {
-			return unsettle
+		if local {
+			return verdictUncertain
 		}
 	}
-	return final
+	return verdictFinal
 }
 
 // outcome is what is known of a call that has ended.
 type outcome uint8
 
 const (
-	answered   outcome = 1 // its answer, also if that is a refusal
-	unanswered outcome = 2 // no attempt has done what was asked, nor was it refused for good
-	unsettled  outcome = 3 // an attempt may have done it
+	outcomeAnswered  outcome = 1 // it was answered, perhaps by a refusal
+	outcomeNotDone   outcome = 2 // no attempt has taken effect, and none was refused for good
+	outcomeUncertain outcome = 3 // an attempt may have taken effect
 )
 
-// most hops that replicas may send a call round in without a pause.
-const mostHops = 3
+// maxHops is how often replicas may redirect a call without a pause.
+const maxHops = 3
 
-// run makes attempts until one has a definite answer, or ctx or the session
+// dispatch makes attempts until one has a definite answer, or ctx or the session
 // ends.
-func (f *finder) run(ctx context.Context, k call) (outcome, error) {
+func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	if k.session != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = k.session.withSession(ctx)
@@ -84,60 +91,83 @@ func (f *finder) run(ctx context.Context, k call) (outcome, error) {
 	}
 	var p pause
 	last := errors.New("nothing was sent")
-	left := unanswered // what the call comes to if it ends now
+	result := outcomeNotDone // of the call if it ends now
 	for hops := 1; ; {
-		t, caller, leave, err := f.turn(ctx, k)
+		t, caller, leave, err := d.admit(ctx, k)
 		if err != nil {
 			leave()
-			return left, f.gaveUp(ctx, k, err, last)
+			return result, d.gaveUpError(ctx, k, err, last)
 		}
-		e, hung := f.attempt(ctx, k, t, caller)
+		e, hung := d.attemptOnce(ctx, k, t, caller)
 		leave()
 		if e == nil {
-			return answered, nil
+			return outcomeAnswered, nil
 		}
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
-		switch v := judge(e); {
-		case v == final:
-			// What is not the answer of the log says nothing of the attempts before:
-			// one may have been done, and its answer lost.
-			if left != unsettled || e.Final || e.Code == api.SessionExpired {
-				left = answered
+		switch v := verdictOf(e); {
+		case v == verdictFinal:
+			// Only an answer of the log settles the attempts before: one of them may have
+			// taken effect, and its answer been lost.
+			if result != outcomeUncertain || e.Final || e.Code == api.SessionExpired {
+				result = outcomeAnswered
 			}
 			if e.Code == api.SessionExpired && k.session != nil {
 				k.session.endSession(EndedByCell, sessionUnknownText)
 				e = k.session.errIfGone()
 			}
-			return left, about(e, k.op, k.path)
-		case v == follow && f.follow(t, e.Master) && hops%mostHops != 0:
+			return result, about(e, k.op, k.path)
+		case v == verdictFollow && d.finder.follow(t, e.Master) && hops%maxHops != 0:
 			hops++
 			continue
-		case v == stale && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
+		case v == verdictStaleEpoch && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
 			continue
-		case v == unsettle:
-			left = unsettled
+		case v == verdictUncertain:
+			result = outcomeUncertain
 		}
-		// When a call's time is up its master is not to blame: it may even say so
-		// first, because it knows the deadline.
+		// The end of the call's own time is no fault of the master, which knows the
+		// deadline and may report DeadlineExceeded before ctx ends here.
 		if ctx.Err() == nil && (hung || e.Code != api.DeadlineExceeded) {
-			f.drop(t)
+			d.finder.drop(t)
 		}
 		p.wait(ctx)
 	}
 }
 
-// prepare waits until the session is safe and the master known.
-func (f *finder) prepare(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
+// admit is awaitReady, and waits until there is room for an attempt. CallTimeout counts
+// from then, so that the wait is taken neither for a silent master nor for an attempt
+// that may have taken effect. No call keeps room while it waits for its session or for a
+// master, because other sessions share the room. The caller calls leave after the
+// attempt, and after an error too.
+func (d *dispatcher) admit(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
+	all := d.rooms.of(k)
+	for {
+		if t, caller, err = d.awaitReady(ctx, k); err != nil {
+			return t, caller, func() {}, err
+		}
+		var waited bool
+		if leave, waited, err = enter(ctx, all); err != nil || !waited {
+			return t, caller, leave, err
+		}
+		// Meanwhile another replica may have become the master, or the session unsafe.
+		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {
+			return t, caller, leave, nil
+		}
+		leave()
+	}
+}
+
+// awaitReady waits until the session is safe and the master known.
+func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
 	if ctx.Err() != nil {
 		return nil, nil, contextError(ctx)
 	}
 	for {
-		t, err := f.find(ctx)
+		t, err := d.finder.find(ctx)
 		if err != nil || k.session == nil {
 			return t, nil, err
 		}
-		// The session is looked at last: nothing may stand between the clock and
-		// the use of what it says.
+		// The session comes last: nothing may come between reading the clock and
+		// acting upon it.
 		caller, waited, err := k.session.awaitSafe(ctx)
 		if err != nil || !waited {
 			return t, caller, err
@@ -145,19 +175,30 @@ func (f *finder) prepare(ctx context.Context, k call) (*target, *chubbypb.Caller
 	}
 }
 
-// attempt makes one attempt. hung says that it came to no end of its own.
-func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbypb.Caller) (e *api.Error, hung bool) {
+// readyNow is awaitReady without a wait: t is nil if awaitReady would wait or fail.
+func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
+	if t = d.finder.ready(); t == nil || k.session == nil {
+		return t, nil
+	}
+	if caller = k.session.callerIfSafe(); caller == nil {
+		return nil, nil
+	}
+	return t, caller
+}
+
+// attemptOnce makes one attempt. hung says that a context ended it, and no answer.
+func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller *chubbypb.Caller) (e *api.Error, hung bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.onSuperseded(cancel)()
-	if other := f.believed(); other != nil && other != t { // since t was found, and so until may not tell
+	if other := d.finder.believed(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
-	if !k.open {
+	if !k.noTimeout {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, f.cfg.CallTimeout)
+		ctx, stop = context.WithTimeout(ctx, d.cfg.CallTimeout)
 		defer stop()
-		defer f.watch(ctx, t)()
+		defer d.watchAnswer(ctx, t)()
 	}
 	if k.session != nil {
 		k.session.counters.attempts.Add(1)
@@ -171,12 +212,48 @@ func (f *finder) attempt(ctx context.Context, k call, t *target, caller *chubbyp
 	return e, ctx.Err() != nil
 }
 
-// gaveUp is the error of a call that ends without a definite answer, because of
-// err; last is what its last attempt came to.
-func (f *finder) gaveUp(ctx context.Context, k call, err, last error) error {
+// lateAfter is how long a call may be without an answer before the replicas are asked
+// whether another is the master. A healthy master answers sooner, even if it waits for
+// a disk, and an election takes less.
+const lateAfter = time.Second
+
+// watchAnswer watches over a call to t. A machine that is stopped, or that has lost
+// power or network, closes no connection: calls to it would wait for CallTimeout. So
+// when the answer is late, the master is looked for while the call goes on. If another
+// replica is found, all calls to t are cancelled; if t is found again, it is only slow,
+// and they go on. The caller calls answered when the answer has arrived or is not
+// waited for any more; a second call does nothing.
+func (d *dispatcher) watchAnswer(ctx context.Context, t *target) (answered func()) {
+	var mu sync.Mutex // guards what follows; finder.mu is taken while it is held
+	var joined *search
+	done := false
+	timer := time.AfterFunc(lateAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !done {
+			joined = d.finder.doubt(ctx, t)
+		}
+	})
+	return func() {
+		if timer.Stop() {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done = true
+		if joined != nil {
+			d.finder.leave(joined)
+			joined = nil
+		}
+	}
+}
+
+// gaveUpError returns the error of a call that ends without a definite answer because
+// of err; last is the error of its last attempt.
+func (d *dispatcher) gaveUpError(ctx context.Context, k call, err, last error) error {
 	if k.session != nil {
-		if over := k.session.errIfGone(); over != nil {
-			return about(over, k.op, k.path)
+		if gone := k.session.errIfGone(); gone != nil {
+			return about(gone, k.op, k.path)
 		}
 	}
 	var e *api.Error
@@ -187,11 +264,11 @@ func (f *finder) gaveUp(ctx context.Context, k call, err, last error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		gave.Code = api.Cancelled
 	}
-	gave.Message = fmt.Sprintf("gave up on cell %s: %v", f.cfg.Cell, last)
+	gave.Message = fmt.Sprintf("gave up on cell %s: %v", d.cfg.Cell, last)
 	if k.session != nil {
 		gave.Message += "; " + k.session.describe()
 	}
-	if said := f.diagnosis(); said != "" {
+	if said := d.finder.diagnosis(); said != "" {
 		gave.Message += "; " + said
 	}
 	return gave

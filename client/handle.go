@@ -380,7 +380,7 @@ func isGone(c api.Code) bool {
 // close closes a handle at the cell, and goes on to do so if ctx ends.
 func (c *Client) close(ctx context.Context, h *Handle) error {
 	send := closer(h.key())
-	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, firm: true,
+	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) { _ = c.insist(ctx, "close", h.path, number, giveRoom, send) }})
 }
 

@@ -30,14 +30,15 @@ func patience(lease, left time.Duration) time.Duration {
 // §2.8). It is one goroutine, which outlives the session when the cell ends
 // that: see farewell.
 type keeper struct {
-	client  *Client
-	cfg     Config
-	session *sessionState
-	finder  *finder
-	pool    *pool
-	base    context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
-	leave   context.CancelFunc
-	done    chan struct{} // closed when the goroutine is through
+	client     *Client
+	cfg        Config
+	session    *sessionState
+	finder     *finder
+	dispatcher *dispatcher
+	pool       *pool
+	base       context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
+	leave      context.CancelFunc
+	done       chan struct{} // closed when the goroutine is through
 
 	epoch  api.Epoch // of the newest reply
 	inbox  inbox     // of that epoch
@@ -49,13 +50,14 @@ type keeper struct {
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
 	k := &keeper{
-		client:  c,
-		cfg:     c.cfg,
-		session: c.session,
-		finder:  c.cell.finder,
-		pool:    c.cell.pool,
-		epoch:   c.Epoch(),
-		done:    make(chan struct{}),
+		client:     c,
+		cfg:        c.cfg,
+		session:    c.session,
+		finder:     c.cell.finder,
+		dispatcher: c.cell.dispatcher,
+		pool:       c.cell.pool,
+		epoch:      c.Epoch(),
+		done:       make(chan struct{}),
 	}
 	k.base, k.leave = context.WithCancel(context.WithoutCancel(ctx))
 	return k
@@ -135,7 +137,7 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 	over, late := t.control(), k.client.Lease()/12
 	doubt := time.AfterFunc(patience-late, func() { k.pool.checkConnection(t, over, late) })
 	defer doubt.Stop()
-	e, _ = k.finder.attempt(ctx, call{open: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = over.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
@@ -171,7 +173,7 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
-	if judge(e) == follow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
+	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
 		k.pause.next() // the next time, not without a pause
 		return
 	}

@@ -51,7 +51,6 @@ type finder struct {
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
 	running sync.WaitGroup // searches and look-ups; Add only under mu, and not after closed
-	rooms   rooms
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -206,6 +205,22 @@ func (f *finder) leave(s *search) {
 	}
 }
 
+// doubt joins the search for the master, and begins it if there is none, while t
+// is believed to be the master. It returns nil if t is not, or no search can be.
+func (f *finder) doubt(ctx context.Context, t *target) *search {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.master != t {
+		return nil
+	}
+	s := f.search
+	if s == nil {
+		s = f.start(ctx)
+	}
+	s.waiting++
+	return s
+}
+
 // look makes round after round.
 func (f *finder) look(ctx context.Context) (*target, error) {
 	var p pause
@@ -251,6 +266,17 @@ func (f *finder) known() []string {
 func (f *finder) believed() *target {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.master
+}
+
+// ready returns the master that find would return without a wait; nil if find would
+// wait or fail.
+func (f *finder) ready() *target {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
 	return f.master
 }
 

@@ -213,7 +213,7 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 			}
 			return nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), doubtAfter/2)
+		ctx, cancel := context.WithTimeout(t.Context(), lateAfter/2)
 		defer cancel()
 		before := len(f.heard("Locate"))
 		if _, err := h.Stat(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -251,7 +251,7 @@ func TestMasterStops(t *testing.T) {
 		"Stat":    func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
 		"Acquire": func(ctx context.Context, h *Handle) error { _, err := h.Acquire(ctx, api.Exclusive); return err },
 	}
-	for name, elected := range map[string]time.Duration{"Stat": doubtAfter / 2, "Acquire": 2 * doubtAfter} {
+	for name, elected := range map[string]time.Duration{"Stat": lateAfter / 2, "Acquire": 2 * lateAfter} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				var stopped atomic.Bool
@@ -269,7 +269,7 @@ func TestMasterStops(t *testing.T) {
 				if err := call[name](t.Context(), h); err != nil {
 					t.Error(err)
 				}
-				if d, most := time.Since(began), max(elected, doubtAfter)+time.Second; d > most {
+				if d, most := time.Since(began), max(elected, lateAfter)+time.Second; d > most {
 					t.Errorf("it took %v, want %v at most", d, most)
 				}
 				closeClient(t, c)
@@ -286,7 +286,7 @@ func TestMasterIsSlow(t *testing.T) {
 		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
 		f.script(func(s seen) verb {
 			if s.method == "GetStat" {
-				return after(4 * doubtAfter)
+				return after(4 * lateAfter)
 			}
 			return nil
 		})

@@ -193,7 +193,7 @@ func (f *finder) locate(ctx context.Context, address string) answer {
 		return answer{address: address, err: err}
 	}
 	defer giveBack()
-	doubt := time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func() { f.pool.checkControl(t) })
+	doubt := time.AfterFunc(min(lateAfter, f.cfg.DialTimeout/2), func() { f.pool.checkControl(t) })
 	defer doubt.Stop()
 	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
 	if err != nil {

@@ -160,7 +160,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	ctx, cancel := h.client.Parting(ctx)
 	defer cancel()
 	send := releaser(h.key(), l.seq.Generation)
-	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, firm: true,
+	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
 			_ = h.client.insist(ctx, "release", h.path, number, giveRoom, send)
 		}})

@@ -11,11 +11,11 @@ import (
 // mutation is one request that changes replicated state. It happens at most
 // once, however often it is sent: every attempt carries the same number.
 type mutation struct {
-	op, path string
-	open     bool                // as in call
-	size     int                 // as in call
-	begun    func(number uint64) // told the number before the first attempt; may be nil
-	send     sender
+	op, path  string
+	noTimeout bool                // as in call
+	size      int                 // as in call
+	begun     func(number uint64) // told the number before the first attempt; may be nil
+	send      sender
 	// touches are the nodes that it may change; part is a read that it is as well,
 	// or nil. did says what it has done, once it is done; nil is changed.
 	touches []api.Name
@@ -27,7 +27,7 @@ type mutation struct {
 	settle func(ctx context.Context, number uint64)
 	// firm says that it gives up something of the caller's own, and is done by the
 	// janitor also if the caller left before anybody took it.
-	firm bool
+	mustComplete bool
 }
 
 // sender sends a mutation once.
@@ -45,15 +45,15 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts := 0
-	came, err := c.cell.finder.run(ctx, call{op: m.op, path: m.path, session: c.session, open: m.open, room: m.room(), size: m.size,
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: m.op, path: m.path, session: c.session, noTimeout: m.noTimeout, room: m.room(), size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.mutation(number))
 		}})
-	if came != unsettled {
+	if came != outcomeUncertain {
 		c.numbers.finish(number)
 		c.retire(c.cache.resume(m.touches, m.effect(attempts, err)))
-		if came == unanswered {
+		if came == outcomeNotDone {
 			return c.undone(m, err)
 		}
 		return err
@@ -75,9 +75,9 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 // room is what it shares with others of its kind.
 func (m mutation) room() room {
 	switch {
-	case m.open:
+	case m.noTimeout:
 		return anyRoom // it has a place
-	case m.firm:
+	case m.mustComplete:
 		return giveRoom
 	}
 	return changeRoom
@@ -87,7 +87,7 @@ func (m mutation) room() room {
 // every attempt had been refused for the time being. One that is firm goes to the
 // janitor.
 func (c *Client) undone(m mutation, err error) error {
-	if !m.firm || c.session.ended.Err() != nil {
+	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
 	}
 	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.reserve()) })
@@ -121,7 +121,7 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 			return 0, err
 		}
 	}
-	return 0, c.cell.finder.gaveUp(ctx, call{op: m.op, path: m.path, session: c.session}, err,
+	return 0, c.cell.dispatcher.gaveUpError(ctx, call{op: m.op, path: m.path, session: c.session}, err,
 		errors.New("nothing was sent, because earlier requests are without an answer"))
 }
 
@@ -132,7 +132,7 @@ func (m mutation) uncertain(err error) error {
 		return err
 	}
 	then := "it will not be"
-	if m.firm {
+	if m.mustComplete {
 		then = "it will be, in the background"
 	}
 	own := *e
@@ -146,7 +146,7 @@ func (m mutation) uncertain(err error) error {
 // outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
-	_, err := c.cell.finder.run(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
 			reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
 			return err
@@ -161,7 +161,7 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 // its number.
 func (c *Client) insist(ctx context.Context, op, path string, number uint64, in room, send sender) error {
 	defer c.numbers.finish(number)
-	_, err := c.cell.finder.run(ctx, call{op: op, path: path, session: c.session, room: in,
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, room: in,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			return send(ctx, t, caller, c.numbers.mutation(number))
 		}})
@@ -183,6 +183,6 @@ func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx con
 }
 
 func (c *Client) readIn(ctx context.Context, in room, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	_, err := c.cell.finder.run(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
 	return err
 }

@@ -55,7 +55,7 @@ func TestKeepAlivesWaitForNoSettledOpen(t *testing.T) {
 					}
 					return mute
 				})
-				within, leave := context.WithTimeout(t.Context(), doubtAfter)
+				within, leave := context.WithTimeout(t.Context(), lateAfter)
 				defer leave()
 				var opens sync.WaitGroup
 				for _, c := range clients {
@@ -63,7 +63,7 @@ func TestKeepAlivesWaitForNoSettledOpen(t *testing.T) {
 						_, _ = c.Open(within, "/ls/foo/x", OpenOptions{Write: true, Create: File, Contents: make([]byte, size)})
 					})
 				}
-				time.Sleep(doubtAfter * 9 / 10)
+				time.Sleep(lateAfter * 9 / 10)
 				rate.Store(125_000)
 				f.script(nil)
 				opens.Wait()

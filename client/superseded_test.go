@@ -26,12 +26,12 @@ func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 			t.Fatal("nobody followed")
 		}
 		sent := false
-		e, _ := c.cell.finder.attempt(t.Context(), call{attempt: func(ctx context.Context, _ *target, _ *chubbypb.Caller) error {
+		e, _ := c.cell.dispatcher.attemptOnce(t.Context(), call{attempt: func(ctx context.Context, _ *target, _ *chubbypb.Caller) error {
 			sent = true
 			<-ctx.Done()
 			return ctx.Err()
 		}}, before, nil)
-		if sent || e == nil || judge(e) != again {
+		if sent || e == nil || verdictOf(e) != verdictRetry {
 			t.Errorf("sent %v: %v", sent, e)
 		}
 		closeClient(t, c)

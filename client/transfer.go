@@ -23,14 +23,14 @@ import (
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	h := &handover{client: c, to: to}
 	const op = "transfer the mastership"
-	came, err := c.cell.finder.run(ctx, call{op: op, path: c.cell.root(), session: c.session, attempt: h.attempt})
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.root(), session: c.session, attempt: h.attempt})
 	var e *api.Error
 	switch {
 	case err == nil && h.failed == nil:
 		return h.master, nil
 	case err == nil:
 		return "", about(h.failed, op, c.cell.root())
-	case came == unsettled && h.asked != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
+	case came == outcomeUncertain && h.asked != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
 		own := *e
 		own.Code, own.Message = api.Uncertain, h.whom+" was asked to hand over, and may yet do so; "+e.Message
 		return "", &own
@@ -77,7 +77,7 @@ func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Call
 	}
 	h.last = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
 	errors.As(t.explain(err), &h.last)
-	if v := judge(h.last); v == again || v == stale {
+	if v := verdictOf(h.last); v == verdictRetry || v == verdictStaleEpoch {
 		h.asked, h.whom = asked, whom // it did nothing
 	}
 	return err

@@ -93,7 +93,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a refusal that is not the log's does not settle a request", file: "client/dispatcher.go",
-			old: "left != unsettled || e.Final || e.Code", new: "left != unsettled || e.Err == nil || e.Code",
+			old: "result != outcomeUncertain || e.Final || e.Code", new: "result != outcomeUncertain || e.Err == nil || e.Code",
 			pkg: "./client", test: "TestRefusalAfterALostAnswer",
 		},
 	}

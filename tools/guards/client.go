@@ -6,7 +6,7 @@ func clientGuards() []guard {
 	return []guard{
 		{
 			name: "what gives back is carried through although it was refused for now", file: "client/mutate.go",
-			old: "		if came == unanswered {\n", new: "		if attempts == 0 {\n",
+			old: "		if came == outcomeNotDone {\n", new: "		if attempts == 0 {\n",
 			pkg: "./client", test: "TestRefusedCloseAndReleaseAreCarriedThrough",
 		},
 		{

@@ -152,7 +152,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "a master that hangs is noticed by who waits for it", file: "client/dispatcher.go",
-			old: "		defer f.watch(ctx, t)()\n", new: "",
+			old: "		defer d.watchAnswer(ctx, t)()\n", new: "",
 			pkg: "./client", test: "TestMasterStops",
 		},
 		{

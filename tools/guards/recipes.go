@@ -21,7 +21,7 @@ func recipeGuards() []guard {
 		},
 		{
 			name: "what could not be sent is released all the same", file: "client/lock.go",
-			old: "send: send, firm: true,\n", new: "send: send,\n",
+			old: "send: send, mustComplete: true,\n", new: "send: send,\n",
 			pkg: "./client", test: "TestUnsentCloseAndRelease",
 		},
 		{

@@ -4,9 +4,9 @@ package main
 func roomGuards() []guard {
 	return []guard{
 		{
-			name: "who waits for his session has no room", file: "client/calllimits.go",
-			old: "		if t, caller = f.prepared(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",
-			new: "		t, caller, err = f.prepare(ctx, k)\n		return t, caller, leave, err\n",
+			name: "who waits for his session has no room", file: "client/dispatcher.go",
+			old: "		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",
+			new: "		t, caller, err = d.awaitReady(ctx, k)\n		return t, caller, leave, err\n",
 			pkg: "./client", test: "TestJeopardyTakesNoRoom",
 		},
 		{

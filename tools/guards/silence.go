@@ -26,7 +26,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "a replica that takes long to answer is not connected to twice", file: "client/locateround.go",
-			old: "time.AfterFunc(min(doubtAfter, f.cfg.DialTimeout/2), func", new: "time.AfterFunc(straggle, func",
+			old: "time.AfterFunc(min(lateAfter, f.cfg.DialTimeout/2), func", new: "time.AfterFunc(straggle, func",
 			pkg: "./client", test: "TestBusyMaster/to_answer",
 		},
 		{
