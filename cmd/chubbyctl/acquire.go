@@ -125,10 +125,10 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	}
 	waiting, cancel, explain := o.wanting(ctx, 0)
 	defer cancel()
-	p := newProgress(&o.workOptions, "no answer from the cell yet")
-	defer p.stop()
-	lock, err := h.Acquire(waiting, mode, client.Reason(o.reason), client.OnQueued(p.queued))
-	return held(lock), explain(err, p.last())
+	w := o.showWait("no answer from the cell yet")
+	defer w.stop()
+	lock, err := h.Acquire(waiting, mode, client.Reason(o.reason), client.OnQueued(w.queued))
+	return held(lock), explain(err, w.last())
 }
 
 // held is a lock that is released when the work is done.

@@ -158,14 +158,15 @@ func TestBudgetLeavesRoom(t *testing.T) {
 	})
 }
 
-// told runs f in a bubble with a progress and returns what it wrote.
-func told(t *testing.T, output string, f func(p *progress)) []string {
+// told runs f in a bubble, in the wait for a lock, and returns what was written.
+func told(t *testing.T, output string, f func(w *lockWait)) []string {
 	t.Helper()
 	var b bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		p := newProgress(&workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b}, "no answer")
-		f(p)
-		p.stop()
+		o := &workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b}
+		w := o.showWait("no answer")
+		f(w)
+		w.stop()
 	})
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
@@ -174,15 +175,15 @@ func told(t *testing.T, output string, f func(p *progress)) []string {
 func TestProgressSpeaksOnChanges(t *testing.T) {
 	ann := []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}
 	bob := []api.Holder{{Session: 43, Principal: "bob"}}
-	lines := told(t, "text", func(p *progress) {
-		p.queued(client.Queued{Place: 3, Waiting: 5, Holders: ann})
+	lines := told(t, "text", func(w *lockWait) {
+		w.queued(client.Queued{Place: 3, Waiting: 5, Holders: ann})
 		time.Sleep(patience - time.Millisecond)
-		p.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann})
+		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann})
 		time.Sleep(time.Second)                                     // patience is over: place 2 is told
-		p.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann}) // nothing new
-		p.queued(client.Queued{Place: 1, Waiting: 4, Holders: bob})
-		p.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 9 * time.Second})
-		p.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 8 * time.Second}) // only time has passed
+		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann}) // nothing new
+		w.queued(client.Queued{Place: 1, Waiting: 4, Holders: bob})
+		w.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 9 * time.Second})
+		w.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 8 * time.Second}) // only time has passed
 	})
 	want := []string{"held by ann on web3 (pid 7, s42) for 0s (deploy), place 2 of 5", "held by bob (s43) for 0s, place 1 of 4", "another 9s, place 1 of 4"}
 	if len(lines) != len(want) {
@@ -196,8 +197,8 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 }
 
 func TestProgressOfAShortWait(t *testing.T) {
-	lines := told(t, "text", func(p *progress) {
-		p.queued(client.Queued{Place: 1, Waiting: 1})
+	lines := told(t, "text", func(w *lockWait) {
+		w.queued(client.Queued{Place: 1, Waiting: 1})
 		time.Sleep(patience / 2)
 	})
 	if len(lines) != 1 || lines[0] != "" {
@@ -206,7 +207,7 @@ func TestProgressOfAShortWait(t *testing.T) {
 }
 
 func TestProgressAsJSON(t *testing.T) {
-	lines := told(t, "json", func(p *progress) {
+	lines := told(t, "json", func(w *lockWait) {
 		time.Sleep(2 * patience)
 	})
 	mustHave(t, []byte(lines[0]+"\n"), "waiting.path waiting.place waiting.waiting waiting.holders waiting.delayed_s")

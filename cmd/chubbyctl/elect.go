@@ -132,18 +132,18 @@ const leastToCampaign = time.Second
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenure, error) {
 	waiting, cancel, explain := o.wanting(ctx, leastToCampaign)
 	defer cancel()
-	p := newProgress(&o.workOptions, fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
+	w := o.showWait(fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
 		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
-	defer p.stop()
+	defer w.stop()
 	queued := func(q client.Queued) {
 		q.Estimate = 0 // a primary's time has no usual length
-		p.queued(q)
+		w.queued(q)
 	}
 	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
 		Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.lockDelay, OnQueued: queued,
 	})
 	if err != nil {
-		return nil, explain(withAdvice(err, o.path, client.File), p.last())
+		return nil, explain(withAdvice(err, o.path, client.File), w.last())
 	}
 	return &tenure{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
 }

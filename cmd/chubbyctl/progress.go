@@ -1,146 +1,72 @@
 package main
 
 import (
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/chubbylock/chubby/client"
 )
 
 // patience is how long a wait may be silent.
 const patience = 2 * time.Second
 
-// progress tells a person who waits for a lock why, once the wait is longer
-// than patience, and again whenever that changes. Its one goroutine, the timer's,
-// has ended when stop returns.
-type progress struct {
-	o     *workOptions
-	early string // what is said as long as no queue has told anything
+// progress shows the state of a wait to a person, once the wait is longer than patience,
+// and again whenever the state changes. Its one goroutine, the timer's, has ended when
+// stop returns.
+type progress[S any] struct {
+	key   func(S) string // not empty, and equal for states between which only time has passed
+	show  func(S)
 	timer *time.Timer
 	done  chan struct{} // closed when the timer's function has run
 
-	speech sync.Mutex // serialises what is told, in the order in which it was known
+	showing sync.Mutex // held while a state is shown: states are shown in the order in which they came
 
-	mu    sync.Mutex // guards what follows
-	state waitState  // what a lock's queue last told; no place before the cell has told
-	late  bool       // patience is over
-	shown string     // what was told last, without what changes by itself
-	over  bool       // nothing more is to be told
+	mu      sync.Mutex // guards what follows
+	state   S
+	late    bool   // patience has passed
+	shown   string // key of the state that was shown last
+	stopped bool   // no more states are shown
 }
 
-// waitState is what a lock's queue last told; there is no place before that.
-type waitState client.Queued
-
-func newProgress(o *workOptions, early string) *progress {
-	p := &progress{o: o, early: early, done: make(chan struct{})}
+func newProgress[S any](key func(S) string, show func(S)) *progress[S] {
+	p := &progress[S]{key: key, show: show, done: make(chan struct{})}
 	p.timer = time.AfterFunc(patience, func() {
 		defer close(p.done)
-		p.update(func() { p.late = true })
+		p.change(func() { p.late = true })
 	})
 	return p
 }
 
-// queued takes what client.OnQueued tells.
-func (p *progress) queued(q client.Queued) { p.update(func() { p.state = waitState(q) }) }
+// update sets the state.
+func (p *progress[S]) update(state S) { p.change(func() { p.state = state }) }
 
-// update changes what is known, and tells it if it is time for that.
-func (p *progress) update(change func()) {
-	p.speech.Lock()
-	defer p.speech.Unlock()
+// change changes what f changes, and shows the state if it is time for that.
+func (p *progress[S]) change(f func()) {
+	p.showing.Lock()
+	defer p.showing.Unlock()
 	p.mu.Lock()
-	change()
-	state, key := p.state, p.state.key()
-	tell := p.late && !p.over && key != p.shown
-	if tell {
+	f()
+	state, key := p.state, p.key(p.state)
+	show := p.late && !p.stopped && key != p.shown
+	if show {
 		p.shown = key
 	}
 	p.mu.Unlock()
-	if tell {
-		p.tell(state)
+	if show {
+		p.show(state)
 	}
 }
 
-func (p *progress) stop() {
+func (p *progress[S]) stop() {
 	p.mu.Lock()
-	p.over = true
+	p.stopped = true
 	p.mu.Unlock()
 	if !p.timer.Stop() {
 		<-p.done
 	}
 }
 
-// last says how things stood when they were last heard of.
-func (p *progress) last() string {
+// last returns the latest state.
+func (p *progress[S]) last() S {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.text(p.state)
-}
-
-// text says what is waited for.
-func (p *progress) text(s waitState) string {
-	if s.Place == 0 {
-		return p.early
-	}
-	return s.String()
-}
-
-// progressFields is one line of progress with -o json.
-type progressFields struct {
-	Waiting waitFields `json:"waiting"`
-}
-
-type waitFields struct {
-	Path      string         `json:"path"`
-	Place     int            `json:"place"`
-	Waiting   int            `json:"waiting"`
-	Holders   []holderFields `json:"holders"`
-	DelayedS  float64        `json:"delayed_s"`
-	EstimateS *float64       `json:"estimate_s"`
-}
-
-func (p *progress) tell(s waitState) {
-	if !p.o.json() {
-		remark(p.o.err, "waiting for %v: %s", p.o.path, p.text(s))
-		return
-	}
-	f := waitFields{
-		Path: p.o.path.String(), Place: s.Place, Waiting: s.Waiting, Holders: []holderFields{},
-		DelayedS: seconds(s.Delayed), EstimateS: known(s.Estimate),
-	}
-	for _, h := range s.Holders {
-		f.Holders = append(f.Holders, newHolderFields(h))
-	}
-	// Nobody reads it if it cannot be written.
-	_ = printJSON(p.o.err, progressFields{f})
-}
-
-// key is equal for states between which nothing has happened but time.
-func (s waitState) key() string {
-	key := fmt.Sprintf("%d/%d delayed %t", s.Place, s.Waiting, s.Delayed > 0)
-	for _, h := range s.Holders {
-		key += " " + h.Session.String()
-	}
-	return key
-}
-
-// String says what is waited for: "held by ..., place 2 of 5, perhaps 4m more".
-func (s waitState) String() string {
-	var text string
-	switch {
-	case s.Delayed > 0:
-		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.Delayed))
-	case len(s.Holders) > 0:
-		text = heldBy(s.Holders)
-		if s.MoreHolders > 0 {
-			text += fmt.Sprintf(" and %d more", s.MoreHolders)
-		}
-	default:
-		text = "others are before"
-	}
-	text += fmt.Sprintf(", place %d of %d", s.Place, s.Waiting)
-	if s.Estimate > s.Delayed { // the delay has been told
-		text += ", perhaps " + guess(s.Estimate) + " more"
-	}
-	return text
+	return p.state
 }

@@ -67,7 +67,8 @@ func TestProgressWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &stuckWriter{goOn: make(chan struct{})}
 		defer close(w.goOn)
-		p := newProgress(&workOptions{globals: &globals{output: "text"}, err: &speaker{w: w}}, "no answer")
+		s := &speaker{w: w}
+		p := newProgress(func(string) string { return "always" }, func(string) { remark(s, "a line") })
 		time.Sleep(2 * patience)
 		began := time.Now()
 		if p.stop(); time.Since(began) > speechBound {

@@ -35,8 +35,8 @@ func terminalGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestCandidateThatCannotLeave",
 		},
 		{
-			name: "who is outranked is not told that nobody answers", file: "cmd/chubbyctl/progress.go",
-			old: "		return p.early\n", new: "		return \"no answer from the cell yet\"\n",
+			name: "who is outranked is not told that nobody answers", file: "cmd/chubbyctl/lockwait.go",
+			old: "		return w.early\n", new: "		return \"no answer from the cell yet\"\n",
 			pkg: "./cmd/chubbyctl", test: "TestCandidateThatIsOutranked",
 		},
 		{

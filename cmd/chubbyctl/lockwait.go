@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// lockWait tells a person who waits for a lock why.
+type lockWait struct {
+	o        *workOptions
+	early    string // what is said before the cell has told anything of a queue
+	progress *progress[waitState]
+}
+
+// waitState is what a lock's queue told last; its Place is 0 before that.
+type waitState client.Queued
+
+func (o *workOptions) showWait(early string) *lockWait {
+	w := &lockWait{o: o, early: early}
+	w.progress = newProgress(waitState.key, w.show)
+	return w
+}
+
+// queued takes what client.OnQueued tells.
+func (w *lockWait) queued(q client.Queued) { w.progress.update(waitState(q)) }
+
+func (w *lockWait) stop() { w.progress.stop() }
+
+// last says what was waited for when the cell told it last.
+func (w *lockWait) last() string { return w.text(w.progress.last()) }
+
+// text says what is waited for.
+func (w *lockWait) text(s waitState) string {
+	if s.Place == 0 {
+		return w.early
+	}
+	return s.String()
+}
+
+// progressFields is one line of progress with -o json.
+type progressFields struct {
+	Waiting waitFields `json:"waiting"`
+}
+
+type waitFields struct {
+	Path      string         `json:"path"`
+	Place     int            `json:"place"`
+	Waiting   int            `json:"waiting"`
+	Holders   []holderFields `json:"holders"`
+	DelayedS  float64        `json:"delayed_s"`
+	EstimateS *float64       `json:"estimate_s"`
+}
+
+// show writes one line about the wait.
+func (w *lockWait) show(s waitState) {
+	if !w.o.json() {
+		remark(w.o.err, "waiting for %v: %s", w.o.path, w.text(s))
+		return
+	}
+	f := waitFields{
+		Path:      w.o.path.String(),
+		Place:     s.Place,
+		Waiting:   s.Waiting,
+		Holders:   []holderFields{},
+		DelayedS:  seconds(s.Delayed),
+		EstimateS: known(s.Estimate),
+	}
+	for _, h := range s.Holders {
+		f.Holders = append(f.Holders, newHolderFields(h))
+	}
+	_ = printJSON(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
+}
+
+// key is equal for states between which only time has passed.
+func (s waitState) key() string {
+	key := fmt.Sprintf("%d/%d delayed %t", s.Place, s.Waiting, s.Delayed > 0)
+	for _, h := range s.Holders {
+		key += " " + h.Session.String()
+	}
+	return key
+}
+
+// String says what is waited for: "held by ..., place 2 of 5, perhaps 4m more".
+func (s waitState) String() string {
+	var text string
+	switch {
+	case s.Delayed > 0:
+		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.Delayed))
+	case len(s.Holders) > 0:
+		text = heldBy(s.Holders)
+		if s.MoreHolders > 0 {
+			text += fmt.Sprintf(" and %d more", s.MoreHolders)
+		}
+	default:
+		text = "others are before"
+	}
+	text += fmt.Sprintf(", place %d of %d", s.Place, s.Waiting)
+	if s.Estimate > s.Delayed { // else the text says the delay already
+		text += ", perhaps " + guess(s.Estimate) + " more"
+	}
+	return text
+}
