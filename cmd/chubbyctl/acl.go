@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newACLCommand(g *globals) *cobra.Command {
@@ -50,14 +51,14 @@ type namesFields struct {
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return printJSON(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
+		return term.PrintJSON(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
 	}
-	t := newTable(out)
-	t.add("read", s.ACL.Read)
-	t.add("write", s.ACL.Write)
-	t.add("change", s.ACL.Change)
-	t.add("acl generation", s.ACLs)
-	return t.flush()
+	t := g.output.NewTable(out)
+	t.Add("read", s.ACL.Read)
+	t.Add("write", s.ACL.Write)
+	t.Add("change", s.ACL.Change)
+	t.Add("acl generation", s.ACLs)
+	return t.Flush()
 }
 
 type aclSetOptions struct {
@@ -149,7 +150,7 @@ func (o *aclSetOptions) run(cmd *cobra.Command, p api.Path) error {
 			return o.printACL(cmd.OutOrStdout(), stat)
 		}
 		if o.verbose {
-			remark(cmd.ErrOrStderr(), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
+			term.Remark(cmd.ErrOrStderr(), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func TestACLFaults(t *testing.T) {
@@ -104,9 +105,9 @@ func TestAccessLists(t *testing.T) {
 
 func TestPrintACL(t *testing.T) {
 	stat := api.Stat{Path: api.MustParsePath("/ls/foo/a"), ACL: api.ACL{Read: "all", Write: "ops", Change: "root"}, ACLs: 3}
-	for output, want := range map[string]string{
-		"text": "read            all\nwrite           ops\nchange          root\nacl generation  3\n",
-		"json": `{"path":"/ls/foo/a","acl":{"read":"all","write":"ops","change":"root"},"acl_generation":3}` + "\n",
+	for output, want := range map[term.Format]string{
+		term.Text: "read            all\nwrite           ops\nchange          root\nacl generation  3\n",
+		term.JSON: `{"path":"/ls/foo/a","acl":{"read":"all","write":"ops","change":"root"},"acl_generation":3}` + "\n",
 	} {
 		var b bytes.Buffer
 		if err := (&globals{output: output}).printACL(&b, stat); err != nil || b.String() != want {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // checkAccessList refuses a list with a line that would not mean what it looks
@@ -31,7 +32,7 @@ func entryFault(line string) string {
 		return "is not valid UTF-8"
 	case strings.HasSuffix(line, "\r"):
 		return "ends with a carriage return: write lines that end with a newline only"
-	case strings.ContainsFunc(line, invisible):
+	case strings.ContainsFunc(line, term.IsInvisible):
 		return "holds a control or invisible character"
 	case strings.TrimSpace(line) != line:
 		return "begins or ends with a space"
@@ -49,10 +50,6 @@ func entryFault(line string) string {
 		return "has a space in it: write one principal a line"
 	}
 	return ""
-}
-
-func invisible(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // listNameFault says why a name cannot be that of a list, "" if it can: it is

@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // acquireOptions are those of acquire.
@@ -79,7 +80,7 @@ master was found within --timeout; %d if permission was denied.`, aboutSignals()
 
 // aboutSignals says which signals CMD gets in place of chubbyctl.
 func aboutSignals() string {
-	return style{width: 86}.wrapped("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
+	return term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
 		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
 		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
 		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
@@ -145,7 +146,7 @@ func (o *acquireOptions) explainHeld(e *api.Error) *api.Error {
 	told.Op, told.Path, told.Err = "acquire", o.path.String(), nil
 	switch {
 	case e.Code == api.LockDelayed:
-		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(e.Remaining))
+		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", term.Roughly(e.Remaining))
 	case len(e.Holders) > 0:
 		told.Message = heldBy(e.Holders)
 	}

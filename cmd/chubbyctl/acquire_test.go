@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // execute runs a command line against a cell that does not exist, and returns
@@ -159,7 +160,7 @@ func TestBudgetLeavesRoom(t *testing.T) {
 }
 
 // told runs f in a bubble, in the wait for a lock, and returns what was written.
-func told(t *testing.T, output string, f func(w *lockWait)) []string {
+func told(t *testing.T, output term.Format, f func(w *lockWait)) []string {
 	t.Helper()
 	var b bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
@@ -177,9 +178,9 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 	bob := []api.Holder{{Session: 43, Principal: "bob"}}
 	lines := told(t, "text", func(w *lockWait) {
 		w.queued(client.Queued{Place: 3, Waiting: 5, Holders: ann})
-		time.Sleep(patience - time.Millisecond)
+		time.Sleep(term.Patience - time.Millisecond)
 		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann})
-		time.Sleep(time.Second)                                     // patience is over: place 2 is told
+		time.Sleep(time.Second)                                     // term.Patience is over: place 2 is told
 		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann}) // nothing new
 		w.queued(client.Queued{Place: 1, Waiting: 4, Holders: bob})
 		w.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 9 * time.Second})
@@ -199,7 +200,7 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 func TestProgressOfAShortWait(t *testing.T) {
 	lines := told(t, "text", func(w *lockWait) {
 		w.queued(client.Queued{Place: 1, Waiting: 1})
-		time.Sleep(patience / 2)
+		time.Sleep(term.Patience / 2)
 	})
 	if len(lines) != 1 || lines[0] != "" {
 		t.Errorf("told %q", lines)
@@ -208,7 +209,7 @@ func TestProgressOfAShortWait(t *testing.T) {
 
 func TestProgressAsJSON(t *testing.T) {
 	lines := told(t, "json", func(w *lockWait) {
-		time.Sleep(2 * patience)
+		time.Sleep(2 * term.Patience)
 	})
 	mustHave(t, []byte(lines[0]+"\n"), "waiting.path waiting.place waiting.waiting waiting.holders waiting.delayed_s")
 }

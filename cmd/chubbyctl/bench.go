@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // What a bench is bounded to, so that a slip does not take a cell down.
@@ -30,7 +31,7 @@ type bench struct {
 	duration time.Duration
 	prefix   string
 	rate     float64 // operations a second of all clients together; 0 is as fast as they can
-	size     size
+	size     term.Size
 	locks    int // 0 is one for each client
 
 	base     api.Path // the directory below which the bench works
@@ -200,14 +201,7 @@ func (b *bench) announcement() string {
 		pace = fmt.Sprintf("at most %g times a second together", b.rate)
 	}
 	return fmt.Sprintf("bench: %s %s in %v, %s, for %v; Ctrl-C ends it early",
-		counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
-}
-
-func counted(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return fmt.Sprintf("%d %ss", n, of)
+		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
 }
 
 // clean removes the scratch directory, also after an interrupt.

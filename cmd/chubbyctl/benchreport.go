@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // benchFields is the one object that bench -o json prints.
@@ -34,7 +36,7 @@ func (b *bench) report(f figures) error {
 	if b.json() {
 		fields := benchFields{
 			Workload: b.workload.name, Cell: b.base.Cell(), Clients: b.clients,
-			DurationS: seconds(f.elapsed), Interrupted: f.interrupted, Operations: []latencyFields{},
+			DurationS: term.Seconds(f.elapsed), Interrupted: f.interrupted, Operations: []latencyFields{},
 		}
 		for _, o := range f.operations {
 			fields.Operations = append(fields.Operations, latencyFields{
@@ -43,13 +45,13 @@ func (b *bench) report(f figures) error {
 				milliseconds(o.p99), milliseconds(o.p999), milliseconds(o.most),
 			})
 		}
-		return printJSON(b.out, fields)
+		return term.PrintJSON(b.out, fields)
 	}
-	t := newTable(b.out, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
+	t := b.output.NewTable(b.out, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 	for _, o := range f.operations {
-		t.add(o.name, o.count, roughRate(o.rate(f.elapsed)), brief(o.mean), brief(o.p50), brief(o.p90), brief(o.p99), brief(o.p999), brief(o.most))
+		t.Add(o.name, o.count, roughRate(o.rate(f.elapsed)), brief(o.mean), brief(o.p50), brief(o.p90), brief(o.p99), brief(o.p999), brief(o.most))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func (o operationFigures) rate(elapsed time.Duration) float64 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type statusFields struct {
@@ -134,7 +135,7 @@ It is for those who may change the ACL of the cell's root.`,
 					return err
 				}
 				if g.json() {
-					return printJSON(cmd.OutOrStdout(), map[string]string{"master": master})
+					return term.PrintJSON(cmd.OutOrStdout(), map[string]string{"master": master})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
 				return err
@@ -174,7 +175,7 @@ func confirmed(ctx context.Context, c *client.Cell, fault string) string {
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
 	if g.json() {
-		if err := printJSON(out, newStatusFields(s, fault)); err != nil {
+		if err := term.PrintJSON(out, newStatusFields(s, fault)); err != nil {
 			return err
 		}
 	} else if err := g.writeStatus(out, s, fault); err != nil {
@@ -205,27 +206,27 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	master := "master " + s.Master
 	switch {
 	case s.Master == "" && s.Named != "":
-		master = styleOf(out).on(trouble, "master "+s.Named+" does not answer")
+		master = term.StyleOf(out).Paint(term.Trouble, "master "+s.Named+" does not answer")
 	case s.Master == "":
-		master = styleOf(out).on(trouble, "no master")
+		master = term.StyleOf(out).Paint(term.Trouble, "no master")
 	}
 	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d: %s, %s, %s\n\n",
-		s.Cell, master, s.Epoch, counted(int(s.Sessions), "session"), counted(int(s.Nodes), "node"), counted(int(s.Locks), "lock")); err != nil {
+		s.Cell, master, s.Epoch, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock")); err != nil {
 		return err
 	}
-	t := g.newTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
+	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
 	for _, r := range s.Replicas {
 		if r.Err != nil {
-			t.add(r.ID, painted{trouble, "no answer"}, painted{trouble, "NO"}, r.Client, "", "", "", "", "", r.Err)
+			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
 			continue
 		}
-		t.add(replicaRow(r, s.Master)...)
+		t.Add(replicaRow(r, s.Master)...)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	if fault != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", styleOf(out).on(trouble, fault))
+		_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Paint(term.Trouble, fault))
 		return err
 	}
 	return nil
@@ -239,19 +240,19 @@ const (
 func replicaRow(r client.ReplicaStatus, master string) []any {
 	row := []any{
 		r.ID, r.Role, "yes", r.Client, r.Term, r.Last, r.Lag,
-		freeSpace(r.DiskFree), painted{secondary, fmt.Sprintf("%.6s", r.StateHash)}, r.Version,
+		freeSpace(r.DiskFree), term.Paint(term.Secondary, fmt.Sprintf("%.6s", r.StateHash)), r.Version,
 	}
 	if r.Role != "master" && r.Role != "replica" || r.ID == master && r.Role != "master" {
-		row[1] = painted{waiting, r.Role}
+		row[1] = term.Paint(term.Waiting, r.Role)
 	}
 	if !r.Healthy {
-		row[2] = painted{trouble, "NO"}
+		row[2] = term.Paint(term.Trouble, "NO")
 	}
 	if r.Lag >= lagging {
-		row[6] = painted{waiting, r.Lag}
+		row[6] = term.Paint(term.Waiting, r.Lag)
 	}
 	if r.DiskFree < lowDisk {
-		row[7] = painted{trouble, freeSpace(r.DiskFree)}
+		row[7] = term.Paint(term.Trouble, freeSpace(r.DiskFree))
 	}
 	return row
 }
@@ -265,7 +266,7 @@ func freeSpace(bytes int64) string {
 	if bytes >= 10*gib {
 		bytes -= bytes % gib
 	}
-	return roughSize(bytes)
+	return term.RoughSize(bytes)
 }
 
 // divergence says which replicas have applied the same entries and are not the
@@ -307,19 +308,19 @@ func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) str
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 	if g.json() {
 		for _, m := range members {
-			if err := printJSON(out, memberFields(m)); err != nil {
+			if err := term.PrintJSON(out, memberFields(m)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	t := g.newTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
+	t := g.output.NewTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
 	for _, m := range members {
 		voter := "yes"
 		if !m.Voter {
 			voter = "no"
 		}
-		t.add(m.ID, m.Client, m.Raft, m.HTTP, voter)
+		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // holding is what running a command needs of a client.Lock.
@@ -160,7 +161,7 @@ func (o *workOptions) attend(process *supervise.Process, w work) {
 			case jeopardy && !was && lost != nil:
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
 				o.tell(process, o.jeopardy)
-				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", roughly(left)))
+				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", term.Roughly(left)))
 			case was && !jeopardy && lost != nil && !process.Stopping(): // else it is too late for CMD
 				o.tell(process, o.safe)
 				o.notice("safe: the cell answers again")

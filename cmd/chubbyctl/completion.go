@@ -15,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // completionBound is how long the cell may take to answer somebody who presses
@@ -270,7 +271,7 @@ func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) (
 		sessions, err := c.Sessions(ctx)
 		var list []string
 		for _, s := range sessions {
-			list = append(list, s.Session.String()+"\t"+printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID)))
+			list = append(list, s.Session.String()+"\t"+term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID)))
 		}
 		return list, err
 	})

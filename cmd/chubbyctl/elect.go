@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // electOptions are those of elect.
@@ -191,24 +192,24 @@ func (o *electOptions) list(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t := newTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
+		t := o.output.NewTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
 		for _, one := range all {
 			if o.json() {
-				if err := printJSON(o.out, newCandidateFields(one)); err != nil {
+				if err := term.PrintJSON(o.out, newCandidateFields(one)); err != nil {
 					return err
 				}
 				continue
 			}
-			t.add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+			t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
 		}
 		switch {
 		case o.json():
 			return nil
 		case len(all) == 0:
-			remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
+			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
 			return nil
 		}
-		return t.flush()
+		return t.Flush()
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // The exit codes, which scripts depend on. A command run under a lock adds its
@@ -142,12 +143,12 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = printJSON(w, errorLine{describe(err)}) // there is nowhere to report it
+		_ = term.PrintJSON(w, errorLine{describe(err)}) // there is nowhere to report it
 		return
 	}
-	style := styleOf(w)
+	style := term.StyleOf(w)
 	for _, one := range severally(err) {
-		fmt.Fprintln(w, style.on(trouble, "chubbyctl: ")+printable(one.Error()))
+		fmt.Fprintln(w, style.Paint(term.Trouble, "chubbyctl: ")+term.Printable(one.Error()))
 	}
 }
 
@@ -156,12 +157,12 @@ func (g *globals) printError(w io.Writer, err error) {
 func (g *globals) lastWords(w io.Writer, err error, asked bool) {
 	s := g.stderr
 	if s == nil { // the command line was not understood
-		s = &speaker{w: bare(w)}
+		s = term.NewSpeaker(term.Bare(w))
 	}
 	if err != nil {
 		g.printError(s, err)
 	}
-	s.finish(asked)
+	s.Finish(asked, supervise.Interrupts()...)
 }
 
 // severally takes apart errors that were joined: each has a line.
@@ -178,7 +179,7 @@ func describe(err error) errorFields {
 	var e *api.Error
 	if errors.As(err, &e) {
 		f.Op, f.Path, f.Replica, f.Master, f.Cell = e.Op, e.Path, e.Replica, e.Master, e.Cell
-		f.RemainingS, f.Current = seconds(e.Remaining), e.Current
+		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
 		for _, h := range e.Holders {
 			f.Holders = append(f.Holders, newHolderFields(h))
 		}

@@ -127,16 +127,6 @@ func TestCodeNames(t *testing.T) {
 	}
 }
 
-func TestRoughly(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 1500 * time.Millisecond: "1.5s", 3*time.Minute + 12*time.Second: "3m12s", 50 * time.Hour: "2d2h",
-	} {
-		if got := roughly(d); got != want {
-			t.Errorf("roughly(%v) = %s, want %s", d, got, want)
-		}
-	}
-}
-
 // Programs read the errors of a command line that was not understood, too, whatever
 // comes first on it.
 func TestErrorsOfFlagsAsJSON(t *testing.T) {
@@ -147,5 +137,14 @@ func TestErrorsOfFlagsAsJSON(t *testing.T) {
 		if got := asksForJSON(strings.Fields(line)); got != want {
 			t.Errorf("%s asks for JSON: %t, want %t", line, got, want)
 		}
+	}
+}
+
+// Errors that were joined are told one by one; one that wraps two stays whole.
+func TestSeveralErrors(t *testing.T) {
+	var b bytes.Buffer
+	(&globals{output: "text"}).printError(&b, errors.Join(errors.New("first"), errors.New("second")))
+	if b.String() != "chubbyctl: first\nchubbyctl: second\n" {
+		t.Errorf("printed %q", b.String())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type explainFields struct {
@@ -63,13 +64,13 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		for _, c := range e.Cachers {
 			f.Cachers = append(f.Cachers, cacherFields{
 				Session: c.Session.String(), Principal: c.Principal, Host: c.Host, PID: c.PID,
-				WaitingS: seconds(c.Waiting), AtMostS: seconds(c.AtMost),
+				WaitingS: term.Seconds(c.Waiting), AtMostS: term.Seconds(c.AtMost),
 			})
 		}
-		return printJSON(out, f)
+		return term.PrintJSON(out, f)
 	}
 	for _, sentence := range e.Sentences {
-		if _, err := fmt.Fprintln(out, styleOf(out).wrapped(printable(sentence), "- ")); err != nil {
+		if _, err := fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(sentence), "- ")); err != nil {
 			return err
 		}
 	}
@@ -77,9 +78,9 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		if _, err := fmt.Fprintln(out); err != nil {
 			return err
 		}
-		t := g.newTable(out, lockColumns()...)
+		t := g.output.NewTable(out, lockColumns()...)
 		addLock(t, e.Lock)
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
@@ -89,16 +90,16 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	t := g.newTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
+	t := g.output.NewTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
 	for _, c := range e.Cachers {
-		waits := painted{plain, "-"}
+		waits := term.Paint(term.Plain, "-")
 		if c.Waiting > 0 {
-			waits = painted{waiting, roughly(c.Waiting)}
+			waits = term.Paint(term.Waiting, term.Roughly(c.Waiting))
 		}
-		t.add(c.Session, whoseProcess(c.Holder), waits, roughly(c.AtMost))
+		t.Add(c.Session, whoseProcess(c.Holder), waits, term.Roughly(c.AtMost))
 	}
 	if e.MoreCachers > 0 {
-		t.add("", fmt.Sprintf("and %d more", e.MoreCachers), "", "")
+		t.Add("", fmt.Sprintf("and %d more", e.MoreCachers), "", "")
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // statFields is a node's metadata, as -o json shows it.
@@ -50,10 +51,10 @@ func newStatFields(s api.Stat) statFields {
 // who have asked for just that, only with -v.
 func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
 	if g.json() {
-		return printJSON(out, newStatFields(s))
+		return term.PrintJSON(out, newStatFields(s))
 	}
 	if g.verbose {
-		remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
+		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) e
 		text := string(contents)
 		f.Contents = &text
 	}
-	return printJSON(out, f)
+	return term.PrintJSON(out, f)
 }
 
 // eachPath runs f for every path, all of which are checked first.
@@ -241,7 +242,7 @@ func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what str
 		if err := context.Cause(cmd.Context()); err != nil {
 			return nil, err // one came before
 		}
-		if isTerminal(in) {
+		if term.IsTerminal(in) {
 			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
 		}
 	}
@@ -342,7 +343,7 @@ func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
 		return err
 	}
 	if !o.json() {
-		remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
+		term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
 	}
 	return lastAsLong(ctx, h)
 }
@@ -443,7 +444,7 @@ func (g *globals) remove(cmd *cobra.Command, p api.Path, agreed *consent, condit
 			return err
 		}
 		if g.json() {
-			return printJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
+			return term.PrintJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
 		}
 		return nil
 	})
@@ -499,24 +500,24 @@ count by one, and none ever stands for two contents of a name.`,
 
 func (g *globals) printStat(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return printJSON(out, newStatFields(s))
+		return term.PrintJSON(out, newStatFields(s))
 	}
 	kind := s.Kind.String()
 	if s.Ephemeral {
 		kind = "ephemeral " + kind
 	}
-	t := newTable(out)
-	t.add("path", s.Path)
-	t.add("kind", kind)
+	t := g.output.NewTable(out)
+	t.Add("path", s.Path)
+	t.Add("kind", kind)
 	if s.Kind == api.Directory {
-		t.add("children", s.Children)
+		t.Add("children", s.Children)
 	} else {
-		t.add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
+		t.Add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
 	}
-	t.add("instance", s.Instance)
-	t.add("content generation", s.Content)
-	t.add("lock generation", s.Lock)
-	t.add("acl generation", s.ACLs)
-	t.add("acl", fmt.Sprintf("read %s, write %s, change %s", orDash(s.ACL.Read), orDash(s.ACL.Write), orDash(s.ACL.Change)))
-	return t.flush()
+	t.Add("instance", s.Instance)
+	t.Add("content generation", s.Content)
+	t.Add("lock generation", s.Lock)
+	t.Add("acl generation", s.ACLs)
+	t.Add("acl", fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change)))
+	return t.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // Whose lock could not be released is told so, and nobody whose lock was released or lost.
@@ -90,7 +91,7 @@ func TestCandidateThatCannotLeave(t *testing.T) {
 		c.Cut("web2")
 		began := time.Now()
 		o.giveUp(t.Context(), primary, held)
-		if took := time.Since(began); took > patience || told.String() != "" {
+		if took := time.Since(began); took > term.Patience || told.String() != "" {
 			t.Errorf("after %v it was told %q", took, told.String())
 		}
 		again, err := primary.Open(t.Context(), "/ls/local/primary", client.OpenOptions{Write: true})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // hookGrace is from the SIGTERM that a watch's CMD gets to its SIGKILL.
@@ -28,7 +29,7 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
 	)
-	c.Stdout, c.Stderr = bare(o.out), bare(o.err)
+	c.Stdout, c.Stderr = term.Bare(o.out), term.Bare(o.err)
 	c.WaitDelay = hookGrace
 	finish := endAsGroup(c)
 	err := c.Run()

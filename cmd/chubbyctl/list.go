@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // rootOf is the root directory of the default cell, for commands whose path
@@ -63,33 +64,33 @@ func list(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 	if g.json() {
 		for _, s := range nodes {
-			if err := printJSON(out, newStatFields(s)); err != nil {
+			if err := term.PrintJSON(out, newStatFields(s)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if !long {
-		style := styleOf(out)
+		style := term.StyleOf(out)
 		for _, s := range nodes {
-			if _, err := fmt.Fprintln(out, style.name(label(s))); err != nil {
+			if _, err := fmt.Fprintln(out, style.Name(label(s))); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	t := newTable(out, "KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME")
+	t := g.output.NewTable(out, "KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME")
 	for _, s := range nodes {
 		kind, size := s.Kind.String(), fmt.Sprint(s.Size)
 		if s.Ephemeral {
 			kind += "*"
 		}
 		if s.Kind == api.Directory {
-			size = counted(s.Children, "node")
+			size = term.Counted(s.Children, "node")
 		}
-		t.add(kind, size, s.Content, s.Lock, s.Instance, label(s))
+		t.Add(kind, size, s.Content, s.Lock, s.Instance, label(s))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // label is a node's name in a listing.
@@ -149,9 +150,9 @@ func (o *treeOptions) run(ctx context.Context, c *client.Client, p api.Path, out
 
 func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
 	if o.json() {
-		return printJSON(out, newStatFields(s))
+		return term.PrintJSON(out, newStatFields(s))
 	}
-	_, err := fmt.Fprintln(out, styleOf(out).name(text))
+	_, err := fmt.Fprintln(out, term.StyleOf(out).Name(text))
 	return err
 }
 

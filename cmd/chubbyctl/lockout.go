@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // consent is --yes, for what cannot be taken back by those who do it.
@@ -188,7 +189,7 @@ func (o *consent) changeSessions(ctx context.Context, c *client.Client, principa
 	for _, q := range all {
 		if others := q.Used.Sessions - 1; q.Principal == principal && others >= sessions {
 			return o.refuse(fmt.Sprintf("%s, which is also you, has %s besides this command's; with --sessions %d nobody of that name could open another, also not to undo it",
-				printable(principal), counted(others, "session"), sessions))
+				term.Printable(principal), term.Counted(others, "session"), sessions))
 		}
 	}
 	return nil

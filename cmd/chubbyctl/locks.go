@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type lockFields struct {
@@ -38,7 +39,7 @@ type waiterFields struct {
 
 func newLockFields(l client.LockInfo) lockFields {
 	f := lockFields{
-		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: seconds(l.Delayed), Revoked: l.Revoked,
+		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: term.Seconds(l.Delayed), Revoked: l.Revoked,
 		Holders: []holderFields{}, Waiters: []waiterFields{}, MoreHolders: l.MoreHolders, MoreWaiters: l.MoreWaiters,
 	}
 	if l.Mode.Valid() {
@@ -50,7 +51,7 @@ func newLockFields(l client.LockInfo) lockFields {
 	for _, w := range l.Waiters {
 		f.Waiters = append(f.Waiters, waiterFields{
 			Session: w.Session.String(), Principal: w.Principal, Host: w.Host, PID: w.PID,
-			WaitingS: seconds(w.Waiting), EstimateS: known(w.Estimate), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
+			WaitingS: term.Seconds(w.Waiting), EstimateS: term.SecondsOrNull(w.Estimate), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
 		})
 	}
 	return f
@@ -86,7 +87,13 @@ hold times. A lock that is being taken
 
 // printLocks prints locks as they come.
 func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {
-	return printEach(g, out, locks, newLockFields, addLock, "no lock is held or waited for", lockColumns()...)
+	list := term.List[client.LockInfo, lockFields]{
+		Fields:  newLockFields,
+		Add:     addLock,
+		Columns: lockColumns(),
+		None:    "no lock is held or waited for",
+	}
+	return list.Print(out, g.output, locks)
 }
 
 // lockColumns are those of addLock.
@@ -95,38 +102,38 @@ func lockColumns() []string {
 }
 
 // addLock adds a row for each holder of a lock and each who waits for it.
-func addLock(t *table, l client.LockInfo) {
+func addLock(t *term.Table, l client.LockInfo) {
 	path := l.Path
 	if l.Delayed > 0 {
-		t.add(path, painted{waiting, "delayed"}, l.Generation, "", "a holder failed", roughly(l.Delayed)+" more", "")
+		t.Add(path, term.Paint(term.Waiting, "delayed"), l.Generation, "", "a holder failed", term.Roughly(l.Delayed)+" more", "")
 		path = ""
 	}
 	var mode any = l.Mode
 	if l.Revoked != "" {
-		mode = painted{waiting, l.Mode.String() + ", being taken"}
+		mode = term.Paint(term.Waiting, l.Mode.String()+", being taken")
 	}
 	for _, h := range l.Holders {
-		t.add(path, mode, l.Generation, h.Session, whoseProcess(h), roughly(since(h.SinceUnix)), h.Reason)
+		t.Add(path, mode, l.Generation, h.Session, whoseProcess(h), term.Roughly(since(h.SinceUnix)), h.Reason)
 		path = ""
 	}
 	if l.MoreHolders > 0 {
-		t.add("", "", "", "", fmt.Sprintf("and %d more", l.MoreHolders), "", "")
+		t.Add("", "", "", "", fmt.Sprintf("and %d more", l.MoreHolders), "", "")
 	}
 	if len(l.Holders) == 0 && l.Delayed == 0 {
-		t.add(path, painted{secondary, "free"}, l.Generation, "", "", "", "")
+		t.Add(path, term.Paint(term.Secondary, "free"), l.Generation, "", "", "", "")
 	}
 	for _, w := range l.Waiters {
 		state := fmt.Sprintf("place %d", w.Place)
 		if w.Absent {
 			state += ", away"
 		}
-		waits := roughly(w.Waiting)
+		waits := term.Roughly(w.Waiting)
 		if w.Estimate > 0 {
-			waits += ", perhaps " + guess(w.Estimate) + " more"
+			waits += ", perhaps " + term.Guess(w.Estimate) + " more"
 		}
-		t.add("", painted{waiting, state}, "", w.Session, whoseProcess(w.Holder), waits, w.Reason)
+		t.Add("", term.Paint(term.Waiting, state), "", w.Session, whoseProcess(w.Holder), waits, w.Reason)
 	}
 	if l.MoreWaiters > 0 {
-		t.add("", painted{waiting, "behind them"}, "", "", fmt.Sprintf("%d more wait", l.MoreWaiters), "", "")
+		t.Add("", term.Paint(term.Waiting, "behind them"), "", "", fmt.Sprintf("%d more wait", l.MoreWaiters), "", "")
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // lockWait tells a person who waits for a lock why.
 type lockWait struct {
 	o        *workOptions
 	early    string // what is said before the cell has told anything of a queue
-	progress *progress[waitState]
+	progress *term.Progress[waitState]
 }
 
 // waitState is what a lock's queue told last; its Place is 0 before that.
@@ -18,17 +19,17 @@ type waitState client.Queued
 
 func (o *workOptions) showWait(early string) *lockWait {
 	w := &lockWait{o: o, early: early}
-	w.progress = newProgress(waitState.key, w.show)
+	w.progress = term.NewProgress(waitState.key, w.show)
 	return w
 }
 
 // queued takes what client.OnQueued tells.
-func (w *lockWait) queued(q client.Queued) { w.progress.update(waitState(q)) }
+func (w *lockWait) queued(q client.Queued) { w.progress.Update(waitState(q)) }
 
-func (w *lockWait) stop() { w.progress.stop() }
+func (w *lockWait) stop() { w.progress.Stop() }
 
 // last says what was waited for when the cell told it last.
-func (w *lockWait) last() string { return w.text(w.progress.last()) }
+func (w *lockWait) last() string { return w.text(w.progress.Last()) }
 
 // text says what is waited for.
 func (w *lockWait) text(s waitState) string {
@@ -55,7 +56,7 @@ type waitFields struct {
 // show writes one line about the wait.
 func (w *lockWait) show(s waitState) {
 	if !w.o.json() {
-		remark(w.o.err, "waiting for %v: %s", w.o.path, w.text(s))
+		term.Remark(w.o.err, "waiting for %v: %s", w.o.path, w.text(s))
 		return
 	}
 	f := waitFields{
@@ -63,13 +64,13 @@ func (w *lockWait) show(s waitState) {
 		Place:     s.Place,
 		Waiting:   s.Waiting,
 		Holders:   []holderFields{},
-		DelayedS:  seconds(s.Delayed),
-		EstimateS: known(s.Estimate),
+		DelayedS:  term.Seconds(s.Delayed),
+		EstimateS: term.SecondsOrNull(s.Estimate),
 	}
 	for _, h := range s.Holders {
 		f.Holders = append(f.Holders, newHolderFields(h))
 	}
-	_ = printJSON(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
+	_ = term.PrintJSON(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
 }
 
 // key is equal for states between which only time has passed.
@@ -86,7 +87,7 @@ func (s waitState) String() string {
 	var text string
 	switch {
 	case s.Delayed > 0:
-		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", roughly(s.Delayed))
+		text = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", term.Roughly(s.Delayed))
 	case len(s.Holders) > 0:
 		text = heldBy(s.Holders)
 		if s.MoreHolders > 0 {
@@ -97,7 +98,7 @@ func (s waitState) String() string {
 	}
 	text += fmt.Sprintf(", place %d of %d", s.Place, s.Waiting)
 	if s.Estimate > s.Delayed { // else the text says the delay already
-		text += ", perhaps " + guess(s.Estimate) + " more"
+		text += ", perhaps " + term.Guess(s.Estimate) + " more"
 	}
 	return text
 }

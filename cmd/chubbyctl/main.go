@@ -3,8 +3,8 @@
 //
 // Scripts depend on its names, flags, environment, JSON fields and exit codes;
 // they are kept once shipped. Everything goes through the exported client
-// library; what is here is options, output, and the supervision of commands
-// (internal/supervise).
+// library. What is here is options and what the verbs say; internal/term writes
+// to the terminal, and internal/supervise runs commands.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func main() { os.Exit(run()) }
@@ -28,12 +29,12 @@ func run() int {
 	asked := make(chan struct{})
 	g.asked = sync.OnceFunc(func() { close(asked) })
 	g.heed(ctx)
-	root.SetOut(&outlet{os.Stdout, asked})
-	root.SetErr(&outlet{os.Stderr, asked})
+	root.SetOut(term.NewOutlet(os.Stdout, asked))
+	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
 	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
 	if g.stderr == nil && asksForJSON(os.Args[1:]) {
-		g.output = "json" // the flags behind the one at fault were not read
+		g.output = term.JSON // the flags behind the one at fault were not read
 	}
 	g.lastWords(root.ErrOrStderr(), err, ctx.Err() != nil)
 	return exitCode(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // Latencies are kept from 100 ns to ten minutes, with three digits.
@@ -179,8 +181,8 @@ func (b *bench) repeat(begin, working context.Context, s step, l *latencies, due
 
 // progress tells a person at a terminal how it goes.
 func (b *bench) progress(ctx context.Context, all []*latencies, watch func() time.Duration) {
-	style := styleOf(b.err)
-	if !style.terminal || b.json() {
+	style := term.StyleOf(b.err)
+	if !style.Terminal || b.json() {
 		return
 	}
 	ticker := time.NewTicker(benchReportPeriod)
@@ -201,6 +203,6 @@ func (b *bench) progress(ctx context.Context, all []*latencies, watch func() tim
 			parts = append(parts, fmt.Sprintf("%s %s/s", name, roughRate(rate)))
 		}
 		lastAt = at
-		fmt.Fprintln(b.err, style.on(secondary, fmt.Sprintf("%4.0fs  %s", at.Seconds(), strings.Join(parts, ", "))))
+		fmt.Fprintln(b.err, style.Paint(term.Secondary, fmt.Sprintf("%4.0fs  %s", at.Seconds(), strings.Join(parts, ", "))))
 	}
 }

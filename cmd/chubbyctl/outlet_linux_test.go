@@ -1,37 +1,13 @@
 package main
 
 import (
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// What a reader takes is what was written, also after a signal; one that takes
-// nothing holds nobody up then.
-func TestOutletWithoutAReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		unread, w := io.Pipe()
-		asked := make(chan struct{})
-		o := &outlet{w, asked}
-		go func() { _, _ = unread.Read(make([]byte, 3)) }()
-		if n, err := o.Write([]byte("one")); n != 3 || err != nil {
-			t.Errorf("read, it wrote %d bytes: %v", n, err)
-		}
-		watch := stopwatch()
-		time.AfterFunc(time.Hour, func() { close(asked) })
-		if _, err := o.Write([]byte("two")); !errors.Is(err, errUnread) || watch() != time.Hour+lastBound {
-			t.Errorf("unread for an hour, and then asked to end, it gave up after %v: %v", watch(), err)
-		}
-		unread.Close()
-	})
-}
 
 // One signal ends who writes to a reader that does not read.
 func TestSignalWhileNobodyReadsOutput(t *testing.T) {

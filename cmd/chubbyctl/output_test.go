@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // fields returns the names in one line of JSON, nested ones behind a dot, and
@@ -79,7 +80,7 @@ func TestJSONFields(t *testing.T) {
 			return g.printStatus(b, status, "")
 		},
 		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
-			return printJSON(b, acquiredFields{})
+			return term.PrintJSON(b, acquiredFields{})
 		},
 		"session principal host pid lease_s left_least_s left_most_s handles locks": func(b *bytes.Buffer) error {
 			return g.printSessions(b, each(client.SessionInfo{Holder: holder}))
@@ -103,38 +104,6 @@ func each[T any](list ...T) iter.Seq2[T, error] {
 		}
 	}
 }
-
-// A listing is printed as it comes, and takes no more memory for being long.
-func TestLongListingsArePrintedInPieces(t *testing.T) {
-	const sessions = 100_000
-	var lines, most int
-	count := writerFunc(func(b []byte) (int, error) {
-		lines, most = lines+bytes.Count(b, []byte("\n")), max(most, len(b))
-		return len(b), nil
-	})
-	list := func(yield func(client.SessionInfo, error) bool) {
-		for i := range sessions {
-			if !yield(client.SessionInfo{Holder: api.Holder{Session: api.SessionID(i), Principal: "p", Host: "h"}}, nil) {
-				return
-			}
-		}
-	}
-	if err := (&globals{}).printSessions(count, list); err != nil || lines != sessions+1 || most > 100*piece {
-		t.Errorf("%d lines, the longest write of %d bytes: %v", lines, most, err)
-	}
-	lines, broken := 0, errors.New("broken")
-	err := (&globals{}).printSessions(count, func(yield func(client.SessionInfo, error) bool) {
-		list(func(s client.SessionInfo, _ error) bool { return s.Session < 10 && yield(s, nil) })
-		yield(client.SessionInfo{}, broken)
-	})
-	if !errors.Is(err, broken) || lines != 11 {
-		t.Errorf("of a listing that breaks off after 10: %d lines, %v", lines, err)
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // A free lock has no holders, which is not the same as unknown ones.
 func TestEmptyListsAreLists(t *testing.T) {
@@ -202,14 +171,5 @@ func TestCatIsExact(t *testing.T) {
 		if err := json.Unmarshal(b.Bytes(), &got); err != nil || string(got.Base64) != contents {
 			t.Errorf("cat -o json of %q: %s, %v", contents, b.String(), err)
 		}
-	}
-}
-
-// That replicas differ is told to programs, too.
-func TestDivergenceAsJSON(t *testing.T) {
-	var b bytes.Buffer
-	g := &globals{output: "json"}
-	if err := g.printStatus(&b, client.Status{Cell: "foo", Master: "r1"}, "r1 and r2 differ"); err != nil || !strings.Contains(b.String(), `"divergence":"r1 and r2 differ"`) {
-		t.Errorf("%v: %s", err, b.String())
 	}
 }

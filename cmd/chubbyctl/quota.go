@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newQuotaCommand(g *globals) *cobra.Command {
@@ -58,7 +59,7 @@ of 0 is no limit.`,
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
 	if g.json() {
 		for _, q := range quotas {
-			if err := printJSON(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
+			if err := term.PrintJSON(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
 				return err
 			}
 		}
@@ -68,17 +69,17 @@ func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
 		_, err := fmt.Fprintln(out, "no principal uses anything, and no directory has a quota")
 		return err
 	}
-	t := newTable(out, "PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS")
+	t := g.output.NewTable(out, "PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS")
 	for _, q := range quotas {
 		used, allowed := q.Used, q.Allowed
-		nodes, bytes := share(used.Nodes, allowed.Nodes), roughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
+		nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
 		if q.Path != "" {
-			t.add(q.Path, nodes, bytes, "", "", "")
+			t.Add(q.Path, nodes, bytes, "", "", "")
 			continue
 		}
-		t.add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
+		t.Add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // share writes how much of what is allowed is used.
@@ -93,7 +94,7 @@ func sizeLimit(bytes int64) string {
 	if bytes == 0 {
 		return "no limit"
 	}
-	return roughSize(bytes)
+	return term.RoughSize(bytes)
 }
 
 type quotaSetOptions struct {
@@ -101,7 +102,7 @@ type quotaSetOptions struct {
 	consent
 	principal, dir string
 	quota          api.Quota
-	bytes          size
+	bytes          term.Size
 
 	path api.Path // of the directory, if it is one
 	cell string
@@ -206,7 +207,7 @@ func (o *quotaSetOptions) printSet(out io.Writer) error {
 		if !o.path.IsZero() {
 			f.Path = o.path.String()
 		}
-		return printJSON(out, f)
+		return term.PrintJSON(out, f)
 	}
 	of, none := o.principal, "default"
 	if !o.path.IsZero() {

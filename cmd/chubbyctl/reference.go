@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // entry is a word with what it means, for help and the reference pages.
@@ -51,7 +52,7 @@ func glossary(terms []entry) string {
 			b.WriteString("  " + t.word + "\n")
 			first = strings.Repeat(" ", wide+4)
 		}
-		b.WriteString(style{width: 80}.wrapped(t.meaning, first) + "\n")
+		b.WriteString(term.Style{Width: 80}.Wrap(t.meaning, first) + "\n")
 	}
 	return b.String()
 }

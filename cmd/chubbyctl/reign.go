@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // reignFields is a primary, or a vacancy, as -o json shows it.
@@ -65,15 +66,15 @@ func (o *electOptions) printReign(r recipe.Reign) error {
 			h := newHolderFields(r.Holder)
 			f.Holder = &h
 		}
-		return printJSON(o.out, f)
+		return term.PrintJSON(o.out, f)
 	}
-	what, color := "vacant", waiting
+	what, color := "vacant", term.Waiting
 	switch {
 	case r.Vacant:
 	case len(strings.TrimSpace(string(r.Value))) == 0:
-		what, color = "primary: (has not said who it is)", waiting
+		what, color = "primary: (has not said who it is)", term.Waiting
 	default:
-		what, color = "primary: "+strings.TrimRight(string(r.Value), "\n"), plain
+		what, color = "primary: "+strings.TrimRight(string(r.Value), "\n"), term.Plain
 	}
 	if r.Token != 0 {
 		what += fmt.Sprintf("  token %d", r.Token)
@@ -82,6 +83,6 @@ func (o *electOptions) printReign(r recipe.Reign) error {
 		what += "  " + whoIs(r.Holder)
 	}
 	line := now().Local().Format("2006-01-02 15:04:05.000") + "  " + what
-	_, err := fmt.Fprintln(o.out, styleOf(o.out).on(color, printable(line)))
+	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(line)))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // A primary whose file says nothing, as one by acquire, has not said who it is.
@@ -27,7 +28,7 @@ func TestValueThatIsNoText(t *testing.T) {
 	if err := o.printReign(recipe.Reign{Token: 7, Value: value}); err != nil {
 		t.Fatal(err)
 	}
-	if err := printJSON(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
+	if err := term.PrintJSON(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), `"value":"","value_base64":"/2E="`); n != 2 {

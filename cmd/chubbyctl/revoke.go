@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // revocation is what an operator says to take something away from somebody.
@@ -98,7 +99,7 @@ type brokenFields struct {
 
 func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 	if o.json() {
-		return printJSON(out, brokenFields{p.String(), true, o.now})
+		return term.PrintJSON(out, brokenFields{p.String(), true, o.now})
 	}
 	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
@@ -134,7 +135,7 @@ func (o *revocation) breakRefusal(p api.Path, locks []client.LockInfo, err error
 		}
 		refusal.Message = fmt.Sprintf("the lock is %s; --yes takes it away: its sequencers die at once, and the lock %s. Nothing was done without it", heldBy(lock.Holders), what)
 	case listed && lock.Delayed > 0:
-		refusal.Message = fmt.Sprintf("nobody holds the lock; a holder failed, and it is free in %s. Nothing was done without --yes", roughly(lock.Delayed))
+		refusal.Message = fmt.Sprintf("nobody holds the lock; a holder failed, and it is free in %s. Nothing was done without --yes", term.Roughly(lock.Delayed))
 	default:
 		refusal.Message = "nobody holds the lock, so there is nothing to break. Nothing was done without --yes"
 	}
@@ -198,7 +199,7 @@ type endedFields struct {
 
 func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 	if o.json() {
-		return printJSON(out, endedFields{id.String(), true})
+		return term.PrintJSON(out, endedFields{id.String(), true})
 	}
 	_, err := fmt.Fprintf(out, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it\n", id)
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func TestRevocationFaults(t *testing.T) {
@@ -104,7 +105,7 @@ func TestEndRefusalSaysWhose(t *testing.T) {
 func TestRevocationOutput(t *testing.T) {
 	p := api.MustParsePath("/ls/foo/deploy")
 	for _, c := range []struct {
-		output string
+		output term.Format
 		now    bool
 		broken string
 		ended  string

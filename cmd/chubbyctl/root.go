@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // globals are the flags that every command has.
 type globals struct {
-	output  string
+	output  term.Format
 	timeout time.Duration
 	servers []string
 	as      string
@@ -24,7 +26,7 @@ type globals struct {
 
 	stop   func()               // ends the watch for interrupts; nil if there is none
 	asked  func()               // notes that a signal has asked for the end; set with stop
-	stderr *speaker             // for what is to be said while an operation waits; nil is nowhere
+	stderr *term.Speaker        // for what is to be said while an operation waits; nil is nowhere
 	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
 }
 
@@ -65,13 +67,13 @@ Environment:
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			g.stderr = &speaker{w: bare(cmd.ErrOrStderr())}
+			g.stderr = term.NewSpeaker(term.Bare(cmd.ErrOrStderr()))
 			return g.validate()
 		},
 	}
 	root.SetFlagErrorFunc(flagFault)
 	flags := root.PersistentFlags()
-	flags.StringVarP(&g.output, "output", "o", "text", "text, wide (text of which nothing is left out), or json: one object per line, errors too")
+	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), or json: one object per line, errors too")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
 	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
 	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
@@ -91,7 +93,7 @@ Environment:
 
 func (g *globals) validate() error {
 	switch {
-	case g.output != "text" && g.output != outputWide && g.output != "json":
+	case !g.output.IsValid():
 		return usagef("-o %q: want text, wide or json", g.output)
 	case g.timeout <= 0:
 		return usagef("--timeout %v: want a positive duration, as in 15s", g.timeout)
@@ -99,10 +101,7 @@ func (g *globals) validate() error {
 	return nil
 }
 
-// outputWide is text that is not kept to the width of the terminal.
-const outputWide = "wide"
-
-func (g *globals) json() bool { return g.output == "json" }
+func (g *globals) json() bool { return g.output == term.JSON }
 
 // needsVerb is the action of a command that only groups others.
 func needsVerb(cmd *cobra.Command, args []string) error {
@@ -239,3 +238,6 @@ func quoted(word string) string {
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// notice writes something that the user should know while things run.
+func (g *globals) notice(w io.Writer, text string) { g.output.Notice(w, text) }

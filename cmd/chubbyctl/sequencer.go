@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -79,7 +80,7 @@ func explanation(err error) string {
 
 func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
 	if g.json() {
-		return printJSON(out, v)
+		return term.PrintJSON(out, v)
 	}
 	text := "valid"
 	if !v.Valid {
@@ -102,12 +103,12 @@ func (g *globals) showSequencer(text string, out io.Writer) error {
 		return &exitError{exitMismatch, err}
 	}
 	if g.json() {
-		return printJSON(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
+		return term.PrintJSON(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
 	}
-	t := newTable(out)
-	t.add("path", seq.Path)
-	t.add("mode", seq.Mode)
-	t.add("token", seq.Token())
-	t.add("cell id", seq.Cell)
-	return t.flush()
+	t := g.output.NewTable(out)
+	t.Add("path", seq.Path)
+	t.Add("mode", seq.Mode)
+	t.Add("token", seq.Token())
+	t.Add("cell id", seq.Cell)
+	return t.Flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // cellOf is the cell named by the one optional argument of commands about a
@@ -45,7 +46,7 @@ type sessionFields struct {
 func newSessionFields(s client.SessionInfo) sessionFields {
 	return sessionFields{
 		Session: s.Session.String(), Principal: s.Principal, Host: s.Host, PID: s.PID,
-		LeaseS: seconds(s.Lease), LeftLeastS: seconds(s.LeftLeast), LeftMostS: seconds(s.LeftMost),
+		LeaseS: term.Seconds(s.Lease), LeftLeastS: term.Seconds(s.LeftLeast), LeftMostS: term.Seconds(s.LeftMost),
 		Handles: s.Handles, Locks: s.Locks, MayCache: s.MayCache,
 	}
 }
@@ -75,12 +76,17 @@ was stopped for a moment, starts all leases again in full.`,
 
 // printSessions prints sessions as they come.
 func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.SessionInfo, error]) error {
-	add := func(t *table, s client.SessionInfo) {
-		left := roughly(s.LeftLeast) + " to " + roughly(s.LeftMost)
-		t.add(s.Session, s.Principal, s.Host, s.PID, s.Lease, left, s.Handles, s.Locks)
+	add := func(t *term.Table, s client.SessionInfo) {
+		left := term.Roughly(s.LeftLeast) + " to " + term.Roughly(s.LeftMost)
+		t.Add(s.Session, s.Principal, s.Host, s.PID, s.Lease, left, s.Handles, s.Locks)
 	}
-	return printEach(g, out, sessions, newSessionFields, add, "the cell has no sessions",
-		"SESSION", "PRINCIPAL", "HOST", "PID", "LEASE", "LEFT", "HANDLES", "LOCKS")
+	list := term.List[client.SessionInfo, sessionFields]{
+		Fields:  newSessionFields,
+		Add:     add,
+		Columns: []string{"SESSION", "PRINCIPAL", "HOST", "PID", "LEASE", "LEFT", "HANDLES", "LOCKS"},
+		None:    "the cell has no sessions",
+	}
+	return list.Print(out, g.output, sessions)
 }
 
 // sessionOf reads the arguments of commands about one session: s42, or 42, and
@@ -151,19 +157,19 @@ type shownFields struct {
 
 func (g *globals) printSession(out io.Writer, s shownSession) error {
 	if g.json() {
-		return printJSON(out, shownFields{newSessionFields(s.info), s.held})
+		return term.PrintJSON(out, shownFields{newSessionFields(s.info), s.held})
 	}
-	t := newTable(out)
-	t.add("session", s.info.Session)
-	t.add("principal", s.info.Principal)
-	t.add("host", s.info.Host)
-	t.add("pid", s.info.PID)
-	t.add("lease", s.info.Lease)
-	t.add("left", roughly(s.info.LeftLeast)+" at least, "+roughly(s.info.LeftMost)+" at most")
-	t.add("handles", s.info.Handles)
-	t.add("locks", s.info.Locks)
+	t := g.output.NewTable(out)
+	t.Add("session", s.info.Session)
+	t.Add("principal", s.info.Principal)
+	t.Add("host", s.info.Host)
+	t.Add("pid", s.info.PID)
+	t.Add("lease", s.info.Lease)
+	t.Add("left", term.Roughly(s.info.LeftLeast)+" at least, "+term.Roughly(s.info.LeftMost)+" at most")
+	t.Add("handles", s.info.Handles)
+	t.Add("locks", s.info.Locks)
 	for _, path := range s.held {
-		t.add("holds", path)
+		t.Add("holds", path)
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // stuck is the end of a chubbyctl whose CMD has ended, and whose last words nobody
 // reads.
 func stuck() int {
 	supervise.Listen()
-	g := &globals{output: "text", stderr: &speaker{w: os.Stderr}}
+	g := &globals{output: "text", stderr: term.NewSpeaker(os.Stderr)}
 	for range 3 {
-		remark(g.stderr, "%s", bytes.Repeat([]byte("x"), 256<<10)) // more than a pipe holds
+		term.Remark(g.stderr, "%s", bytes.Repeat([]byte("x"), 256<<10)) // more than a pipe holds
 	}
 	fmt.Println("there")
 	g.lastWords(os.Stderr, errors.New("the last"), false)

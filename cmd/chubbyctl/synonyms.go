@@ -1,8 +1,6 @@
 package main
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // meaningOf says which command somebody means who uses another program's word for
 // it; "" for a word of nobody's.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 const (
@@ -73,7 +74,7 @@ func (v *vigil) keep(ctx context.Context) {
 		v.last = found
 		v.mu.Unlock()
 		if changed {
-			v.g.notice(v.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, roughly(v.g.timeout-v.watch())))
+			v.g.notice(v.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, term.Roughly(v.g.timeout-v.watch())))
 		}
 		timer.Reset(vigilRound)
 	}
@@ -123,7 +124,7 @@ func replicasOf(s client.Status) string {
 			answer++
 		}
 	}
-	return fmt.Sprintf("cell %s, of whose %s %d answer and %d are needed", s.Cell, counted(len(s.Replicas), "replica"), answer, len(s.Replicas)/2+1)
+	return fmt.Sprintf("cell %s, of whose %s %d answer and %d are needed", s.Cell, term.Counted(len(s.Replicas), "replica"), answer, len(s.Replicas)/2+1)
 }
 
 // lateCachers names those in whose caches a node still is, and how long a change
@@ -143,7 +144,7 @@ func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	if len(names) > most {
 		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
 	}
-	return fmt.Sprintf("%s to drop %v from the cache ('chubbyctl explain' says more)", strings.Join(names, ", "), p), ", at most another " + roughly(longest)
+	return fmt.Sprintf("%s to drop %v from the cache ('chubbyctl explain' says more)", strings.Join(names, ", "), p), ", at most another " + term.Roughly(longest)
 }
 
 // patiently runs f within --timeout, and says what it waits for when that takes

@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // A write that waits for somebody's cache says for whom, and for how long.
@@ -83,7 +84,7 @@ func TestWaitingForAMaster(t *testing.T) {
 func TestNoVigilForWhatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told buffer
-		g := &globals{output: "text", timeout: time.Minute, stderr: &speaker{w: &told}, servers: []string{"127.0.0.1:1"}}
+		g := &globals{output: "text", timeout: time.Minute, stderr: term.NewSpeaker(&told), servers: []string{"127.0.0.1:1"}}
 		v := g.keepVigil(t.Context(), "local", api.Path{})
 		time.Sleep(vigilSilence - time.Millisecond)
 		if found := v.stop(); found != "" || told.String() != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type watchOptions struct {
@@ -290,7 +291,7 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 // print writes an event as one line.
 func (o *watchOptions) print(e api.Event) error {
 	if o.json() {
-		return printJSON(o.out, newEventFields(e, o.now()))
+		return term.PrintJSON(o.out, newEventFields(e, o.now()))
 	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {
@@ -300,7 +301,7 @@ func (o *watchOptions) print(e api.Event) error {
 		generation = fmt.Sprint(e.Generation)
 	}
 	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
-	_, err := fmt.Fprintln(o.out, styleOf(o.out).on(meaning(e.Kind), printable(strings.TrimRight(line, " "))))
+	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(meaning(e.Kind), term.Printable(strings.TrimRight(line, " "))))
 	return err
 }
 
@@ -313,12 +314,12 @@ func because(e api.Event) string {
 }
 
 // meaning is what an event is to those who watch.
-func meaning(kind api.EventKind) paint {
+func meaning(kind api.EventKind) term.Meaning {
 	switch kind {
 	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:
-		return trouble
+		return term.Trouble
 	case api.EventMasterFailedOver, api.EventLost, api.EventConflictingLock, api.EventLockVacant:
-		return waiting
+		return term.Waiting
 	}
-	return plain
+	return term.Plain
 }

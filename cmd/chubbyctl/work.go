@@ -17,6 +17,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // workOptions are the options of a lock and of what is done while it is held:
@@ -241,8 +242,8 @@ func (o *workOptions) linger(ctx context.Context, lock holding, left time.Durati
 	if left <= 0 || lock.Err() != nil {
 		return
 	}
-	if left > patience {
-		o.notice(fmt.Sprintf("CMD has ended; the lock is kept for another %s (--at-least)", roughly(left)))
+	if left > term.Patience {
+		o.notice(fmt.Sprintf("CMD has ended; the lock is kept for another %s (--at-least)", term.Roughly(left)))
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -306,7 +307,7 @@ type acquiredFields struct {
 func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) error {
 	lock := t.lock
 	if o.json() {
-		if err := printJSON(o.out, acquiredFields{
+		if err := term.PrintJSON(o.out, acquiredFields{
 			o.path.String(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(),
 		}); err != nil {
 			return err
@@ -315,7 +316,7 @@ func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) err
 		if _, err := fmt.Fprintln(o.out, lock.Sequencer()); err != nil {
 			return err
 		}
-		remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", o.path)
+		term.Remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", o.path)
 	}
 	asked := t.asked
 	for {
@@ -353,8 +354,8 @@ func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, max(c.Left(), farewellBound)))
 	defer cancel()
-	silent := time.AfterFunc(patience, func() {
-		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", roughly(c.Left())))
+	silent := time.AfterFunc(term.Patience, func() {
+		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", term.Roughly(c.Left())))
 	})
 	defer silent.Stop()
 	if err := t.giveUp(ctx); err != nil && !isLost(err) {

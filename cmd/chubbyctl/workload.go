@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // step does the operations of a workload once, each through timed, which
@@ -41,7 +42,7 @@ holder to the next.`,
 				if b.locks == b.clients {
 					return "acquire and release a lock of their own"
 				}
-				return fmt.Sprintf("acquire and release %s", counted(b.locks, "lock"))
+				return fmt.Sprintf("acquire and release %s", term.Counted(b.locks, "lock"))
 			},
 			prepare: prepareLocks,
 		},

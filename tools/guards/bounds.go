@@ -55,9 +55,9 @@ func boundGuards() []guard {
 			pkg: "./cell", test: "TestCrowdsAreCounted",
 		},
 		{
-			name: "a long listing is printed in pieces", file: "cmd/chubbyctl/table.go",
+			name: "a long listing is printed in pieces", file: "cmd/chubbyctl/internal/term/table.go",
 			old: "	if t.list && len(t.rows) == piece {\n", new: "	if false {\n",
-			pkg: "./cmd/chubbyctl", test: "TestLongListingsArePrintedInPieces",
+			pkg: "./cmd/chubbyctl/internal/term", test: "TestLongListingsArePrintedInPieces",
 		},
 		{
 			name: "no hold of the mutex is long", file: "cell/pause.go",

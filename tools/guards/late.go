@@ -20,7 +20,7 @@ func lateGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestBenchWithoutCell",
 		},
 		{
-			name: "nobody waits for who reads the output after Ctrl-C", file: "cmd/chubbyctl/outlet.go",
+			name: "nobody waits for who reads the output after Ctrl-C", file: "cmd/chubbyctl/internal/term/outlet.go",
 			old: "	if !within(written, lastBound) {\n", new: "	if <-written; false {\n",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReadsOutput",
 		},

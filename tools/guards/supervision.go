@@ -67,7 +67,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/files.go",
-			old: "		signal.Reset(supervise.Interrupts()...)\n", new: "		_ = guard.Interrupts()\n		signal.Stop(nil)\n",
+			old: "		signal.Reset(supervise.Interrupts()...)\n", new: "		_ = supervise.Interrupts()\n		signal.Stop(nil)\n",
 			pkg: "./e2e", test: "TestCtrlCWhileTyping",
 		},
 		{

@@ -45,10 +45,10 @@ func terminalGuards() []guard {
 			pkg: "./client/recipe", test: "TestDeadCandidateIsRead",
 		},
 		{
-			name: "the last words are not left out", file: "cmd/chubbyctl/speaker.go",
-			old: "	s.lines = append(s.lines, bytes.Clone(line))\n	s.lines = s.lines[max(0, len(s.lines)-mostLines):]\n",
-			new: "	if len(s.lines) < mostLines {\n		s.lines = append(s.lines, bytes.Clone(line))\n	}\n",
-			pkg: "./cmd/chubbyctl", test: "TestNobodyWaitsForTheReader",
+			name: "the last words are not left out", file: "cmd/chubbyctl/internal/term/speaker.go",
+			old: "	s.lines = append(s.lines, bytes.Clone(line))\n	s.lines = s.lines[max(0, len(s.lines)-maxLines):]\n",
+			new: "	if len(s.lines) < maxLines {\n		s.lines = append(s.lines, bytes.Clone(line))\n	}\n",
+			pkg: "./cmd/chubbyctl/internal/term", test: "TestNobodyWaitsForTheReader",
 		},
 	}
 }

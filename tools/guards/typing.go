@@ -5,13 +5,13 @@ func typingGuards() []guard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []guard{
 		{
-			name: "nobody waits for who reads the messages", file: "cmd/chubbyctl/speaker.go",
+			name: "nobody waits for who reads the messages", file: "cmd/chubbyctl/internal/term/speaker.go",
 			old: "		within(idle, speechBound)\n", new: "		<-idle\n",
-			pkg: "./cmd/chubbyctl", test: "TestProgressWithoutAReader",
+			pkg: "./cmd/chubbyctl/internal/term", test: "TestProgressWithoutAReader",
 		},
 		{
-			name: "a signal ends who waits for a reader", file: "cmd/chubbyctl/speaker.go",
-			old: "	signal.Reset(supervise.Interrupts()...)\n", new: "	_ = signal.Reset\n	_ = guard.Interrupts\n",
+			name: "a signal ends who waits for a reader", file: "cmd/chubbyctl/internal/term/speaker.go",
+			old: "		signal.Reset(interrupts...)\n", new: "		_ = signal.Reset\n",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReads",
 		},
 		{
@@ -65,9 +65,9 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyd", test: "TestClosedTerminalStopsDev",
 		},
 		{
-			name: "a long list keeps its columns", file: "cmd/chubbyctl/table.go",
-			old: "		t.spare = t.left // the headings are written\n", new: "		_ = t.left\n",
-			pkg: "./cmd/chubbyctl", test: "TestSpareColumnsOfALongList",
+			name: "a long list keeps its columns", file: "cmd/chubbyctl/internal/term/table.go",
+			old: "		t.optional = t.leftOut // the headings are written: the columns stay as they are\n", new: "		_ = t.leftOut\n",
+			pkg: "./cmd/chubbyctl/internal/term", test: "TestSpareColumnsOfALongList",
 		},
 	}
 }

@@ -1,7 +1,8 @@
-package main
+package term
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,24 @@ type stuckWriter struct {
 	goOn chan struct{}
 }
 
+// buffer is a strings.Builder for several goroutines.
+type buffer struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 func (w *stuckWriter) Write(b []byte) (int, error) {
 	<-w.goOn
 	return w.buffer.Write(b)
@@ -24,25 +43,25 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 func TestNobodyWaitsForTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &stuckWriter{goOn: make(chan struct{})}
-		s := &speaker{w: w}
+		s := NewSpeaker(w)
 		began := time.Now()
-		for range 2 * mostLines {
-			remark(s, "a line")
+		for range 2 * maxLines {
+			Remark(s, "a line")
 		}
 		if took := time.Since(began); took > speechBound {
-			t.Errorf("%d lines held up their speaker for %v", 2*mostLines, took)
+			t.Errorf("%d lines held up their speaker for %v", 2*maxLines, took)
 		}
-		if s.finish(true); time.Since(began) > speechBound+lastBound {
+		if s.Finish(true); time.Since(began) > speechBound+lastBound {
 			t.Errorf("who has asked for the end waits for %v", time.Since(began))
 		}
-		remark(s, "the last")
+		Remark(s, "the last")
 		close(w.goOn)
-		s.finish(false)
+		s.Finish(false)
 		if !strings.HasSuffix(w.String(), "the last\n") {
 			t.Error("the last line did not come")
 		}
-		if lines := strings.Count(w.String(), "chubbyctl: a line\n"); lines < mostLines-1 || lines > mostLines {
-			t.Errorf("%d lines came besides, want about %d", lines, mostLines)
+		if lines := strings.Count(w.String(), "chubbyctl: a line\n"); lines < maxLines-1 || lines > maxLines {
+			t.Errorf("%d lines came besides, want about %d", lines, maxLines)
 		}
 	})
 }
@@ -51,28 +70,13 @@ func TestNobodyWaitsForTheReader(t *testing.T) {
 func TestLinesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w buffer
-		s := &speaker{w: &w}
+		s := NewSpeaker(&w)
 		for _, line := range []string{"one", "two", "three"} {
-			remark(s, "%s", line)
+			Remark(s, "%s", line)
 			if !strings.HasSuffix(w.String(), line+"\n") {
 				t.Errorf("after %q there is %q", line, w.String())
 			}
 		}
-		s.finish(false)
-	})
-}
-
-// The progress of one who waits for a lock ends with the wait.
-func TestProgressWithoutAReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &stuckWriter{goOn: make(chan struct{})}
-		defer close(w.goOn)
-		s := &speaker{w: w}
-		p := newProgress(func(string) string { return "always" }, func(string) { remark(s, "a line") })
-		time.Sleep(2 * patience)
-		began := time.Now()
-		if p.stop(); time.Since(began) > speechBound {
-			t.Errorf("it ended after %v", time.Since(began))
-		}
+		s.Finish(false)
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// size is a number of bytes as a flag: 4096, 512KiB, 10MiB, 1GiB.
-type size int64
+// Size is a number of bytes as the value of a flag: 4096, 512KiB, 10MiB, 1GiB.
+type Size int64
 
-// units are those of sizes, the largest first. Only those of 1024 are taken:
-// of MB nobody knows which it is.
+// units are those of sizes, the largest first. There are only those of 1024: MB may mean
+// either.
 func units() []struct {
 	name  string
 	bytes int64
@@ -23,7 +23,7 @@ func units() []struct {
 }
 
 // String writes the size exactly, in the largest unit that does.
-func (s *size) String() string {
+func (s *Size) String() string {
 	for _, u := range units() {
 		if *s != 0 && int64(*s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(*s)/u.bytes, 10) + u.name
@@ -33,10 +33,10 @@ func (s *size) String() string {
 }
 
 // Type is what help calls the value.
-func (s *size) Type() string { return "SIZE" }
+func (s *Size) Type() string { return "SIZE" }
 
 // Set reads what a user writes.
-func (s *size) Set(text string) error {
+func (s *Size) Set(text string) error {
 	digits, unit := text, int64(1)
 	for _, u := range units() {
 		if number, ok := strings.CutSuffix(text, u.name); ok {
@@ -48,12 +48,12 @@ func (s *size) Set(text string) error {
 	if err != nil || int64(n) > math.MaxInt64/unit {
 		return fmt.Errorf("want bytes, or 512KiB, 10MiB, 1GiB")
 	}
-	*s = size(int64(n) * unit)
+	*s = Size(int64(n) * unit)
 	return nil
 }
 
-// roughSize is a number of bytes for people, never more than there are.
-func roughSize(bytes int64) string {
+// RoughSize is a number of bytes for people, rounded down to a tenth of its unit.
+func RoughSize(bytes int64) string {
 	for _, u := range units() {
 		if u.bytes == 1 || bytes < u.bytes {
 			continue

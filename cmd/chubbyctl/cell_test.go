@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// What differs is told only of replicas that have applied the same.
+func TestDivergence(t *testing.T) {
+	a := client.ReplicaStatus{ID: "r1", Applied: 7, StateHash: "aaaaaaaaaaaa"}
+	b := client.ReplicaStatus{ID: "r2", Applied: 7, StateHash: "bbbbbbbbbbbb"}
+	if fault := divergence([]client.ReplicaStatus{a, b}); !strings.Contains(fault, "r1 and r2") {
+		t.Errorf("not noticed: %q", fault)
+	} else if !strings.Contains(fault, "stop all replicas") {
+		t.Errorf("one of two that differ is to be stopped: %q", fault)
+	}
+	like := a
+	like.ID = "r3"
+	if fault := divergence([]client.ReplicaStatus{b, a, like}); !strings.Contains(fault, "Stop r2,") {
+		t.Errorf("the one that differs from two of three is to be stopped: %q", fault)
+	}
+	b.Applied = 8
+	c := client.ReplicaStatus{ID: "r3", Applied: 7, Err: errors.New("refused")}
+	if fault := divergence([]client.ReplicaStatus{a, b, c}); fault != "" {
+		t.Errorf("alarm for nothing: %s", fault)
+	}
+}
+
+// That replicas differ is told to programs, too.
+func TestDivergenceAsJSON(t *testing.T) {
+	var b bytes.Buffer
+	g := &globals{output: "json"}
+	if err := g.printStatus(&b, client.Status{Cell: "foo", Master: "r1"}, "r1 and r2 differ"); err != nil || !strings.Contains(b.String(), `"divergence":"r1 and r2 differ"`) {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}

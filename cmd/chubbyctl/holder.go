@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// holderFields is one who holds a lock, as -o json shows it.
+type holderFields struct {
+	Session   string `json:"session"`
+	Principal string `json:"principal"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	SinceS    int64  `json:"since_s"`
+	Reason    string `json:"reason"`
+}
+
+func newHolderFields(h api.Holder) holderFields {
+	return holderFields{h.Session.String(), h.Principal, h.Host, h.PID, int64(since(h.SinceUnix).Seconds()), h.Reason}
+}
+
+// whoIs names a holder for people: "ann on web3 (pid 4711, s42)".
+func whoIs(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d, %v)", whose(h), h.PID, h.Session)
+	}
+	return fmt.Sprintf("%s (%v)", whose(h), h.Session)
+}
+
+// whoseProcess is whoIs where the session has a column of its own.
+func whoseProcess(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d)", whose(h), h.PID)
+	}
+	return whose(h)
+}
+
+func whose(h api.Holder) string {
+	who := h.Principal
+	if who == "" {
+		who = "somebody"
+	}
+	if h.Host != "" {
+		who += " on " + h.Host
+	}
+	return who
+}
+
+// heldBy tells of holders: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
+func heldBy(holders []api.Holder) string {
+	parts := make([]string, len(holders))
+	for i, h := range holders {
+		parts[i] = fmt.Sprintf("%s for %s", whoIs(h), term.Roughly(since(h.SinceUnix)))
+		if h.Reason != "" {
+			parts[i] += " (" + h.Reason + ")"
+		}
+	}
+	return "held by " + strings.Join(parts, ", ")
+}

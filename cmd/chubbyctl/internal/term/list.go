@@ -1,0 +1,49 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"iter"
+)
+
+// List is how a listing is printed.
+type List[T, F any] struct {
+	Fields  func(T) F       // one of it as -o json shows it
+	Add     func(*Table, T) // adds its rows to a table
+	Columns []string        // of that table
+	None    string          // what to say if the listing is empty
+}
+
+// Print prints what a listing yields, as it comes. If the listing breaks off, what came
+// before is printed, and the error returned.
+func (l List[T, F]) Print(w io.Writer, format Format, list iter.Seq2[T, error]) error {
+	if format == JSON {
+		for item, err := range list {
+			if err == nil {
+				err = PrintJSON(w, l.Fields(item))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t, empty := format.NewTable(w, l.Columns...), true
+	for item, err := range list {
+		if err != nil {
+			if !empty {
+				_ = t.Flush() // the error to return is the listing's
+			}
+			return err
+		}
+		empty = false
+		if l.Add(t, item); t.err != nil {
+			return t.err
+		}
+	}
+	if empty {
+		_, err := fmt.Fprintln(w, l.None)
+		return err
+	}
+	return t.Flush()
+}

@@ -1,0 +1,125 @@
+package term
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// Names stand below each other whatever script they are in.
+func TestTableAligns(t *testing.T) {
+	var b bytes.Buffer
+	table := Text.NewTable(&b, "NAME", "N")
+	for _, name := range []string{"a", "日本語", "e\u0301te\u0301", "ﬁn"} {
+		table.Add(name, 1)
+	}
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME    N\na       1\n日本語  1\ne\u0301te\u0301     1\nﬁn      1\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// Where the terminal is too narrow, a column that may be missed goes before another
+// is shortened; with -o wide nothing does.
+func TestTableLeavesColumnsOut(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	person, program, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer person.Close()
+	defer program.Close()
+	for _, c := range []struct {
+		format Format
+		width  uint16
+		want   string
+	}{
+		{Text, 40, "PATH  TOKEN  SESSION  WHO"},
+		{Text, 24, "PATH  TOKEN  WHO"},
+		{Text, 20, "PATH  WHO"},
+		{Wide, 20, "PATH  TOKEN  SESSION  WHO"},
+	} {
+		var b bytes.Buffer
+		if err := pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: c.width}); err != nil {
+			t.Fatal(err)
+		}
+		table := c.format.NewTable(program, "PATH", "TOKEN?", "SESSION?", "WHO")
+		table.out = &b
+		table.Add("/a", 1, "s1", "ann on web1")
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(strings.SplitN(b.String(), "\n", 2)[0]), "  "); got != c.want {
+			t.Errorf("at %d columns: %q, want %q", c.width, got, c.want)
+		}
+	}
+}
+
+// On a terminal no line of a list is wider than it, as long as that can be; in a
+// pipe nothing is left out.
+func TestTableFits(t *testing.T) {
+	path := "/ls/local/" + strings.Repeat("directory/", 9) + "lock"
+	reason := strings.Repeat("because ", 12)
+	for width, want := range map[int]string{
+		0:  "PATH", // of a pipe
+		60: "/directory/lock  ann",
+		80: "because b…", // a path is shortened last
+	} {
+		var b bytes.Buffer
+		table := Text.NewTable(&b, "PATH", "WHO", "REASON")
+		table.style.Width = width
+		table.Add(path, "ann", reason)
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("at %d columns, no %q in\n%s", width, want, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := columns(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
+				t.Errorf("a line has %d columns of %d: %s", n, width, line)
+			}
+		}
+		if width == 0 && (!strings.Contains(b.String(), path) || !strings.Contains(b.String(), reason)) {
+			t.Errorf("in a pipe something is missing:\n%s", b.String())
+		}
+	}
+	fields := Text.NewTable(io.Discard)
+	fields.style.Width = 20
+	fields.Add("path", path)
+	if widths := fields.widths(); widths[1] != len(path) {
+		t.Errorf("a field is shortened to %d columns", widths[1])
+	}
+}
+
+// A long list has the same columns to its end.
+func TestSpareColumnsOfALongList(t *testing.T) {
+	for _, wide := range []int{3, 30} { // of what comes behind the first piece
+		var b bytes.Buffer
+		list := Text.NewTable(&b, "PATH", "TOKEN?", "WHO")
+		list.style.Width = 40
+		for i := range 2 * piece {
+			name := strings.Repeat("x", 33-wide)
+			if i >= piece {
+				name = strings.Repeat("x", wide)
+			}
+			list.Add(name, "11", "ann")
+		}
+		if err := list.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		first := len(strings.Fields(lines[0]))
+		for i, line := range lines {
+			if got := len(strings.Fields(line)); got != first {
+				t.Fatalf("line %d has %d columns, and the headings are %d:\n%s\n%s", i, got, first, lines[0], line)
+			}
+		}
+	}
+}
