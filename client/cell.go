@@ -11,7 +11,7 @@ import (
 type Cell struct {
 	cfg        Config
 	pool       *pool
-	finder     *finder
+	locator    *locator
 	dispatcher *dispatcher
 	// sessions are those that were opened with NewSession.
 	sessions *sessionSet
@@ -35,12 +35,12 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		}
 		resolve = func(context.Context) ([]string, error) { return servers, nil }
 	}
-	f := &finder{cfg: cfg, pool: p, resolve: resolve}
+	f := &locator{cfg: cfg, pool: p, resolve: resolve}
 	return &Cell{
 		cfg:        cfg,
 		pool:       p,
-		finder:     f,
-		dispatcher: &dispatcher{cfg: cfg, finder: f, rooms: newRooms()},
+		locator:    f,
+		dispatcher: &dispatcher{cfg: cfg, locator: f, rooms: newRooms()},
 		sessions:   newSessionSet(),
 		places:     &places{most: mostWaits},
 	}, nil
@@ -55,7 +55,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 func (c *Cell) Close() error {
 	c.sessions.endAll()
 	c.pool.close()
-	c.finder.close()
+	c.locator.close()
 	return nil
 }
 

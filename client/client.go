@@ -200,7 +200,7 @@ func (c *Client) endOwn(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.root(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
-			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.finder.latest()))
+			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))
 			_, err := t.control().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err
 		}})

@@ -96,7 +96,7 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 	// WaitForReady: a refused attempt to connect is repeated, as what silenced the old one may end in a moment.
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
 	if err == nil { // the old one was asked first, but this machine may be too busy to have read its answer
-		timer := time.NewTimer(hedge)
+		timer := time.NewTimer(hedgeDelay)
 		defer timer.Stop()
 		select {
 		case <-asked:

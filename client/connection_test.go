@@ -349,7 +349,7 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 		f.limitStreams("a:1", sessions*3/2)
 		cell, clients, handles, records := f.crowd(sessions)
 		cell.dispatcher.rooms = smallRooms(2)
-		cell.finder.cfg.CallTimeout = time.Minute
+		cell.locator.cfg.CallTimeout = time.Minute
 		f.script(func(s seen) verb {
 			if s.method == "Close" {
 				return hang
@@ -387,7 +387,7 @@ func TestForgottenReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		var gone atomic.Bool
-		cell.finder.resolve = func(context.Context) ([]string, error) {
+		cell.locator.resolve = func(context.Context) ([]string, error) {
 			if gone.Load() {
 				return addresses()[1:], nil
 			}
@@ -452,7 +452,7 @@ func TestSearchesArePaced(t *testing.T) {
 		}
 		f.heal()
 		calls.Wait()
-		if took := time.Since(began) - limit; took > 2*longestPause+reconnectLongest {
+		if took := time.Since(began) - limit; took > 2*maxPause+reconnectLongest {
 			t.Errorf("calls went on after %v", took)
 		}
 		closeClient(t, c)
@@ -464,17 +464,17 @@ func TestSearchGivenUpBeforeItBegan(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		synctest.Wait() // the first KeepAlive has been sent
-		said := c.cell.finder.diagnosis()
-		c.cell.finder.mu.Lock()
-		c.cell.finder.master, c.cell.finder.rest = nil, c.cfg.Clock().Add(longestPause)
-		c.cell.finder.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), firstPause)
+		said := c.cell.locator.diagnosis()
+		c.cell.locator.mu.Lock()
+		c.cell.locator.master, c.cell.locator.nextSearchAt = nil, c.cfg.Clock().Add(maxPause)
+		c.cell.locator.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), minPause)
 		defer cancel()
-		if _, err := c.cell.finder.find(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.cell.locator.locate(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("find: %v", err)
 		}
 		synctest.Wait()
-		if now := c.cell.finder.diagnosis(); now != said {
+		if now := c.cell.locator.diagnosis(); now != said {
 			t.Errorf("it says %q, and was told %q", now, said)
 		}
 		closeClient(t, c)
@@ -485,15 +485,15 @@ func TestSearchGivenUpBeforeItBegan(t *testing.T) {
 // after the other.
 func TestPausesOfSearchesEnd(t *testing.T) {
 	var now session.Instant
-	f := &finder{cfg: Config{Clock: func() session.Instant { return now }}}
+	f := &locator{cfg: Config{Clock: func() session.Instant { return now }}}
 	rest := func(again bool) time.Duration {
-		f.pace(again)
-		return f.rest.Sub(now)
+		f.paceSearches(again)
+		return f.nextSearchAt.Sub(now)
 	}
 	for range 20 {
 		rest(true)
 	}
-	if d := rest(true); d < longestPause/2 || d > longestPause {
+	if d := rest(true); d < maxPause/2 || d > maxPause {
 		t.Errorf("the pause is %v after many", d)
 	}
 	if d := rest(false); d > 0 {
@@ -503,7 +503,7 @@ func TestPausesOfSearchesEnd(t *testing.T) {
 		rest(true)
 	}
 	now = now.Add(time.Minute)
-	if d := rest(true); d > firstPause {
+	if d := rest(true); d > minPause {
 		t.Errorf("the pause is %v after a minute", d)
 	}
 }

@@ -12,12 +12,12 @@ import (
 )
 
 // dispatcher sends calls to the master, whichever replica that is: it repeats a call
-// until that has a definite answer. Its finder tells it who the master is, and looks
-// for another when calls to that one fail.
+// until that has a definite answer. Its locator tells it which replica is the master,
+// and looks for another when calls to that one fail.
 type dispatcher struct {
-	cfg    Config
-	finder *finder
-	rooms  rooms
+	cfg     Config
+	locator *locator
+	rooms   rooms
 }
 
 // call is one call to the master, however many attempts it takes.
@@ -89,7 +89,7 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 		ctx, cancel = k.session.withSession(ctx)
 		defer cancel()
 	}
-	var p pause
+	var p retryPause
 	last := errors.New("nothing was sent")
 	result := outcomeNotDone // of the call if it ends now
 	for hops := 1; ; {
@@ -116,7 +116,7 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 				e = k.session.errIfGone()
 			}
 			return result, about(e, k.op, k.path)
-		case v == verdictFollow && d.finder.follow(t, e.Master) && hops%maxHops != 0:
+		case v == verdictFollow && d.locator.redirect(t, e.Master) && hops%maxHops != 0:
 			hops++
 			continue
 		case v == verdictStaleEpoch && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
@@ -127,7 +127,7 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 		// The end of the call's own time is no fault of the master, which knows the
 		// deadline and may report DeadlineExceeded before ctx ends here.
 		if ctx.Err() == nil && (hung || e.Code != api.DeadlineExceeded) {
-			d.finder.drop(t)
+			d.locator.forgetMaster(t)
 		}
 		p.wait(ctx)
 	}
@@ -162,7 +162,7 @@ func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb
 		return nil, nil, contextError(ctx)
 	}
 	for {
-		t, err := d.finder.find(ctx)
+		t, err := d.locator.locate(ctx)
 		if err != nil || k.session == nil {
 			return t, nil, err
 		}
@@ -177,7 +177,7 @@ func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb
 
 // readyNow is awaitReady without a wait: t is nil if awaitReady would wait or fail.
 func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
-	if t = d.finder.ready(); t == nil || k.session == nil {
+	if t = d.locator.ready(); t == nil || k.session == nil {
 		return t, nil
 	}
 	if caller = k.session.callerIfSafe(); caller == nil {
@@ -191,7 +191,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.onSuperseded(cancel)()
-	if other := d.finder.believed(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
+	if other := d.locator.believedMaster(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
@@ -224,14 +224,14 @@ const lateAfter = time.Second
 // and they go on. The caller calls answered when the answer has arrived or is not
 // waited for any more; a second call does nothing.
 func (d *dispatcher) watchAnswer(ctx context.Context, t *target) (answered func()) {
-	var mu sync.Mutex // guards what follows; finder.mu is taken while it is held
+	var mu sync.Mutex // guards what follows; locator.mu is taken while it is held
 	var joined *search
 	done := false
 	timer := time.AfterFunc(lateAfter, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !done {
-			joined = d.finder.doubt(ctx, t)
+			joined = d.locator.joinSearch(ctx, t)
 		}
 	})
 	return func() {
@@ -242,7 +242,7 @@ func (d *dispatcher) watchAnswer(ctx context.Context, t *target) (answered func(
 		defer mu.Unlock()
 		done = true
 		if joined != nil {
-			d.finder.leave(joined)
+			d.locator.leaveSearch(joined)
 			joined = nil
 		}
 	}
@@ -268,7 +268,7 @@ func (d *dispatcher) gaveUpError(ctx context.Context, k call, err, last error) e
 	if k.session != nil {
 		gave.Message += "; " + k.session.describe()
 	}
-	if said := d.finder.diagnosis(); said != "" {
+	if said := d.locator.diagnosis(); said != "" {
 		gave.Message += "; " + said
 	}
 	return gave

@@ -64,7 +64,7 @@ func TestSessionEnded(t *testing.T) {
 				}
 				letGo(t, l)
 				if name != "Client.Close" { // which waits for it
-					time.Sleep(firstPause)
+					time.Sleep(minPause)
 					synctest.Wait()
 				}
 				if !f.over() || f.state().held != 0 {

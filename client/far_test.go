@@ -61,7 +61,7 @@ func TestBusyMaster(t *testing.T) {
 				c := f.client(cfg)
 				time.Sleep(2 * time.Minute) // connections without calls are gone
 				if slow.connections == 0 {
-					c.cell.finder.locate(t.Context(), "b:1")
+					c.cell.locator.askReplica(t.Context(), "b:1")
 					time.Sleep(5 * time.Second)
 				}
 				made.Store(0)
@@ -71,7 +71,7 @@ func TestBusyMaster(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if len(r.states()) > 0 || c.Epoch() != 6 {
-					t.Errorf("states %v, epoch %v; %s", r.states(), c.Epoch(), c.cell.finder.diagnosis())
+					t.Errorf("states %v, epoch %v; %s", r.states(), c.Epoch(), c.cell.locator.diagnosis())
 				}
 				if n := made.Load(); n != slow.connections {
 					t.Errorf("%d connections", n)

@@ -138,7 +138,7 @@ func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	h.mu.Unlock()
 	// The answer has the path that was asked for, and the cell may be called local
 	// in it; reads show the cell's own name, whoever has opened the node.
-	if path, err := h.name.In(h.client.cell.finder.ownName(h.client.cfg.Cell)); err == nil {
+	if path, err := h.name.In(h.client.cell.locator.cellNameOr(h.client.cfg.Cell)); err == nil {
 		stat.Path = path
 	}
 	if !reply.GetCacheable() {

@@ -17,7 +17,7 @@ import (
 // quarter is then left to find another master, if this one hangs. left is what is
 // left of the lease; if that is nothing, or the KeepAlive extends nothing, it is as
 // long as it would be at most.
-func patience(lease, left time.Duration) time.Duration {
+func keepAliveTimeout(lease, left time.Duration) time.Duration {
 	lease = max(lease, api.MinLease) // should a master ever promise less
 	parked := session.Due(lease)
 	if left > 0 {
@@ -33,7 +33,7 @@ type keeper struct {
 	client     *Client
 	cfg        Config
 	session    *sessionState
-	finder     *finder
+	locator    *locator
 	dispatcher *dispatcher
 	pool       *pool
 	base       context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
@@ -43,7 +43,7 @@ type keeper struct {
 	epoch  api.Epoch // of the newest reply
 	inbox  inbox     // of that epoch
 	ending uint64    // sequence of the event that says that the session has ended; 0 if none was heard in this epoch
-	pause  pause
+	pause  retryPause
 	empty  bool // the newest reply brought nothing
 	buried bool // the master knows the session no more: there is nothing left to say
 }
@@ -53,7 +53,7 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 		client:     c,
 		cfg:        c.cfg,
 		session:    c.session,
-		finder:     c.cell.finder,
+		locator:    c.cell.locator,
 		dispatcher: c.cell.dispatcher,
 		pool:       c.cell.pool,
 		epoch:      c.Epoch(),
@@ -67,7 +67,7 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 func (k *keeper) run() {
 	defer close(k.done)
 	for over := k.session.ended; over.Err() == nil; {
-		t, err := k.finder.find(over)
+		t, err := k.locator.locate(over)
 		if err != nil {
 			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
 			k.pause.wait(over)
@@ -78,7 +78,7 @@ func (k *keeper) run() {
 		if k.inbox.held() != nil {
 			left = 0 // it extends nothing, and is parked all the same
 		}
-		reply, e, let := k.send(t, newest, patience(k.client.Lease(), left))
+		reply, e, let := k.send(t, newest, keepAliveTimeout(k.client.Lease(), left))
 		if e != nil {
 			if !let {
 				k.missed(over, t, e)
@@ -87,14 +87,14 @@ func (k *keeper) run() {
 		}
 		w := k.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
 		if w == grantStale && !k.endedByCell() {
-			k.finder.drop(t)
+			k.locator.forgetMaster(t)
 			k.pause.wait(over)
 			continue
 		}
 		fresh := k.hear(t, reply)
 		switch {
 		case w != grantIgnored || fresh:
-			k.pause, k.empty = pause{}, false
+			k.pause, k.empty = retryPause{}, false
 		case k.empty:
 			k.pause.wait(over) // or it might go on like this
 		default:
@@ -149,7 +149,7 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 	}
 	select {
 	case <-held:
-		new(pause).wait(k.base) // as in missed
+		new(retryPause).wait(k.base) // as in missed
 		return nil, e, true
 	default:
 		return nil, e, false
@@ -173,11 +173,11 @@ func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
-	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.finder.follow(t, e.Master) {
+	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.locator.redirect(t, e.Master) {
 		k.pause.next() // the next time, not without a pause
 		return
 	}
-	k.finder.drop(t)
+	k.locator.forgetMaster(t)
 	k.pause.wait(ctx)
 }
 
@@ -191,7 +191,7 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 		return false
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
-		k.finder.learn(epoch)
+		k.locator.noteEpoch(epoch)
 		k.session.counters.failOvers.Add(1)
 		k.client.retire(k.client.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
@@ -287,7 +287,7 @@ func (k *keeper) farewell() {
 func (k *keeper) lastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.base, k.client.Left())
 	defer cancel()
-	t, err := k.finder.find(ctx)
+	t, err := k.locator.locate(ctx)
 	if err != nil {
 		k.buried = errors.Is(err, Closed) // there will be no master any more
 		return false
@@ -295,7 +295,7 @@ func (k *keeper) lastKeepAlive() bool {
 	ended, held := k.ending, k.inbox.held() != nil
 	wait := k.cfg.CallTimeout
 	if held {
-		wait = patience(k.client.Lease(), 0)
+		wait = keepAliveTimeout(k.client.Lease(), 0)
 	}
 	reply, e, let := k.send(t, k.session.newestGrant(), min(wait, k.client.Left()))
 	if let {

@@ -15,27 +15,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// How the master is looked for.
 const (
-	hedge        = 30 * time.Millisecond  // without an answer for so long, the next replica is asked as well
-	straggle     = 200 * time.Millisecond // what a round waits for the last ones, once all others have answered
-	firstPause   = 20 * time.Millisecond  // between two attempts, at first
-	longestPause = 500 * time.Millisecond // and at last
+	hedgeDelay     = 30 * time.Millisecond  // after so long without an answer, the next replica is asked too
+	stragglerDelay = 200 * time.Millisecond // how long a round waits for the last answers, once it has most of them
+	minPause       = 20 * time.Millisecond  // the first pause between two attempts
+	maxPause       = 500 * time.Millisecond // the longest
 )
 
-// pause is the waits between attempts: each about half as long again as the one
-// before, so that a call that waits for an election is not late by half of it, and
-// jittered, so that clients that lost their master together do not come back
-// together (Chubby §2.9; a new master must not be stormed).
-type pause struct{ last time.Duration }
+// retryPause is the pause between two attempts. Each is about half as long again as the
+// one before: if they doubled, a call that waits for an election would on average end
+// too late by half of it. They are jittered, so that clients that lost their master at
+// the same moment do not all call the new one at the same moment (Chubby §2.9).
+type retryPause struct{ last time.Duration }
 
-func (p *pause) next() time.Duration {
-	p.last = min(max(p.last+p.last/2, firstPause), longestPause)
+func (p *retryPause) next() time.Duration {
+	p.last = min(max(p.last+p.last/2, minPause), maxPause)
 	return p.last/2 + rand.N(p.last/2+1)
 }
 
-// wait waits for the next pause to be over or ctx to end.
-func (p *pause) wait(ctx context.Context) {
+// wait waits until the next pause has passed or ctx ends.
+func (p *retryPause) wait(ctx context.Context) {
 	timer := time.NewTimer(p.next())
 	defer timer.Stop()
 	select {
@@ -44,88 +43,89 @@ func (p *pause) wait(ctx context.Context) {
 	}
 }
 
-// finder knows the master of a cell, or finds it. However many ask, one search
-// runs, in a goroutine of its own, for as long as somebody waits for it.
-type finder struct {
+// locator knows the master of a cell, or finds it. However many callers wait, one
+// search runs for all of them, in a goroutine of its own, and stops when none waits any
+// more. "Believed" is said of the master because another may have been elected since.
+type locator struct {
 	cfg     Config
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
 	running sync.WaitGroup // searches and look-ups; Add only under mu, and not after closed
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	master  *target   // believed; nil when none is
-	former  *target   // the last believed
-	search  *search   // running; nil when none is
-	lookup  *lookup   // running; nil when none is
-	said    []answer  // what the last round was told
-	servers []string  // what the last round asked
-	name    string    // the cell's own name, once a replica told it
-	epoch   api.Epoch // the highest that any master was heard of in
+	mu           sync.Mutex // guards what follows; target.mu may be taken while it is held
+	closed       bool
+	master       *target        // the believed master; nil if there is none
+	lastMaster   *target        // the last replica that was believed to be the master
+	search       *search        // the one that runs; nil if none does
+	lookup       *lookup        // the one that runs; nil if none does
+	lastAnswers  []locateAnswer // of the last round
+	lastServers  []string       // the addresses that were last looked up
+	cellName     string         // the cell's own name, once a replica has told it
+	highestEpoch api.Epoch      // the highest of any master that is known
 
-	found session.Instant // when a master was found last
-	vain  pause           // grows while it is the one before
-	rest  session.Instant // no search begins before
+	foundAt      session.Instant // when a master was last found
+	searchPause  retryPause      // between searches that find the same master again
+	nextSearchAt session.Instant // no search begins before
 }
 
-// learn takes note that there is, or was, a master in that epoch.
-func (f *finder) learn(epoch api.Epoch) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.epoch = max(f.epoch, epoch)
+// noteEpoch notes that there is, or was, a master in that epoch.
+func (l *locator) noteEpoch(epoch api.Epoch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.highestEpoch = max(l.highestEpoch, epoch)
 }
 
-// latest returns the highest epoch that any master was heard of in.
-func (f *finder) latest() api.Epoch {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.epoch
+// latestEpoch returns the highest epoch of any master that is known.
+func (l *locator) latestEpoch() api.Epoch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.highestEpoch
 }
 
-// ownName returns what the cell calls itself, or was called if it has not said.
-func (f *finder) ownName(called string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return cmp.Or(f.name, called)
+// cellNameOr returns the cell's own name, and called while no replica has told it.
+func (l *locator) cellNameOr(called string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return cmp.Or(l.cellName, called)
 }
 
-// doubtful reports whether the one that says it is the master may not be: a later
-// master was heard of, or it is the one that was believed and then forgotten
-// because a call to it failed.
-func (f *finder) doubtful(a answer) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return api.Epoch(a.reply.GetEpoch()) < f.epoch || f.former != nil && f.former.matches(a)
+// isDoubtful reports whether a replica that says that it is the master may not be: a
+// later epoch is known, or the replica was believed to be the master until a call to it
+// failed.
+func (l *locator) isDoubtful(a locateAnswer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return api.Epoch(a.reply.GetEpoch()) < l.highestEpoch || l.lastMaster != nil && l.lastMaster.matches(a)
 }
 
-// at returns the replica that answered. If that is the believed master, it is the
-// one that is believed, whose calls go on, also if it was found by another address:
-// a replica may be configured by one and name itself by another.
-func (f *finder) at(a answer) (*target, error) {
-	if believed := f.believed(); believed != nil && believed.matches(a) {
+// targetOf returns the replica that answered. If that is the believed master, it returns
+// the target of that one, also if the answer came from another address of it: calls to
+// it then go on. (A replica may be configured by one address and name itself by another.)
+func (l *locator) targetOf(a locateAnswer) (*target, error) {
+	if believed := l.believedMaster(); believed != nil && believed.matches(a) {
 		return believed, nil
 	}
-	return f.pool.get(a.address)
+	return l.pool.get(a.address)
 }
 
 // search is one search for the master.
 type search struct {
 	cancel  context.CancelFunc
-	waiting int           // guarded by finder.mu
+	waiters int           // guarded by locator.mu
 	done    chan struct{} // closed when what follows is set
 	found   *target
 	err     error
 }
 
-// answer is what one replica said when asked for the master.
-type answer struct {
+// locateAnswer is the answer of one replica to a Locate, or why there is none.
+type locateAnswer struct {
 	address string
 	reply   *chubbypb.LocateReply
 	err     error
 }
 
-// String says it for people.
-func (a answer) String() string {
+// String returns the answer as text for people.
+func (a locateAnswer) String() string {
 	switch {
 	case a.err != nil:
 		return a.address + ": " + brief(a.err)
@@ -135,7 +135,7 @@ func (a answer) String() string {
 	return a.address + " (" + a.reply.GetReplica() + ") believes that " + a.reply.GetMaster() + " at " + a.reply.GetMasterAddress() + " is the master"
 }
 
-// brief is an error of a call without the codes around it.
+// brief returns the text of an error without code, operation and path.
 func brief(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) && e.Message != "" {
@@ -144,50 +144,50 @@ func brief(err error) string {
 	return err.Error()
 }
 
-func (a answer) isMaster() bool {
+func (a locateAnswer) isMaster() bool {
 	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
 }
 
-// find returns the believed master, or looks for it until ctx ends.
-func (f *finder) find(ctx context.Context) (*target, error) {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
+// locate returns the believed master. If there is none, it looks for one until ctx ends.
+func (l *locator) locate(ctx context.Context) (*target, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
 		return nil, closedError()
 	}
-	if f.master != nil {
-		defer f.mu.Unlock()
-		return f.master, nil
+	if l.master != nil {
+		defer l.mu.Unlock()
+		return l.master, nil
 	}
-	s := f.search
+	s := l.search
 	if s == nil {
-		s = f.start(ctx)
+		s = l.startSearch(ctx)
 	}
-	s.waiting++
-	f.mu.Unlock()
+	s.waiters++
+	l.mu.Unlock()
 
 	select {
 	case <-s.done:
 		return s.found, s.err
 	case <-ctx.Done():
-		f.leave(s)
+		l.leaveSearch(s)
 		return nil, contextError(ctx)
 	}
 }
 
-// start begins a search; f.mu is held. The search outlives the ctx of the one
-// who happens to ask first.
-func (f *finder) start(ctx context.Context) *search {
+// startSearch starts a search; mu is held. The search does not end with ctx, which
+// belongs to the caller that happened to come first.
+func (l *locator) startSearch(ctx context.Context) *search {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &search{cancel: cancel, done: make(chan struct{})}
-	f.search = s
-	f.running.Go(func() {
+	l.search = s
+	l.running.Go(func() {
 		defer cancel()
-		found, err := f.look(ctx)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.search == s {
-			f.search = nil
+		found, err := l.runSearch(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.search == s {
+			l.search = nil
 		}
 		s.found, s.err = found, err
 		close(s.done)
@@ -195,136 +195,136 @@ func (f *finder) start(ctx context.Context) *search {
 	return s
 }
 
-// leave stops a search that nobody waits for any more.
-func (f *finder) leave(s *search) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s.waiting--; s.waiting == 0 && f.search == s {
+// leaveSearch ends the wait of one caller, and stops the search if that was the last.
+func (l *locator) leaveSearch(s *search) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.waiters--; s.waiters == 0 && l.search == s {
 		s.cancel()
-		f.search = nil
+		l.search = nil
 	}
 }
 
-// doubt joins the search for the master, and begins it if there is none, while t
-// is believed to be the master. It returns nil if t is not, or no search can be.
-func (f *finder) doubt(ctx context.Context, t *target) *search {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed || f.master != t {
+// joinSearch joins the search for the master, or starts one, although t is believed to
+// be the master. It returns nil if t is not, or after close.
+func (l *locator) joinSearch(ctx context.Context, t *target) *search {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.master != t {
 		return nil
 	}
-	s := f.search
+	s := l.search
 	if s == nil {
-		s = f.start(ctx)
+		s = l.startSearch(ctx)
 	}
-	s.waiting++
+	s.waiters++
 	return s
 }
 
-// look makes round after round.
-func (f *finder) look(ctx context.Context) (*target, error) {
-	var p pause
-	var refused refusals
-	var said searchLog
-	if f.breathe(ctx); ctx.Err() != nil {
-		return nil, closedError() // as below
+// runSearch makes round after round until a master is found or ctx ends.
+func (l *locator) runSearch(ctx context.Context) (*target, error) {
+	var p retryPause
+	var refused refusedRounds
+	var log searchLog
+	if l.awaitNextSearch(ctx); ctx.Err() != nil {
+		return nil, closedError() // for nobody, as below
 	}
-	q := f.inquire(ctx)
-	defer q.end()
+	q := l.newInquiry(ctx)
+	defer q.cancelAll()
 	for {
-		believed := f.believed()
-		found, err := f.round(ctx, q)
+		believed := l.believedMaster()
+		found, err := l.runRound(ctx, q)
 		if err == nil && found == nil {
-			err = refused.count(f)
+			err = refused.noteFailedRound(l)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if found != nil {
-			q.end() // or those who are being asked are not forgotten
-			return f.adopt(found, believed), nil
+			q.cancelAll() // before setMaster: pool.retain leaves replicas alone that are being asked
+			return l.setMaster(found, believed), nil
 		}
-		said.note(ctx, f)
+		log.noteFailedRound(ctx, l)
 		if p.wait(ctx); ctx.Err() != nil {
-			return nil, closedError() // nobody waits any more, or close was called
+			return nil, closedError() // nobody waits for the result any more, or close was called
 		}
 	}
 }
 
-// known returns the addresses of the replicas that calls may be sent to.
-func (f *finder) known() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := slices.Clone(f.servers)
-	if f.former != nil {
-		list = append(list, f.former.address)
+// knownAddresses returns the addresses of the replicas that calls may go to.
+func (l *locator) knownAddresses() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := slices.Clone(l.lastServers)
+	if l.lastMaster != nil {
+		list = append(list, l.lastMaster.address)
 	}
 	return list
 }
 
-// believed returns the believed master; nil if none is.
-func (f *finder) believed() *target {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.master
+// believedMaster returns the believed master; nil if there is none.
+func (l *locator) believedMaster() *target {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.master
 }
 
-// ready returns the master that find would return without a wait; nil if find would
-// wait or fail.
-func (f *finder) ready() *target {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+// ready returns the master that locate would return without a wait; nil if locate
+// would wait or fail.
+func (l *locator) ready() *target {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return nil
 	}
-	return f.master
+	return l.master
 }
 
-// adopt makes t the believed master instead of another, or of none, and tells
-// those who still talk to the one before. If a third is believed by now, that was
-// learned later, and stays. It returns the believed master.
-func (f *finder) adopt(t, instead *target) *target {
-	f.mu.Lock()
-	if f.master != nil && f.master != instead {
-		defer f.mu.Unlock()
-		return f.master
+// setMaster makes t the believed master in place of instead, which may be nil, and
+// cancels the calls to the master before it. If a third replica is believed to be the
+// master by now, that is newer knowledge, and stays. It returns the believed master.
+func (l *locator) setMaster(t, instead *target) *target {
+	l.mu.Lock()
+	if l.master != nil && l.master != instead {
+		defer l.mu.Unlock()
+		return l.master
 	}
-	former := f.former
-	f.master, f.former = t, t
-	f.pace(former == t)
-	keep := append(slices.Clone(f.servers), t.address)
-	f.mu.Unlock()
+	former := l.lastMaster
+	l.master, l.lastMaster = t, t
+	l.paceSearches(former == t)
+	keep := append(slices.Clone(l.lastServers), t.address)
+	l.mu.Unlock()
 	if former != nil && former != t {
 		former.supersede()
 	}
-	f.pool.retain(keep)
+	l.pool.retain(keep)
 	return t
 }
 
-// pace has the next search begin after a pause if this one has found again whom calls to
-// had failed: they may fail for a reason that no search finds, such as that there is no
-// connection for them, and each would begin another. The pauses grow until a search finds
-// somebody else, or none was needed for a while; f.mu is held.
-func (f *finder) pace(again bool) {
-	now := f.cfg.Clock()
-	if !again || now.Sub(f.found) > 2*longestPause {
-		f.vain = pause{}
+// paceSearches has the next search begin after a pause if this one has found the same
+// master again: calls to it may fail for a reason that no search can find, such as a
+// lack of connections, and each failure would begin another search. The pauses grow
+// until a search finds another master, or none was needed for a while; mu is held.
+func (l *locator) paceSearches(again bool) {
+	now := l.cfg.Clock()
+	if !again || now.Sub(l.foundAt) > 2*maxPause {
+		l.searchPause = retryPause{}
 	}
-	f.found, f.rest = now, now
+	l.foundAt, l.nextSearchAt = now, now
 	if again {
-		f.rest = now.Add(f.vain.next())
+		l.nextSearchAt = now.Add(l.searchPause.next())
 	}
 }
 
-// breathe waits until a search may begin, or ctx ends.
-func (f *finder) breathe(ctx context.Context) {
-	f.mu.Lock()
-	wait := f.rest.Sub(f.cfg.Clock())
-	f.mu.Unlock()
+// awaitNextSearch waits until a search may begin, or ctx ends.
+func (l *locator) awaitNextSearch(ctx context.Context) {
+	l.mu.Lock()
+	wait := l.nextSearchAt.Sub(l.cfg.Clock())
+	l.mu.Unlock()
 	if wait <= 0 {
 		return
 	}
-	timer := time.NewTimer(min(wait, longestPause))
+	timer := time.NewTimer(min(wait, maxPause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -332,57 +332,57 @@ func (f *finder) breathe(ctx context.Context) {
 	}
 }
 
-// drop forgets that t is the master.
-func (f *finder) drop(t *target) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.master == t {
-		f.master = nil
+// forgetMaster notes that t may not be the master any more.
+func (l *locator) forgetMaster(t *target) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.master == t {
+		l.master = nil
 	}
 }
 
-// follow takes t's word that the master is at another address, if t is still
-// believed; it reports whether there is somebody to ask now.
-func (f *finder) follow(t *target, address string) bool {
-	if believed := f.believed(); believed != t {
+// redirect believes t, if t is still the believed master, that the master is at
+// another address. It reports whether there is a believed master now.
+func (l *locator) redirect(t *target, address string) bool {
+	if believed := l.believedMaster(); believed != t {
 		return believed != nil
 	}
 	if address == "" || address == t.address {
-		f.drop(t)
+		l.forgetMaster(t)
 		return false
 	}
-	next, err := f.pool.get(address)
+	next, err := l.pool.get(address)
 	if err != nil {
-		f.drop(t)
+		l.forgetMaster(t)
 		return false
 	}
-	f.adopt(next, t)
+	l.setMaster(next, t)
 	return true
 }
 
-// close stops the search and waits for it.
-func (f *finder) close() {
-	f.mu.Lock()
-	f.closed = true
-	if f.search != nil {
-		f.search.cancel()
+// close stops the search and the look-up, and waits for both.
+func (l *locator) close() {
+	l.mu.Lock()
+	l.closed = true
+	if l.search != nil {
+		l.search.cancel()
 	}
-	if f.lookup != nil {
-		f.lookup.cancel()
+	if l.lookup != nil {
+		l.lookup.cancel()
 	}
-	f.mu.Unlock()
-	f.running.Wait()
+	l.mu.Unlock()
+	l.running.Wait()
 }
 
-// diagnosis says what the last round was told, for people.
-func (f *finder) diagnosis() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.said) == 0 {
+// diagnosis returns what the replicas answered in the last round, as text for people.
+func (l *locator) diagnosis() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lastAnswers) == 0 {
 		return ""
 	}
 	var parts []string
-	for _, a := range f.said {
+	for _, a := range l.lastAnswers {
 		parts = append(parts, a.String())
 	}
 	return "asked for the master: " + strings.Join(parts, "; ")

@@ -30,7 +30,7 @@ func TestHedging(t *testing.T) {
 			for range 10 { // the order is one of chance
 				began := time.Now()
 				c := f.client(f.config())
-				if d := time.Since(began); d > 3*hedge {
+				if d := time.Since(began); d > 3*hedgeDelay {
 					t.Errorf("with %v hung New took %v", hung, d)
 				}
 				closeClient(t, c)
@@ -52,7 +52,7 @@ func TestBlackHole(t *testing.T) {
 		}
 		began := time.Now()
 		c := f.client(cfg)
-		if d := time.Since(began); d > 3*hedge {
+		if d := time.Since(began); d > 3*hedgeDelay {
 			t.Errorf("New took %v", d)
 		}
 		closeClient(t, c)
@@ -140,7 +140,7 @@ func TestResolvedEveryRound(t *testing.T) {
 			t.Fatal(err)
 		}
 		rounds := 0
-		cell.finder.resolve = func(context.Context) ([]string, error) {
+		cell.locator.resolve = func(context.Context) ([]string, error) {
 			switch rounds++; {
 			case rounds < 3:
 				return []string{"gone:1"}, nil
@@ -220,9 +220,9 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
-		c.cell.finder.mu.Lock()
-		known := c.cell.finder.master != nil
-		c.cell.finder.mu.Unlock()
+		c.cell.locator.mu.Lock()
+		known := c.cell.locator.master != nil
+		c.cell.locator.mu.Unlock()
 		if !known || len(f.heard("Locate")) != before {
 			t.Errorf("the master was forgotten")
 		}
@@ -445,11 +445,11 @@ func TestTwoWhoClaimToBeMaster(t *testing.T) {
 			t.Fatal(err)
 		}
 		find := func() *target {
-			found, err := cell.finder.find(t.Context())
+			found, err := cell.locator.locate(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			cell.finder.drop(found)
+			cell.locator.forgetMaster(found)
 			return found
 		}
 		for i := range 20 { // the order is one of chance
@@ -483,21 +483,21 @@ func TestLaterWordStays(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		at := func(address string) *target {
-			one, err := c.cell.finder.pool.get(address)
+			one, err := c.cell.locator.pool.get(address)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return one
 		}
 		old, next := at("a:1"), at("b:1")
-		if !c.cell.finder.follow(old, next.address) || c.cell.finder.believed() != next {
+		if !c.cell.locator.redirect(old, next.address) || c.cell.locator.believedMaster() != next {
 			t.Fatal("nobody followed")
 		}
-		if got := c.cell.finder.adopt(old, old); got != next || c.cell.finder.believed() != next {
+		if got := c.cell.locator.setMaster(old, old); got != next || c.cell.locator.believedMaster() != next {
 			t.Errorf("%s is believed", got.address)
 		}
-		c.cell.finder.drop(next)
-		if got := c.cell.finder.adopt(old, nil); got != old {
+		c.cell.locator.forgetMaster(next)
+		if got := c.cell.locator.setMaster(old, nil); got != old {
 			t.Errorf("%s is believed", got.address)
 		}
 		closeClient(t, c)

@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// lookup is one look at the sources of the servers' addresses, of which a finder
-// has one at a time.
+// lookup is one reading of the sources of the servers' addresses (see Servers). A
+// locator has one at a time.
 type lookup struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when what follows is set
@@ -17,57 +17,58 @@ type lookup struct {
 	err     error
 }
 
-// addresses returns where replicas are to be asked. The sources are read again in
-// every round, because a name that is looked up once sends a client permanently to
-// where its cell was. If they cannot be read now, or a name service takes longer
-// than a replica may for an answer, the last answer serves: a lease leaves little
-// time to find another master. What the look-up brings later is for the next round.
-func (f *finder) addresses(ctx context.Context) ([]string, error) {
-	l, known := f.lookUp(ctx)
-	if l == nil {
+// addresses returns the addresses of the replicas to ask. The sources are read again in
+// every round: an address that was looked up only once would send a client permanently
+// to where its cell once was. If the sources cannot be read now, or a name service
+// takes longer than hedgeDelay, the previous result serves, because a lease leaves
+// little time to find another master; what the look-up brings later serves the next
+// round.
+func (l *locator) addresses(ctx context.Context) ([]string, error) {
+	look, known := l.startLookup(ctx)
+	if look == nil {
 		return nil, closedError()
 	}
 	var late <-chan time.Time
 	if len(known) > 0 {
-		timer := time.NewTimer(hedge)
+		timer := time.NewTimer(hedgeDelay)
 		defer timer.Stop()
 		late = timer.C
 	}
 	select {
-	case <-l.done:
+	case <-look.done:
 	case <-late:
 		return known, nil
 	case <-ctx.Done():
 		return nil, &api.Error{Code: api.Unavailable, Message: "the servers of the cell have not been looked up yet", Err: contextError(ctx)}
 	}
-	if l.err != nil && len(known) > 0 {
-		f.cfg.Logger.InfoContext(ctx, "the servers of the cell could not be looked up again", "cell", f.cfg.Cell, "error", l.err)
+	if look.err != nil && len(known) > 0 {
+		l.cfg.Logger.InfoContext(ctx, "the servers of the cell could not be looked up again", "cell", l.cfg.Cell, "error", look.err)
 		return known, nil
 	}
-	return l.servers, l.err
+	return look.servers, look.err
 }
 
-// lookUp begins a look-up, unless one is under way, and returns it with what the
+// startLookup starts a look-up, unless one is running, and returns it with what the
 // last one found; nil after close.
-func (f *finder) lookUp(ctx context.Context) (*lookup, []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known := slices.Clone(f.servers)
-	if f.closed || f.lookup != nil {
-		return f.lookup, known
+func (l *locator) startLookup(ctx context.Context) (*lookup, []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := slices.Clone(l.lastServers)
+	if l.closed || l.lookup != nil {
+		return l.lookup, known
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.DialTimeout)
-	l := &lookup{cancel: cancel, done: make(chan struct{})}
-	f.lookup = l
-	f.running.Go(func() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.DialTimeout)
+	look := &lookup{cancel: cancel, done: make(chan struct{})}
+	l.lookup = look
+	l.running.Go(func() {
 		defer cancel()
-		l.servers, l.err = f.resolve(ctx)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.lookup = nil; l.err == nil {
-			f.servers = l.servers
+		look.servers, look.err = l.resolve(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.lookup = nil; look.err == nil {
+			l.lastServers = look.servers
 		}
-		close(l.done)
+		close(look.done)
 	})
-	return l, known
+	return look, known
 }

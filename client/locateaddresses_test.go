@@ -20,12 +20,12 @@ func TestNameServiceHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.cell.finder.mu.Lock()
-		c.cell.finder.resolve = func(ctx context.Context) ([]string, error) {
+		c.cell.locator.mu.Lock()
+		c.cell.locator.resolve = func(ctx context.Context) ([]string, error) {
 			<-ctx.Done()
 			return nil, &api.Error{Code: api.Unavailable, Err: ctx.Err()}
 		}
-		c.cell.finder.mu.Unlock()
+		c.cell.locator.mu.Unlock()
 		time.Sleep(time.Second)
 		f.cut("a:1") // it crashes
 		f.elect("b:1")

@@ -9,37 +9,37 @@ import (
 // errSilent is the error of a replica that has not answered within DialTimeout.
 var errSilent = errors.New("no answer")
 
-// inquiry is the questions for the master that one search has asked. A round does not wait
-// long for those who have not answered while the others have; but their questions go on,
-// and the next round takes the answers. Else a master that takes longer than the others,
-// because it is far away, or busy, would be asked again and again, and never heard.
+// inquiry is the set of Locate calls of one search. A round ends soon after most replicas
+// have answered; calls to the others go on, and the next round takes their answers. If
+// each round asked anew, a master that answers later than the others, because it is far
+// away or busy, would be asked again and again, and no answer of it be taken.
 //
 // It belongs to the goroutine of the search.
 type inquiry struct {
-	finder  *finder
-	ctx     context.Context //nolint:containedctx // it is theirs: ended by end
+	locator *locator
+	ctx     context.Context //nolint:containedctx // of the calls: ended by cancelAll
 	cancel  context.CancelFunc
-	asked   sync.WaitGroup
-	answers chan answer
-	open    map[string]struct{} // addresses of those whose answers were not taken
+	running sync.WaitGroup // the goroutines of the calls
+	answers chan locateAnswer
+	pending map[string]struct{} // addresses that were asked, and whose answers were not taken
 }
 
-func (f *finder) inquire(ctx context.Context) *inquiry {
-	q := &inquiry{finder: f, answers: make(chan answer), open: map[string]struct{}{}}
+func (l *locator) newInquiry(ctx context.Context) *inquiry {
+	q := &inquiry{locator: l, answers: make(chan locateAnswer), pending: map[string]struct{}{}}
 	q.ctx, q.cancel = context.WithCancel(ctx)
 	return q
 }
 
-// ask asks one replica, unless it is being asked.
+// ask asks one replica, unless it is being asked already.
 func (q *inquiry) ask(address string) {
-	if _, open := q.open[address]; open {
+	if _, pending := q.pending[address]; pending {
 		return
 	}
-	q.open[address] = struct{}{}
-	q.asked.Go(func() {
-		ctx, cancel := context.WithTimeout(q.ctx, q.finder.cfg.DialTimeout)
+	q.pending[address] = struct{}{}
+	q.running.Go(func() {
+		ctx, cancel := context.WithTimeout(q.ctx, q.locator.cfg.DialTimeout)
 		defer cancel()
-		one := q.finder.locate(ctx, address)
+		one := q.locator.askReplica(ctx, address)
 		if one.err != nil && ctx.Err() != nil {
 			one.err = errSilent
 		}
@@ -50,8 +50,8 @@ func (q *inquiry) ask(address string) {
 	})
 }
 
-// end takes back the questions that are open.
-func (q *inquiry) end() {
+// cancelAll cancels the calls that are in flight, and waits until they have ended.
+func (q *inquiry) cancelAll() {
 	q.cancel()
-	q.asked.Wait()
+	q.running.Wait()
 }

@@ -7,27 +7,27 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// When a search that has found no master is told to the log: an election is over
-// sooner, and whoever reads the log of a program that hangs sees why.
+// When a search that finds no master is logged: later than an election takes, and often
+// enough to show in the log why a program hangs.
 const (
-	firstSearchLine = time.Second
-	nextSearchLine  = 10 * time.Second
+	firstSearchLine    = time.Second
+	searchLineInterval = 10 * time.Second
 )
 
-// searchLog tells the log of a search that goes on.
+// searchLog logs that a search goes on without success.
 type searchLog struct {
-	began, due session.Instant // due is 0 before the first round
+	began, nextLine session.Instant // nextLine is 0 before the first round
 }
 
-// note takes note of a round that has found no master.
-func (s *searchLog) note(ctx context.Context, f *finder) {
-	now := f.cfg.Clock()
+// noteFailedRound is called after each round that has found no master.
+func (s *searchLog) noteFailedRound(ctx context.Context, l *locator) {
+	now := l.cfg.Clock()
 	switch {
-	case s.due == 0:
-		s.began, s.due = now, now.Add(firstSearchLine)
-	case now >= s.due:
-		s.due = now.Add(nextSearchLine)
-		f.cfg.Logger.WarnContext(ctx, "no master of the cell has been found yet",
-			"cell", f.cfg.Cell, "for", now.Sub(s.began), "said", f.diagnosis())
+	case s.nextLine == 0:
+		s.began, s.nextLine = now, now.Add(firstSearchLine)
+	case now >= s.nextLine:
+		s.nextLine = now.Add(searchLineInterval)
+		l.cfg.Logger.WarnContext(ctx, "no master of the cell has been found yet",
+			"cell", l.cfg.Cell, "for", now.Sub(s.began), "said", l.diagnosis())
 	}
 }

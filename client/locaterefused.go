@@ -11,27 +11,28 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// refusals counts, in one search, for how long every server has refused the
+// refusedRounds measures, in one search, for how long all servers have refused the
 // connection.
-type refusals struct {
+type refusedRounds struct {
 	counting bool
-	since    session.Instant // of the first of the rounds in a row
+	since    session.Instant // when the first of these rounds in a row ended
 }
 
-// count takes a round that found no master, and returns an error once all servers
-// have refused for Config.RefusedFor. A cell that answered before is only in
-// trouble: a fail-over or a restart refuses connections too, for a moment.
-func (r *refusals) count(f *finder) error {
-	limit := f.cfg.RefusedFor
-	f.mu.Lock()
-	said, reached := f.said, f.former != nil || f.name != ""
-	f.mu.Unlock()
-	answered := func(a answer) bool { return !errors.Is(a.err, syscall.ECONNREFUSED) }
-	if limit == 0 || reached || len(said) == 0 || slices.ContainsFunc(said, answered) {
+// noteFailedRound is called after each round that has found no master. It returns an
+// error once all servers have refused for Config.RefusedFor. It does not count for a
+// cell that has answered before: in a fail-over or a restart connections are refused
+// too, for a moment.
+func (r *refusedRounds) noteFailedRound(l *locator) error {
+	limit := l.cfg.RefusedFor
+	l.mu.Lock()
+	answers, reached := l.lastAnswers, l.lastMaster != nil || l.cellName != ""
+	l.mu.Unlock()
+	notRefused := func(a locateAnswer) bool { return !errors.Is(a.err, syscall.ECONNREFUSED) }
+	if limit == 0 || reached || len(answers) == 0 || slices.ContainsFunc(answers, notRefused) {
 		r.counting = false
 		return nil
 	}
-	now := f.cfg.Clock()
+	now := l.cfg.Clock()
 	if !r.counting {
 		r.counting, r.since = true, now
 	}
@@ -39,10 +40,10 @@ func (r *refusals) count(f *finder) error {
 		return nil
 	}
 	var addresses []string
-	for _, a := range said {
+	for _, a := range answers {
 		addresses = append(addresses, a.address)
 	}
-	return refusedByAll(f.cfg.Cell, addresses, limit)
+	return refusedByAll(l.cfg.Cell, addresses, limit)
 }
 
 func refusedByAll(cell string, addresses []string, limit time.Duration) *api.Error {

@@ -13,204 +13,204 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// round asks the replicas of the cell, one after the other but without waiting
-// long for any, who the master is, until the one they name says so itself. It
-// returns neither a master nor an error if there is none; the error is one that
-// another round would not change.
-func (f *finder) round(ctx context.Context, q *inquiry) (*target, error) {
-	servers, err := f.addresses(ctx)
+// runRound asks the replicas of the cell for the master, one after the other but
+// without waiting long for any, until a replica says that it is the master itself. If
+// none does, it returns neither a master nor an error; an error is one that another
+// round would not change.
+func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
+	servers, err := l.addresses(ctx)
 	if err != nil {
 		if api.CodeOf(err) != api.Unavailable {
 			return nil, err
 		}
-		f.note([]answer{{address: "the servers of cell " + f.cfg.Cell, err: err}})
+		l.noteAnswers([]locateAnswer{{address: "the servers of cell " + l.cfg.Cell, err: err}})
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
 	defer cancel()
-	a := &asking{finder: f, inquiry: q}
-	a.queue, a.first = f.order(servers)
-	found, err := a.all(ctx)
-	f.note(a.said)
+	r := &round{locator: l, inquiry: q}
+	r.toAsk, r.firstContact = l.askingOrder(servers)
+	found, err := r.findMaster(ctx)
+	l.noteAnswers(r.answers)
 	return found, err
 }
 
-// note keeps what a round was told.
-func (f *finder) note(said []answer) {
-	slices.SortFunc(said, func(a, b answer) int { return strings.Compare(a.address, b.address) })
-	f.mu.Lock()
-	f.said = said
-	f.mu.Unlock()
+// noteAnswers keeps the answers of a round for diagnosis.
+func (l *locator) noteAnswers(answers []locateAnswer) {
+	slices.SortFunc(answers, func(a, b locateAnswer) int { return strings.Compare(a.address, b.address) })
+	l.mu.Lock()
+	l.lastAnswers = answers
+	l.mu.Unlock()
 }
 
-// order is the order of asking: the last master first, because it is most often
-// still the master; the others by chance, to spread the load. first says that
-// there never was a master.
-func (f *finder) order(servers []string) (order []string, first bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// askingOrder returns the order in which to ask the servers: the last master first,
+// because it is most often still the master; then the others in random order, to spread
+// the load. first says that no master was ever found.
+func (l *locator) askingOrder(servers []string) (order []string, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	order = slices.Compact(slices.Sorted(slices.Values(servers)))
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	if f.former != nil {
-		order = slices.DeleteFunc(order, func(s string) bool { return s == f.former.address })
-		order = slices.Insert(order, 0, f.former.address)
+	if l.lastMaster != nil {
+		order = slices.DeleteFunc(order, func(s string) bool { return s == l.lastMaster.address })
+		order = slices.Insert(order, 0, l.lastMaster.address)
 	}
-	return order, f.former == nil
+	return order, l.lastMaster == nil
 }
 
-// asking is one round. It belongs to the goroutine of the search.
-type asking struct {
-	finder  *finder
-	inquiry *inquiry
-	first   bool     // no master was ever found: a server of another cell is a fault of the configuration
-	queue   []string // still to be asked
-	names   []string // asked
-	said    []answer // answered
-	claim   answer   // of the highest epoch, of those who say that they are the master and are doubted
+// round is one round of a search. It belongs to the goroutine of the search.
+type round struct {
+	locator      *locator
+	inquiry      *inquiry
+	firstContact bool           // no master was ever found: an answer from another cell means that the configuration is wrong
+	toAsk        []string       // addresses that are still to be asked
+	asked        []string       // addresses that were asked
+	answers      []locateAnswer // of those that have answered
+	doubtedClaim locateAnswer   // of the replicas that say that they are the master and are doubted, the one of the highest epoch
 }
 
-// all asks until the master is found, everybody has answered, or ctx ends. Of
-// those who say that they are the master, one that is doubted may have been
-// deposed and not know it yet: the others are asked first, and the later epoch
-// counts.
-func (a *asking) all(ctx context.Context) (*target, error) {
-	found, err := a.listen(ctx)
-	if found == nil && err == nil && a.claim.isMaster() {
-		return a.finder.at(a.claim)
+// findMaster asks until the master is found, all have answered, or ctx ends. A replica
+// that says that it is the master and is doubted may have lost an election without
+// knowing it yet: so the others are asked before it is believed, and the latest epoch
+// decides.
+func (r *round) findMaster(ctx context.Context) (*target, error) {
+	found, err := r.collect(ctx)
+	if found == nil && err == nil && r.doubtedClaim.isMaster() {
+		return r.locator.targetOf(r.doubtedClaim)
 	}
 	return found, err
 }
 
-// listen asks until the master of the highest epoch is found, everybody has
-// answered, or ctx ends.
-func (a *asking) listen(ctx context.Context) (*target, error) {
-	a.ask()
-	timer := time.NewTimer(a.patience())
+// collect asks until a master that is not doubted is found, all have answered, or ctx
+// ends.
+func (r *round) collect(ctx context.Context) (*target, error) {
+	r.askNext()
+	timer := time.NewTimer(r.timeout())
 	defer timer.Stop()
-	for len(a.said) < len(a.names) {
+	for len(r.answers) < len(r.asked) {
 		select {
-		case one := <-a.inquiry.answers:
-			if !a.hear(one) {
+		case one := <-r.inquiry.answers:
+			if !r.noteAnswer(one) {
 				continue
 			}
-			if a.first && api.CodeOf(one.err) == api.WrongCell {
+			if r.firstContact && api.CodeOf(one.err) == api.WrongCell {
 				return nil, one.err
 			}
 			if one.isMaster() {
-				if !a.finder.doubtful(one) {
-					return a.finder.at(one)
+				if !r.locator.isDoubtful(one) {
+					return r.locator.targetOf(one)
 				}
-				a.hearOut(one)
+				r.noteDoubtedClaim(one)
 			}
-			if address := one.reply.GetMasterAddress(); address != "" && !slices.Contains(a.names, address) {
-				a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == address })
-				a.queue = slices.Insert(a.queue, 0, address)
+			if address := one.reply.GetMasterAddress(); address != "" && !slices.Contains(r.asked, address) {
+				r.toAsk = slices.DeleteFunc(r.toAsk, func(s string) bool { return s == address })
+				r.toAsk = slices.Insert(r.toAsk, 0, address)
 			}
-			a.ask()
+			r.askNext()
 		case <-timer.C:
-			if len(a.queue) == 0 {
-				a.silent(ctx)
+			if len(r.toAsk) == 0 {
+				r.noteSilent(ctx)
 				return nil, nil
 			}
-			a.ask()
+			r.askNext()
 		case <-ctx.Done():
-			a.silent(ctx)
+			r.noteSilent(ctx)
 			return nil, nil
 		}
-		timer.Reset(a.patience())
+		timer.Reset(r.timeout())
 	}
 	return nil, nil
 }
 
-// hear takes note of an answer, also one to a question of an earlier round, and reports
-// whether it is one: who has not answered in time is asked again.
-func (a *asking) hear(one answer) bool {
-	asked := slices.Contains(a.names, one.address)
-	delete(a.inquiry.open, one.address)
+// noteAnswer takes an answer, perhaps to a question of an earlier round. It returns false
+// if the replica has not answered in time: then it is asked again.
+func (r *round) noteAnswer(one locateAnswer) bool {
+	asked := slices.Contains(r.asked, one.address)
+	delete(r.inquiry.pending, one.address)
 	if errors.Is(one.err, errSilent) {
 		if asked {
-			a.inquiry.ask(one.address)
+			r.inquiry.ask(one.address)
 		}
 		return false
 	}
 	if !asked {
-		a.queue = slices.DeleteFunc(a.queue, func(s string) bool { return s == one.address })
-		a.names = append(a.names, one.address)
+		r.toAsk = slices.DeleteFunc(r.toAsk, func(s string) bool { return s == one.address })
+		r.asked = append(r.asked, one.address)
 	}
-	a.said = append(a.said, one)
+	r.answers = append(r.answers, one)
 	return true
 }
 
-// hearOut keeps a claim that is doubted, and asks everybody else at once.
-func (a *asking) hearOut(one answer) {
-	if !a.claim.isMaster() || one.reply.GetEpoch() > a.claim.reply.GetEpoch() {
-		a.claim = one
+// noteDoubtedClaim keeps a claim that is doubted, and asks all other replicas at once.
+func (r *round) noteDoubtedClaim(one locateAnswer) {
+	if !r.doubtedClaim.isMaster() || one.reply.GetEpoch() > r.doubtedClaim.reply.GetEpoch() {
+		r.doubtedClaim = one
 	}
-	for len(a.queue) > 0 {
-		a.ask()
+	for len(r.toAsk) > 0 {
+		r.askNext()
 	}
 }
 
-// patience is how long to wait for those who were asked and have not answered:
-// not long while there is somebody else to ask, or once most have answered.
-func (a *asking) patience() time.Duration {
+// timeout returns how long to wait for the replicas that were asked and have not
+// answered: not long while there are others to ask, or once most have answered.
+func (r *round) timeout() time.Duration {
 	switch {
-	case len(a.queue) > 0:
-		return hedge
-	case 2*len(a.said) < len(a.names) && !a.claim.isMaster():
-		return a.finder.cfg.DialTimeout
+	case len(r.toAsk) > 0:
+		return hedgeDelay
+	case 2*len(r.answers) < len(r.asked) && !r.doubtedClaim.isMaster():
+		return r.locator.cfg.DialTimeout
 	}
-	return straggle
+	return stragglerDelay
 }
 
-// silent notes who has not answered.
-func (a *asking) silent(ctx context.Context) {
-	for _, name := range a.names {
-		if !slices.ContainsFunc(a.said, func(s answer) bool { return s.address == name }) {
+// noteSilent notes for diagnosis which replicas have not answered.
+func (r *round) noteSilent(ctx context.Context) {
+	for _, name := range r.asked {
+		if !slices.ContainsFunc(r.answers, func(s locateAnswer) bool { return s.address == name }) {
 			err := fmt.Errorf("no answer yet")
 			if ctx.Err() != nil {
-				err = fmt.Errorf("no answer within %v", a.finder.cfg.DialTimeout)
+				err = fmt.Errorf("no answer within %v", r.locator.cfg.DialTimeout)
 			}
-			a.said = append(a.said, answer{address: name, err: err})
+			r.answers = append(r.answers, locateAnswer{address: name, err: err})
 		}
 	}
 }
 
-// ask asks the next one of the queue, if there is one.
-func (a *asking) ask() {
-	if len(a.queue) == 0 {
+// askNext asks the next replica, if there is one.
+func (r *round) askNext() {
+	if len(r.toAsk) == 0 {
 		return
 	}
-	address := a.queue[0]
-	a.queue, a.names = a.queue[1:], append(a.names, address)
-	a.inquiry.ask(address)
+	address := r.toAsk[0]
+	r.toAsk, r.asked = r.toAsk[1:], append(r.asked, address)
+	r.inquiry.ask(address)
 }
 
-// locate asks one replica who the master is.
-func (f *finder) locate(ctx context.Context, address string) answer {
-	t, giveBack, err := f.pool.borrow(address)
+// askReplica asks one replica which replica is the master.
+func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
+	t, giveBack, err := l.pool.borrow(address)
 	if err != nil {
-		return answer{address: address, err: err}
+		return locateAnswer{address: address, err: err}
 	}
 	defer giveBack()
-	doubt := time.AfterFunc(min(lateAfter, f.cfg.DialTimeout/2), func() { f.pool.checkControl(t) })
-	defer doubt.Stop()
-	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: f.cfg.Cell})
+	late := time.AfterFunc(min(lateAfter, l.cfg.DialTimeout/2), func() { l.pool.checkControl(t) })
+	defer late.Stop()
+	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: l.cfg.Cell})
 	if err != nil {
-		return answer{address: address, err: t.explain(err)}
+		return locateAnswer{address: address, err: t.explain(err)}
 	}
-	if own := reply.GetCell(); f.cfg.Cell != api.LocalCell && own != "" && own != f.cfg.Cell {
-		return answer{address: address, err: &api.Error{Code: api.WrongCell, Op: "look for the master", Path: "/" + api.Root + "/" + f.cfg.Cell,
+	if own := reply.GetCell(); l.cfg.Cell != api.LocalCell && own != "" && own != l.cfg.Cell {
+		return locateAnswer{address: address, err: &api.Error{Code: api.WrongCell, Op: "look for the master", Path: "/" + api.Root + "/" + l.cfg.Cell,
 			Replica: reply.GetReplica(), Cell: own,
-			Message: fmt.Sprintf("the server at %s belongs to cell %s; look at the servers configured for %s", address, own, f.cfg.Cell)}}
+			Message: fmt.Sprintf("the server at %s belongs to cell %s; look at the servers configured for %s", address, own, l.cfg.Cell)}}
 	}
-	f.mu.Lock()
-	f.name = reply.GetCell()
-	f.mu.Unlock()
+	l.mu.Lock()
+	l.cellName = reply.GetCell()
+	l.mu.Unlock()
 	if reply.GetMaster() != "" {
-		f.learn(api.Epoch(reply.GetEpoch()))
+		l.noteEpoch(api.Epoch(reply.GetEpoch()))
 	}
-	one := answer{address: address, reply: reply}
+	one := locateAnswer{address: address, reply: reply}
 	if one.isMaster() {
 		t.noteClaim(reply)
 	}

@@ -189,7 +189,7 @@ func TestHeldBackIsParked(t *testing.T) {
 		if err := <-done; !errors.Is(err, api.LockLost) {
 			t.Errorf("Release: %v", err)
 		}
-		time.Sleep(firstPause)
+		time.Sleep(minPause)
 		synctest.Wait()
 		if s := f.state(); s.acked != 2 || s.held != 0 || c.State().String() != "safe" {
 			t.Errorf("acknowledged %d, held %d, state %v", s.acked, s.held, c.State())
@@ -218,7 +218,7 @@ func TestLossesInOrder(t *testing.T) {
 		}
 		acked := func(want uint64) {
 			t.Helper()
-			time.Sleep(firstPause)
+			time.Sleep(minPause)
 			synctest.Wait()
 			if got := f.state().acked; got != want {
 				t.Errorf("acknowledged %d, want %d", got, want)
@@ -307,7 +307,7 @@ func TestLossAcrossFailOver(t *testing.T) {
 			t.Errorf("acknowledged %d, held %d, epoch %d", s.acked, s.held, c.Epoch())
 		}
 		_ = l.Release(t.Context())
-		time.Sleep(firstPause)
+		time.Sleep(minPause)
 		synctest.Wait()
 		if s := f.state(); s.acked != 2 || s.held != 0 {
 			t.Errorf("acknowledged %d, held %d", s.acked, s.held)

@@ -188,7 +188,7 @@ func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 
 // matches reports whether a is an answer of t as the master of the epoch that t last
 // claimed; a replica may answer at several addresses.
-func (t *target) matches(a answer) bool {
+func (t *target) matches(a locateAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()

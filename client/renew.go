@@ -41,7 +41,7 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 		return err
 	}
 	defer func() { _ = cell.Close() }() // it never fails
-	var p pause
+	var p retryPause
 	var refused error        // of the last attempt, if it may be answered otherwise
 	var lost session.Instant // when the session before was; 0 before the first
 	for {

@@ -94,7 +94,7 @@ func (v *view) ask(ctx context.Context, t *target, cell string) error {
 // once, until enough says that a view is all it takes. It fails if no replica of
 // the cell answers, with what each said. Its goroutines have ended when it returns.
 func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([]view, error) {
-	servers, err := c.finder.addresses(ctx)
+	servers, err := c.locator.addresses(ctx)
 	if err != nil {
 		var e *api.Error
 		if errors.As(err, &e) {
@@ -106,7 +106,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 	arrived := make(chan view)
 	asked := map[string]bool{}
 	// A cell whose members come and go leaves no connections behind.
-	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.finder.known()...)) }()
+	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.locator.knownAddresses()...)) }()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

@@ -101,7 +101,7 @@ func TestStatusLeavesNoReplicasBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		moves := 0
-		cell.finder.resolve = func(context.Context) ([]string, error) {
+		cell.locator.resolve = func(context.Context) ([]string, error) {
 			moves++
 			return []string{fmt.Sprintf("d%d:1", moves)}, nil
 		}

@@ -18,11 +18,11 @@ import (
 func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		before, err := c.cell.finder.find(t.Context())
+		before, err := c.cell.locator.locate(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !c.cell.finder.follow(before, "b:1") {
+		if !c.cell.locator.redirect(before, "b:1") {
 			t.Fatal("nobody followed")
 		}
 		sent := false
@@ -56,7 +56,7 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 		})
 		go func() {
 			time.Sleep(500 * time.Millisecond)
-			_, _ = cell.finder.find(t.Context())
+			_, _ = cell.locator.locate(t.Context())
 		}()
 		s, err := cell.Status(t.Context())
 		if err != nil || len(s.Replicas) != 3 {
@@ -128,7 +128,7 @@ func TestGrantsAreCountedAnewInEachEpoch(t *testing.T) {
 func TestNoTimeToLookUpServers(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell := f.dialled(f.config())
-		cell.finder.resolve = func(ctx context.Context) ([]string, error) {
+		cell.locator.resolve = func(ctx context.Context) ([]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

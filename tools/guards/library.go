@@ -81,7 +81,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "a search that goes on is logged", file: "client/locate.go",
-			old: "		said.note(ctx, f)\n", new: "		_ = said\n",
+			old: "		log.noteFailedRound(ctx, l)\n", new: "		_ = log\n",
 			pkg: "./client", test: "TestSearchIsLogged",
 		},
 		{

@@ -60,17 +60,17 @@ func lineGuards() []guard {
 		},
 		{
 			name: "searches that find the same master again are paced", file: "client/locate.go",
-			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if ctx.Err() != nil {\n",
+			old: "	if l.awaitNextSearch(ctx); ctx.Err() != nil {\n", new: "	if ctx.Err() != nil {\n",
 			pkg: "./client", test: "TestSearchesArePaced",
 		},
 		{
 			name: "a search that is given up before it has begun asks nobody", file: "client/locate.go",
-			old: "	if f.breathe(ctx); ctx.Err() != nil {\n", new: "	if f.breathe(ctx); false {\n",
+			old: "	if l.awaitNextSearch(ctx); ctx.Err() != nil {\n", new: "	if l.awaitNextSearch(ctx); false {\n",
 			pkg: "./client", test: "TestSearchGivenUpBeforeItBegan",
 		},
 		{
 			name: "the pauses between searches end with the reason for them", file: "client/locate.go",
-			old: "	if !again || now.Sub(f.found) > 2*longestPause {\n", new: "	if false {\n",
+			old: "	if !again || now.Sub(l.foundAt) > 2*maxPause {\n", new: "	if false {\n",
 			pkg: "./client", test: "TestPausesOfSearchesEnd",
 		},
 		{

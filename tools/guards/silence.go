@@ -6,7 +6,7 @@ func silenceGuards() []guard {
 	return []guard{
 		{
 			name: "a connection is replaced over which the master is looked for in vain", file: "client/locateround.go",
-			old: "f.pool.checkControl(t) })", new: "})",
+			old: "l.pool.checkControl(t) })", new: "})",
 			pkg: "./client", test: "TestGivingBackOverASilentConnection|TestNewSessionOverASilentConnection",
 		},
 		{
@@ -26,7 +26,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "a replica that takes long to answer is not connected to twice", file: "client/locateround.go",
-			old: "time.AfterFunc(min(lateAfter, f.cfg.DialTimeout/2), func", new: "time.AfterFunc(straggle, func",
+			old: "time.AfterFunc(min(lateAfter, l.cfg.DialTimeout/2), func", new: "time.AfterFunc(stragglerDelay, func",
 			pkg: "./client", test: "TestBusyMaster/to_answer",
 		},
 		{
@@ -36,7 +36,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "a round takes the answers to the questions of the one before", file: "client/locate.go",
-			old: "		found, err := f.round(ctx, q)\n", new: "		q := f.inquire(ctx)\n		found, err := f.round(ctx, q)\n		q.end()\n",
+			old: "		found, err := l.runRound(ctx, q)\n", new: "		q := l.newInquiry(ctx)\n		found, err := l.runRound(ctx, q)\n		q.cancelAll()\n",
 			pkg: "./client", test: "TestFarMaster",
 		},
 		{

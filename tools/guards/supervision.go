@@ -47,7 +47,7 @@ func supervisionGuards() []guard {
 		},
 		{
 			name: "a silent server is not one that refuses", file: "client/locaterefused.go",
-			old: "slices.ContainsFunc(said, answered)", new: "slices.ContainsFunc(said, answered) && false",
+			old: "slices.ContainsFunc(answers, notRefused)", new: "slices.ContainsFunc(answers, notRefused) && false",
 			pkg: "./client", test: "TestNothingListens",
 		},
 		{
