@@ -12,15 +12,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// rootOf is the root directory of the default cell, for commands whose path
-// may be left out.
-func rootOf(args []string) string {
-	if len(args) > 0 {
-		return args[0]
-	}
-	return "/" + api.Root + "/" + api.LocalCell
-}
-
 func newLsCommand(g *globals) *cobra.Command {
 	var long bool
 	cmd := &cobra.Command{

@@ -20,7 +20,7 @@ func encodingGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestValueThatIsNoText",
 		},
 		{
-			name: "put --ephemeral does not outlive its file", file: "cmd/chubbyctl/files.go",
+			name: "put --ephemeral does not outlive its file", file: "cmd/chubbyctl/ephemeral.go",
 			old: "	return lastAsLong(ctx, h)\n", new: "	<-ctx.Done()\n	return nil\n",
 			pkg: "./cmd/chubbyctl", test: "TestEphemeralFileIsGone",
 		},

@@ -35,7 +35,7 @@ func outlivingGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "one signal ends who reads a pipe", file: "cmd/chubbyctl/files.go",
+			name: "one signal ends who reads a pipe", file: "cmd/chubbyctl/put.go",
 			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && isTerminal(in) && g",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileReading",
 		},

@@ -66,7 +66,7 @@ func supervisionGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/files.go",
+			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/put.go",
 			old: "		signal.Reset(supervise.Interrupts()...)\n", new: "		_ = supervise.Interrupts()\n		signal.Stop(nil)\n",
 			pkg: "./e2e", test: "TestCtrlCWhileTyping",
 		},

@@ -20,12 +20,12 @@ func terminalGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardianOfAKilledChubbyctl",
 		},
 		{
-			name: "what was made is not called undone", file: "cmd/chubbyctl/files.go",
+			name: "what was made is not called undone", file: "cmd/chubbyctl/stat.go",
 			old: "	if !g.json() && !g.verbose {\n		return nil\n	}\n	stat, err := h.Stat", new: "	stat, err := h.Stat",
 			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
 		},
 		{
-			name: "what was made has a code of its own", file: "cmd/chubbyctl/files.go",
+			name: "what was made has a code of its own", file: "cmd/chubbyctl/stat.go",
 			old: "		return &exitError{exitFailed, fmt.Errorf(\"%s %s, but what it is like now is not known: %w\", did, h.Path(), err)}\n", new: "		return err\n",
 			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
 		},

@@ -15,12 +15,12 @@ func typingGuards() []guard {
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileNobodyReads",
 		},
 		{
-			name: "put asks before a lock-out", file: "cmd/chubbyctl/files.go",
+			name: "put asks before a lock-out", file: "cmd/chubbyctl/put.go",
 			old: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {\n", new: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); false {\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "rm asks before a lock-out", file: "cmd/chubbyctl/files.go",
+			name: "rm asks before a lock-out", file: "cmd/chubbyctl/rm.go",
 			old: "	if err := agreed.change(cmd.Context(), g, p, nil); err != nil {\n", new: "	if err := agreed.change(cmd.Context(), g, p, nil); false {\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// stay creates an ephemeral file and keeps it until an interrupt.
+func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
+	ctx := cmd.Context()
+	bound, cancel := o.bound(ctx)
+	defer cancel()
+	v := o.keepVigil(bound, p.Cell(), p)
+	defer v.stop()
+	c, err := client.New(bound, o.config(p.Cell()))
+	if err != nil {
+		return v.explain(err)
+	}
+	defer o.leave(ctx, c)
+	h, err := c.Open(bound, p.String(), client.OpenOptions{
+		Write: true, Create: client.NewFile, Ephemeral: true, Contents: value,
+		Events: []api.EventKind{api.EventLockAcquired}, // of any kind: that the file is gone comes with them
+	})
+	if err != nil {
+		return v.explain(withAdvice(err, p, client.NewFile))
+	}
+	stat, err := h.Stat(bound)
+	if err != nil {
+		return v.explain(err)
+	}
+	v.stop()
+	if err := o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
+		return err
+	}
+	if !o.json() {
+		term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
+	}
+	return lastAsLong(ctx, h)
+}
+
+// lastAsLong waits for an interrupt, or for the end of a node of this session.
+func lastAsLong(ctx context.Context, h *client.Handle) error {
+	for {
+		_, err := h.Next(ctx)
+		switch {
+		case ended(ctx):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s is gone: %w", h.Path(), err)
+		}
+	}
+}

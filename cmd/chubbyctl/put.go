@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+type putOptions struct {
+	*globals
+	ifGeneration uint64
+	conditional  bool // --if-generation was given
+	sequencer    sequencerCondition
+	ephemeral    bool
+	consent      consent
+}
+
+func newPutCommand(g *globals) *cobra.Command {
+	o := &putOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "put PATH [VALUE|-]",
+		Short: "Write a file, creating it if absent",
+		Long: fmt.Sprintf(`put replaces the whole of a file, creating it if it is absent. The value is the
+second argument, or standard input without one, or if it is "-"; at most %d bytes.
+
+--if-generation writes only if the contents are still at that generation (see
+stat), and exits with %d if they are not; 0 means: only if there is no such file.
+
+--if-sequencer writes only while the lock that the sequencer speaks of is held in
+that generation, and exits with %d if it is not, or SEQ is no sequencer. The cell
+decides that together with the write. It does not create a file.
+
+--ephemeral creates a file that goes with the session, and so keeps the session
+until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d.
+
+An access control list that takes from you the right to write it again is not written
+without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed),
+		Example: `  chubbyctl put /ls/local/motd 'hello'
+  chubbyctl put /ls/local/config - <config.yaml
+  chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
+  chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 || len(args) == 2 {
+				return nil
+			}
+			return usagef(`put: want a path and a value, in quotes if it has spaces, or "-" to read it from standard input; see 'chubbyctl put --help'`)
+		},
+		ValidArgsFunction: onlyFirst(g.completePath),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(cmd); err != nil {
+				return err
+			}
+			p, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			value, err := o.value(cmd, args[1:], p)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, p, value)
+		},
+	}
+	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
+	o.sequencer.flag(cmd, "write")
+	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
+	o.consent.flag(cmd)
+	return cmd
+}
+
+func (o *putOptions) validate(cmd *cobra.Command) error {
+	o.conditional = cmd.Flags().Changed("if-generation")
+	guarded := cmd.Flags().Changed("if-sequencer")
+	switch {
+	case o.ephemeral && (o.conditional || guarded):
+		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation or --if-sequencer")
+	case guarded && o.conditional && o.ifGeneration == 0:
+		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
+	}
+	return nil
+}
+
+// value is what is to be written. A value that is not mentioned comes from
+// standard input, where an empty one is a slip more often than a wish.
+func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
+	argument := "-"
+	if len(given) > 0 {
+		argument = given[0]
+	}
+	value, err := o.read(cmd, argument, p, "value")
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(cmd.Context()); err != nil {
+		return nil, err // what was read so far is not the value
+	}
+	if len(given) == 0 && len(value) == 0 {
+		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
+	}
+	return value, nil
+}
+
+// read is readValue, which one signal ends as long as it waits for standard input:
+// nothing was sent yet, and whoever writes may never end. What is to be typed on a
+// terminal is called for.
+func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
+		signal.Reset(supervise.Interrupts()...)
+		defer g.interrupts(cmd)
+		if err := context.Cause(cmd.Context()); err != nil {
+			return nil, err // one came before
+		}
+		if term.IsTerminal(in) {
+			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+		}
+	}
+	return readValue(argument, in, p)
+}
+
+// readValue takes the value from the command line or from in, and refuses what
+// no cell would take.
+func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
+	value := []byte(argument)
+	if argument == "-" {
+		var err error
+		if value, err = io.ReadAll(io.LimitReader(in, api.MaxContents+1)); err != nil {
+			return nil, fmt.Errorf("read the value from standard input: %w", err)
+		}
+	}
+	if len(value) > api.MaxContents {
+		return nil, &api.Error{Code: api.TooLarge, Op: "put", Path: p.String(), Message: fmt.Sprintf(
+			"the value has more than %d bytes (256 KiB), the most a file may have; keep large data elsewhere and its location here. Nothing was sent", api.MaxContents)}
+	}
+	return value, nil
+}
+
+func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
+	if o.ephemeral {
+		return o.stay(cmd, p, value)
+	}
+	guards, err := o.sequencer.options(cmd)
+	if err != nil {
+		return err
+	}
+	list := string(value)
+	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {
+		return err
+	}
+	opts, conditions := o.opening(value, guards)
+	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
+		if h.Created() { // with its contents
+			return o.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
+		}
+		stat, err := h.SetContents(ctx, value, conditions...)
+		if err != nil {
+			return err
+		}
+		return o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
+	})
+	if o.conditional && o.ifGeneration == 0 && api.CodeOf(err) == api.Exists {
+		return &exitError{exitMismatch, err}
+	}
+	if o.sequencer.given && api.CodeOf(err) == api.NotFound {
+		return fmt.Errorf("%w; --if-sequencer writes a file that is there: 'chubbyctl touch %v' creates one", err, p)
+	}
+	return o.sequencer.verdict(err)
+}
+
+// opening says how to open a file that is to be written, and on which conditions
+// to write it then.
+func (o *putOptions) opening(value []byte, guards []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
+	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
+	if o.conditional && o.ifGeneration == 0 {
+		opts.Create = client.NewFile
+		return opts, nil // validate refuses guards with it
+	}
+	if o.conditional {
+		guards = append(guards, client.IfGeneration(api.Generation(o.ifGeneration)))
+	}
+	if len(guards) > 0 { // creating a file would ask for none of them
+		opts.Create, opts.Contents = client.Existing, nil
+	}
+	return opts, guards
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// statFields is a node's metadata, as -o json shows it.
+type statFields struct {
+	Path              string         `json:"path"`
+	Kind              string         `json:"kind"`
+	Ephemeral         bool           `json:"ephemeral"`
+	Instance          api.Generation `json:"instance"`
+	ContentGeneration api.Generation `json:"content_generation"`
+	LockGeneration    api.Generation `json:"lock_generation"`
+	ACLGeneration     api.Generation `json:"acl_generation"`
+	Checksum          string         `json:"checksum"` // hexadecimal: as a number, JSON would not carry it exactly
+	Size              int            `json:"size"`
+	Children          int            `json:"children"`
+	ACL               aclFields      `json:"acl"`
+}
+
+type aclFields struct {
+	Read   string `json:"read"`
+	Write  string `json:"write"`
+	Change string `json:"change"`
+}
+
+func newStatFields(s api.Stat) statFields {
+	return statFields{
+		Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral,
+		Instance: s.Instance, ContentGeneration: s.Content, LockGeneration: s.Lock, ACLGeneration: s.ACLs,
+		Checksum: fmt.Sprintf("%016x", s.Checksum), Size: s.Size, Children: s.Children,
+		ACL: aclFields(s.ACL),
+	}
+}
+
+// show prints what a change made of a node: for programs always, for people,
+// who have asked for just that, only with -v.
+func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
+	if g.json() {
+		return term.PrintJSON(out, newStatFields(s))
+	}
+	if g.verbose {
+		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
+	}
+	return nil
+}
+
+// showMade is show for a node that was just made, if anything is to be shown: its metadata is
+// asked for then. Without an answer to that it has been made all the same, and says so.
+func (g *globals) showMade(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
+	if !g.json() && !g.verbose {
+		return nil
+	}
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return &exitError{exitFailed, fmt.Errorf("%s %s, but what it is like now is not known: %w", did, h.Path(), err)}
+	}
+	return g.show(out, remarks, did, stat)
+}
+
+func newStatCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stat PATH...",
+		Short: "Show the metadata of nodes",
+		Long: `stat shows a node's kind, size and the four numbers that only grow: of the
+instance (greater than that of any node of that name before), of its contents and
+of its ACL names (greater with each write), and of its lock (greater each time it
+goes from free to held). All are drawn from one counter of the cell: they do not
+count by one, and none ever stands for two contents of a name.`,
+		Example:           "  chubbyctl stat -o json /ls/local/motd",
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			first := true
+			return eachPath(args, func(p api.Path) error {
+				if !first && !g.json() {
+					fmt.Fprintln(cmd.OutOrStdout())
+				}
+				first = false
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+					stat, err := h.Stat(ctx)
+					if err != nil {
+						return err
+					}
+					return g.printStat(cmd.OutOrStdout(), stat)
+				})
+			})
+		},
+	}
+}
+
+func (g *globals) printStat(out io.Writer, s api.Stat) error {
+	if g.json() {
+		return term.PrintJSON(out, newStatFields(s))
+	}
+	kind := s.Kind.String()
+	if s.Ephemeral {
+		kind = "ephemeral " + kind
+	}
+	t := g.output.NewTable(out)
+	t.Add("path", s.Path)
+	t.Add("kind", kind)
+	if s.Kind == api.Directory {
+		t.Add("children", s.Children)
+	} else {
+		t.Add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
+	}
+	t.Add("instance", s.Instance)
+	t.Add("content generation", s.Content)
+	t.Add("lock generation", s.Lock)
+	t.Add("acl generation", s.ACLs)
+	t.Add("acl", fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change)))
+	return t.Flush()
+}
