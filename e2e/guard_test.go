@@ -19,9 +19,9 @@ const guardedLock = "/ls/local/guarded"
 // change every second, the guarded server lets none in with a token below one
 // that it let in before, also across kill -9 (Chubby §2.4).
 func TestGuard(t *testing.T) {
-	requests, kills, reigns := int64(5_000), 2, 8
+	requests, kills, successions := int64(5_000), 2, 8
 	if *full {
-		requests, kills, reigns = 100_000, 10, 60
+		requests, kills, successions = 100_000, 10, 60
 	}
 	cell := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
@@ -35,15 +35,15 @@ func TestGuard(t *testing.T) {
 	w.startServer()
 	senders := w.listen()
 
-	var thrones throne
-	var busy, ruling sync.WaitGroup
+	var past primaries
+	var busy, replacing sync.WaitGroup
 	stop := make(chan struct{})
 	began := time.Now()
-	ruling.Go(func() { thrones.reign(ctx, cell, lock, holder, stop) })
+	replacing.Go(func() { past.replace(ctx, cell, lock, holder, stop) })
 	for {
-		thrones.mu.Lock()
-		first := len(thrones.texts) > 0
-		thrones.mu.Unlock()
+		past.mu.Lock()
+		first := len(past.texts) > 0
+		past.mu.Unlock()
 		if first || ctx.Err() != nil {
 			break
 		}
@@ -57,7 +57,7 @@ func TestGuard(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					send(ctx, thrones.anyone())
+					send(ctx, past.anySequencer())
 				}
 			}
 		})
@@ -68,10 +68,10 @@ func TestGuard(t *testing.T) {
 			w.killServer()
 			killed++
 		}
-		thrones.mu.Lock()
-		primaries := len(thrones.texts)
-		thrones.mu.Unlock()
-		if answered >= requests && primaries >= reigns && killed == kills {
+		past.mu.Lock()
+		n := len(past.texts)
+		past.mu.Unlock()
+		if answered >= requests && n >= successions && killed == kills {
 			break
 		}
 	}
@@ -79,12 +79,13 @@ func TestGuard(t *testing.T) {
 	busy.Wait()
 	w.later.Wait()
 	took := time.Since(began)
-	ruling.Wait()
-	w.verdict(len(thrones.texts), kills, took)
+	replacing.Wait()
+	w.checkJournal(len(past.texts), kills, took)
 }
 
-// verdict reads the journal of all incarnations.
-func (w *wire) verdict(primaries, kills int, took time.Duration) {
+// checkJournal reads what all incarnations of the server have written, and checks the order of
+// the tokens.
+func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
 	journal, err := os.ReadFile(filepath.Join(w.dir, "journal"))
 	if err != nil {
 		w.t.Fatal(err)

@@ -12,23 +12,23 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// throne is who has been primary.
-type throne struct {
+// primaries are those that there have been.
+type primaries struct {
 	mu    sync.Mutex // guards texts
 	texts []string   // their sequencers, in the order in which they were granted
 }
 
-func (h *throne) crown(text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.texts = append(h.texts, text)
+func (p *primaries) add(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.texts = append(p.texts, text)
 }
 
-// anyone returns the sequencer of the primary, or of one who was and does not
-// know that he is not.
-func (h *throne) anyone() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// anySequencer returns the sequencer of the primary, or of an earlier one that does not
+// know that it has been replaced.
+func (p *primaries) anySequencer() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	back := 1
 	switch n := rand.N(10); {
 	case n == 0:
@@ -36,13 +36,12 @@ func (h *throne) anyone() string {
 	case n < 3:
 		back++
 	}
-	return h.texts[max(len(h.texts)-back, 0)]
+	return p.texts[max(len(p.texts)-back, 0)]
 }
 
-// reign makes one after the other the primary, for about a second each, until
-// stop is closed. In turn they release the lock, are killed, and have the lock
-// broken.
-func (h *throne) reign(ctx context.Context, w *world, lock *client.Handle, operator *client.Client, stop <-chan struct{}) {
+// replace makes one process after the other the primary, for about a second each, until
+// stop is closed. In turn they release the lock, are killed, and have the lock broken.
+func (p *primaries) replace(ctx context.Context, w *world, lock *client.Handle, operator *client.Client, stop <-chan struct{}) {
 	rest := func(d time.Duration) {
 		select {
 		case <-time.After(d):
@@ -56,17 +55,17 @@ func (h *throne) reign(ctx context.Context, w *world, lock *client.Handle, opera
 		default:
 		}
 		if i%3 == 1 {
-			p := w.ctl("-o", "json", "acquire", guardedLock, "--lease", "1s", "--lock-delay", "0s")
-			p.waitFor("\n", 30*time.Second)
+			acquire := w.ctl("-o", "json", "acquire", guardedLock, "--lease", "1s", "--lock-delay", "0s")
+			acquire.waitFor("\n", 30*time.Second)
 			var line struct{ Sequencer string }
-			if err := json.Unmarshal([]byte(p.stdout.String()), &line); err != nil {
+			if err := json.Unmarshal([]byte(acquire.stdout.String()), &line); err != nil {
 				w.t.Error(err)
 				return
 			}
-			h.crown(line.Sequencer)
-			rest(300 * time.Millisecond) // and nobody has the lock until the lease is over
-			_ = p.cmd.Process.Kill()
-			<-p.done
+			p.add(line.Sequencer)
+			rest(300 * time.Millisecond) // nobody has the lock until the lease has ended
+			_ = acquire.cmd.Process.Kill()
+			<-acquire.done
 			continue
 		}
 		held, err := lock.Acquire(ctx, api.Exclusive)
@@ -74,7 +73,7 @@ func (h *throne) reign(ctx context.Context, w *world, lock *client.Handle, opera
 			w.t.Error(err)
 			return
 		}
-		h.crown(held.Sequencer().String())
+		p.add(held.Sequencer().String())
 		rest(time.Second)
 		if i%3 == 2 {
 			if err := operator.BreakLock(ctx, guardedLock, "a test", true); err != nil {

@@ -73,8 +73,8 @@ func serveGuarded(dir string) error {
 	return err
 }
 
-// work is what a request does. Some take long, and go when they are told to.
-func (s *guardedServer) work(ctx context.Context) error {
+// handle does what a request asks for. Some take long, and go when they are told to.
+func (s *guardedServer) handle(ctx context.Context) error {
 	held, _ := sequencer.FromContext(ctx)
 	if _, err := fmt.Fprintf(s.journal, "begin %d\n", held.Token()); err != nil {
 		return err
@@ -90,21 +90,21 @@ func (s *guardedServer) work(ctx context.Context) error {
 }
 
 func (s *guardedServer) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	return &pb.SimpleResponse{}, s.work(ctx)
+	return &pb.SimpleResponse{}, s.handle(ctx)
 }
 
 func (s *guardedServer) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
-	if err := s.work(stream.Context()); err != nil {
+	if err := s.handle(stream.Context()); err != nil {
 		return err
 	}
 	return stream.Send(&pb.StreamingOutputCallResponse{})
 }
 
 func (s *guardedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := s.work(r.Context()); err != nil {
+	if err := s.handle(r.Context()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }

@@ -102,11 +102,11 @@ func delay() {
 	time.Sleep(rand.N(most))
 }
 
-// pass carries a request of that sequencer over, late, and perhaps more than
+// carry carries a request of that sequencer over, late, and perhaps more than
 // once. The caller gets the first answer.
-func (w *wire) pass(ctx context.Context, text string, send func(ctx context.Context) error) error {
+func (w *wire) carry(ctx context.Context, text string, send func(ctx context.Context) error) error {
 	delay()
-	err := w.once(ctx, text, send)
+	err := w.sendOnce(ctx, text, send)
 	for rand.N(6) == 0 {
 		select {
 		case w.room <- struct{}{}:
@@ -119,7 +119,7 @@ func (w *wire) pass(ctx context.Context, text string, send func(ctx context.Cont
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			w.repeated.Add(1)
-			_ = w.once(ctx, text, send)
+			_ = w.sendOnce(ctx, text, send)
 		})
 	}
 	return err
@@ -128,8 +128,8 @@ func (w *wire) pass(ctx context.Context, text string, send func(ctx context.Cont
 // errRefused is a refusal over HTTP.
 var errRefused = errors.New("412")
 
-// once sends a request once, and judges the answer.
-func (w *wire) once(ctx context.Context, text string, send func(ctx context.Context) error) error {
+// sendOnce sends a request once, and counts the answer.
+func (w *wire) sendOnce(ctx context.Context, text string, send func(ctx context.Context) error) error {
 	s, err := sequencer.Parse(text)
 	if err != nil {
 		w.t.Error(err)
@@ -168,7 +168,7 @@ func outgoing(ctx context.Context) (text string, onward func(context.Context) co
 
 func (w *wire) UnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	text, onward := outgoing(ctx)
-	return &pb.SimpleResponse{}, w.pass(ctx, text, func(ctx context.Context) error {
+	return &pb.SimpleResponse{}, w.carry(ctx, text, func(ctx context.Context) error {
 		_, err := pb.NewTestServiceClient(w.server.Load().conn).UnaryCall(onward(ctx), r)
 		return err
 	})
@@ -176,7 +176,7 @@ func (w *wire) UnaryCall(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleRe
 
 func (w *wire) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
 	text, onward := outgoing(stream.Context())
-	err := w.pass(stream.Context(), text, func(ctx context.Context) error {
+	err := w.carry(stream.Context(), text, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(onward(ctx))
 		defer cancel()
 		next, err := pb.NewTestServiceClient(w.server.Load().conn).FullDuplexCall(ctx)
@@ -195,7 +195,7 @@ func (w *wire) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error 
 
 func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	text := r.Header.Get(seqhttp.Header)
-	if err := w.pass(r.Context(), text, func(ctx context.Context) error { return w.post(ctx, text) }); err != nil {
+	if err := w.carry(r.Context(), text, func(ctx context.Context) error { return w.post(ctx, text) }); err != nil {
 		http.Error(out, err.Error(), http.StatusBadGateway)
 	}
 }
