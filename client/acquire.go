@@ -48,7 +48,7 @@ type acquiring struct {
 	options lockOptions
 	ticket  []byte           // of the place in the queue
 	queued  *chubbypb.Queued // the newest; nil before the first
-	crowded *api.Error       // what the last trial came to; nil if there was a place at once
+	lastTry *api.Error       // of the last try without a queue place; nil if there was none
 	granted *chubbypb.Granted
 }
 
@@ -82,7 +82,7 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, "acquire", a.wait)
+	return a.run(ctx, "acquire", a.awaitGrant)
 }
 
 // run makes the call, and the lock of its answer.
@@ -111,7 +111,7 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.trial("try to acquire")) })
+	return a.run(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.tryMutation("try to acquire")) })
 }
 
 // queue sends Acquire and listens until the lock is granted. With the ticket of
@@ -219,7 +219,7 @@ func (a *acquiring) giveBack() {
 
 func (a *acquiring) release(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.insist(ctx, "release", a.handle.path, c.numbers.reserve(), giveRoom, releaser(a.handle.key(), api.Generation(g.GetGeneration())))
+	_ = c.insist(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaser(a.handle.key(), api.Generation(g.GetGeneration())))
 }
 
 // undo settles a request that was left: it is withdrawn, or, if the lock was
@@ -273,7 +273,7 @@ func (a *acquiring) left(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		own.Code = api.Cancelled
-	case a.queued != nil || a.crowded != nil:
+	case a.queued != nil || a.lastTry != nil:
 		own.Code = api.DeadlineExceeded
 	case own.Code == api.Uncertain:
 		own.Code = api.Unavailable
@@ -281,8 +281,8 @@ func (a *acquiring) left(ctx context.Context, err error) error {
 	if q := a.queued; q != nil {
 		own.Holders, own.Remaining = chubbypb.Holders(q.GetHolders()), time.Duration(q.GetDelayedNs())
 		own.Message = fmt.Sprintf("gave up waiting in place %d of %d; the lock is not held, and the request is withdrawn", q.GetPlace(), q.GetWaiting())
-	} else if e := a.crowded; e != nil {
-		own.Holders, own.Remaining, own.Message = e.Holders, e.Remaining, leftCrowd()
+	} else if e := a.lastTry; e != nil {
+		own.Holders, own.Remaining, own.Message = e.Holders, e.Remaining, leftPollingText()
 	}
 	if len(own.Holders) > 0 {
 		own.Message += "; held by " + whoHolds(own.Holders)

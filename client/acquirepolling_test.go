@@ -42,7 +42,7 @@ func crowd(t *testing.T, f *fake, c *Client, n int) (end func()) {
 func TestGivenUpInACrowd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		end := crowd(t, f, c, maxWaits)
+		end := crowd(t, f, c, maxSessionWaits)
 		bound, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := lockable(t, c, 0).Acquire(bound, api.Exclusive)
@@ -73,14 +73,14 @@ func TestCrowdIsThrifty(t *testing.T) {
 				return next()
 			}
 		})
-		end := crowd(t, f, c, maxWaits+50)
+		end := crowd(t, f, c, maxSessionWaits+50)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(f.heard("TryAcquire")); most != 1 || n < 50 || n > 50*20 {
 			t.Errorf("%d trials, %d at once", n, most)
 		}
-		if n := len(f.heard("Acquire")); n != 1+maxWaits {
-			t.Errorf("%d requests in queues, want %d", n-1, maxWaits)
+		if n := len(f.heard("Acquire")); n != 1+maxSessionWaits {
+			t.Errorf("%d requests in queues, want %d", n-1, maxSessionWaits)
 		}
 		end()
 		closeClient(t, c)
@@ -97,7 +97,7 @@ func TestCrowdOfACell(t *testing.T) {
 			t.Fatal(err)
 		}
 		cell, clients, handles, _ := f.crowd(2)
-		cell.places.most = 30 // fewer than one session may have
+		cell.places.max = 30 // fewer than one session may have
 		waiting, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
 		for _, h := range handles {
@@ -107,8 +107,8 @@ func TestCrowdOfACell(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := len(f.heard("Acquire")) - 1; n != cell.places.most {
-			t.Errorf("%d requests in queues, want %d", n, cell.places.most)
+		if n := len(f.heard("Acquire")) - 1; n != cell.places.max {
+			t.Errorf("%d requests in queues, want %d", n, cell.places.max)
 		}
 		for _, c := range clients {
 			if err := c.Err(); err != nil {
@@ -164,7 +164,7 @@ func TestLostSessionLeavesItsPlaces(t *testing.T) {
 func TestOwnLockInACrowd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		c.numbers.places.most = 0
+		c.numbers.places.max = 0
 		h := lockable(t, c, 0)
 		l, err := h.TryAcquire(t.Context(), api.Exclusive)
 		if err != nil {

@@ -124,7 +124,7 @@ func (h *Handle) suspected(epoch api.Epoch) (l *Lock, unknown bool) {
 
 // checkLock asks whether a lock is still held.
 func (c *Client) checkLock(ctx context.Context, l *Lock) {
-	err := c.readIn(ctx, auditRoom, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.own()})
 		if err != nil {
 			return err
@@ -155,7 +155,7 @@ func tellsLoss(c api.Code) bool {
 // again, and what happened before can be seen.
 func (c *Client) present(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
-	err := c.readIn(ctx, auditRoom, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.own()})
 		epoch = api.Epoch(caller.GetEpoch())
 		return err

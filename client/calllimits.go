@@ -6,85 +6,91 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// room is what calls of a kind share: at most so many of all sessions of a Cell are under
-// way. A replica takes 2,000 calls over one connection, and gRPC has the others wait for
-// those. To its callers that wait looks like a master that does not answer: so calls wait
-// here, before their time begins, and what gives back does not wait for what takes.
-type room uint8
+// callClass is a class of calls, of which all sessions of a Cell together have a limited
+// number in flight. A replica takes 2,000 calls over one connection, and gRPC lets
+// further ones wait. Such a wait would look like a master that does not answer: so calls
+// wait here, before CallTimeout begins, and in classes, so that calls that give something
+// back do not wait for calls that take something.
+type callClass uint8
 
 const (
-	// anyRoom is for the others: waits for locks, which have places, and what each session
-	// does one at a time.
-	anyRoom    room = 0
-	readRoom   room = 1
-	changeRoom room = 2
-	// giveRoom is for what gives back, and so waits for nothing else. It goes over the
-	// connection of the sessions, which is always there.
-	giveRoom room = 3
-	// auditRoom is for the questions of audits, which go over the connection of the
-	// sessions: while an audit lasts the lease may not be extended.
-	auditRoom room = 4
+	// classUnlimited is for waits for locks, which queuePlaces limits, and for calls of
+	// which each session makes one at a time.
+	classUnlimited callClass = 0
+	classRead      callClass = 1
+	classChange    callClass = 2
+	// classCleanup is for calls that give something back. They go over the control
+	// connection.
+	classCleanup callClass = 3
+	// classAudit is for the calls of audits. They go over the control connection, because
+	// the lease may not be extended before an audit has ended.
+	classAudit callClass = 4
 )
 
-// How many calls of a kind are under way.
+// How many calls of a class are in flight.
 const (
-	mostReads   = 200                // if all are of the largest files, a replica has room for the replies
-	mostChanges = api.MaxOutstanding // more than one session may have
-	mostGives   = 128                // few beside the KeepAlives
-	mostAsked   = 64                 // in audits: few beside the KeepAlives
+	maxReads        = 200                // a replica has room for as many replies with the largest files
+	maxChanges      = api.MaxOutstanding // more than one session can have
+	maxCleanupCalls = 128                // few compared with the KeepAlives on the same connection
+	maxAuditCalls   = 64                 // as above
 )
 
-// Of changes above largeRequest bytes at most maxLarge are under way. A replica closes a
-// connection over which very much is sent at once, and so would have to again when all of
-// it is sent again.
+// At most maxLargeChanges changes of more than largeRequest bytes are in flight: a
+// replica closes a connection over which very much is sent at once, and would do so again
+// when all of that is sent again.
 const (
-	largeRequest = 16 << 10
-	maxLarge     = 128
+	largeRequest    = 16 << 10
+	maxLargeChanges = 128
 )
 
-// rooms holds one element for each call of a kind that is under way.
-type rooms struct{ reads, changes, large, gives, audits chan struct{} }
+// callLimits has one channel for each class, with one element for each call in flight.
+type callLimits struct{ reads, changes, large, cleanups, audits chan struct{} }
 
-func newRooms() rooms {
-	return rooms{
-		reads: make(chan struct{}, mostReads), changes: make(chan struct{}, mostChanges), large: make(chan struct{}, maxLarge),
-		gives: make(chan struct{}, mostGives), audits: make(chan struct{}, mostAsked),
+func newCallLimits() callLimits {
+	return callLimits{
+		reads:    make(chan struct{}, maxReads),
+		changes:  make(chan struct{}, maxChanges),
+		large:    make(chan struct{}, maxLargeChanges),
+		cleanups: make(chan struct{}, maxCleanupCalls),
+		audits:   make(chan struct{}, maxAuditCalls),
 	}
 }
 
-// of returns what a call has to find room in, in this order. A large one waits for
-// others of its kind first, so that it takes no room from small ones meanwhile.
-func (r rooms) of(k call) []chan struct{} {
+// slotsFor returns the channels in which a call needs a slot, in the order of taking. A
+// large change waits among the large ones first, and takes no slot of small ones
+// meanwhile.
+func (r callLimits) slotsFor(k call) []chan struct{} {
 	switch {
-	case k.room == readRoom:
+	case k.class == classRead:
 		return []chan struct{}{r.reads}
-	case k.room == giveRoom:
-		return []chan struct{}{r.gives}
-	case k.room == auditRoom:
+	case k.class == classCleanup:
+		return []chan struct{}{r.cleanups}
+	case k.class == classAudit:
 		return []chan struct{}{r.audits}
-	case k.room == changeRoom && k.size > largeRequest:
+	case k.class == classChange && k.size > largeRequest:
 		return []chan struct{}{r.large, r.changes}
-	case k.room == changeRoom:
+	case k.class == classChange:
 		return []chan struct{}{r.changes}
 	}
 	return nil
 }
 
-// enter takes room in each, and reports whether it had to wait. leave gives it back.
-func enter(ctx context.Context, all []chan struct{}) (leave func(), waited bool, err error) {
+// takeSlots takes a slot in each channel, and reports whether it had to wait. leave gives
+// the slots back; it is to be called after an error too.
+func takeSlots(ctx context.Context, slots []chan struct{}) (leave func(), waited bool, err error) {
 	taken := 0
 	leave = func() {
-		for _, room := range all[:taken] {
-			<-room
+		for _, slot := range slots[:taken] {
+			<-slot
 		}
 	}
-	for _, room := range all {
+	for _, slot := range slots {
 		select {
-		case room <- struct{}{}:
+		case slot <- struct{}{}:
 		default:
 			waited = true
 			select {
-			case room <- struct{}{}:
+			case slot <- struct{}{}:
 			case <-ctx.Done():
 				return leave, waited, contextError(ctx)
 			}

@@ -17,10 +17,10 @@ import (
 // What calls of all sessions of a Cell share leaves places of a connection to the others.
 func TestRoomsFitAConnection(t *testing.T) {
 	const streams = 2000
-	if left := streams - mostWaits - mostReads - mostChanges; left < 350 {
+	if left := streams - maxCellWaits - maxReads - maxChanges; left < 350 {
 		t.Errorf("there is room for %d other calls", left)
 	}
-	if left := streams - maxSessions - mostAsked - mostGives; left < maxSessions*8/10 {
+	if left := streams - maxSessions - maxAuditCalls - maxCleanupCalls; left < maxSessions*8/10 {
 		t.Errorf("there is room for the ends of %d sessions", left)
 	}
 }
@@ -46,8 +46,8 @@ func TestKeepAlivesWaitForNoCall(t *testing.T) {
 	for method, ask := range work() {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
-				rooms := newRooms()
-				rooms.gives = make(chan struct{}, 1+mostGives*manyStreams/2000)
+				rooms := newCallLimits()
+				rooms.cleanups = make(chan struct{}, 1+maxCleanupCalls*manyStreams/2000)
 				manyCalls(t, f, method, 3*time.Second, ask, rooms, func(c *Client) {
 					left := c.Lease()
 					for range 1000 {
@@ -85,12 +85,12 @@ func TestCallsWaitBeforeTheirTimeBegins(t *testing.T) {
 const manyStreams = 20 // of a connection
 
 // manyCalls has many make calls all the time, each of which takes slow, while look looks.
-func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask func(context.Context, *Handle) error, rooms rooms, look func(*Client)) {
+func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask func(context.Context, *Handle) error, rooms callLimits, look func(*Client)) {
 	f.limitStreams("a:1", manyStreams)
 	cfg := f.config()
 	cfg.NoCache = true
 	c := f.client(cfg)
-	c.cell.dispatcher.rooms = rooms
+	c.cell.dispatcher.limits = rooms
 	h := lockable(t, c, 0)
 	f.script(func(s seen) verb {
 		if s.method == method {
@@ -114,9 +114,9 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 }
 
 // smallRooms are rooms for so many reads or changes.
-func smallRooms(n int) rooms {
-	return rooms{
-		reads: make(chan struct{}, n), changes: make(chan struct{}, n), large: make(chan struct{}, 1), gives: make(chan struct{}, n/2), audits: make(chan struct{}, 1),
+func smallRooms(n int) callLimits {
+	return callLimits{
+		reads: make(chan struct{}, n), changes: make(chan struct{}, n), large: make(chan struct{}, 1), cleanups: make(chan struct{}, n/2), audits: make(chan struct{}, 1),
 	}
 }
 
@@ -126,7 +126,7 @@ func TestJeopardyTakesNoRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, handles, _ := f.crowd(2)
 		const room = 2
-		cell.dispatcher.rooms = smallRooms(room)
+		cell.dispatcher.limits = smallRooms(room)
 		cell.locator.cfg.CallTimeout = time.Minute
 		answer := make(chan struct{})
 		f.script(func(s seen) verb {
@@ -176,7 +176,7 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 		cfg := f.config()
 		cfg.NoCache = true
 		c := f.client(cfg)
-		c.cell.dispatcher.rooms = smallRooms(2)
+		c.cell.dispatcher.limits = smallRooms(2)
 		h := lockable(t, c, 0)
 		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
 			t.Fatal(err)

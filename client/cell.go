@@ -15,7 +15,7 @@ type Cell struct {
 	dispatcher *dispatcher
 	// sessions are those that were opened with NewSession.
 	sessions *sessionSet
-	places   *places // of requests that wait for locks
+	places   *queuePlaces // of requests that wait for locks
 }
 
 // Dial returns a Cell. It connects to nothing yet; it fails with
@@ -40,9 +40,9 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		cfg:        cfg,
 		pool:       p,
 		locator:    f,
-		dispatcher: &dispatcher{cfg: cfg, locator: f, rooms: newRooms()},
+		dispatcher: &dispatcher{cfg: cfg, locator: f, limits: newCallLimits()},
 		sessions:   newSessionSet(),
-		places:     &places{most: mostWaits},
+		places:     &queuePlaces{max: maxCellWaits},
 	}, nil
 }
 
@@ -61,7 +61,7 @@ func (c *Cell) Close() error {
 
 // ask makes a call that needs no session.
 func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target) error) error {
-	_, err := c.dispatcher.dispatch(ctx, call{op: op, path: path, room: readRoom,
+	_, err := c.dispatcher.dispatch(ctx, call{op: op, path: path, class: classRead,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
 	return err
 }

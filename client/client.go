@@ -20,7 +20,7 @@ type Client struct {
 	owns     bool   // the Cell is of this session alone, and closed with it
 	cfg      Config // of this session, which others of its Cell do not share
 	session  *sessionState
-	numbers  *numbers
+	numbers  *requestNumbers
 	janitor  *janitor
 	notifier *notifier
 	handles  *handles
@@ -72,7 +72,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		return nil, err
 	}
 	one := &Client{
-		cell: c, cfg: cfg, numbers: newNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
+		cell: c, cfg: cfg, numbers: newRequestNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
 	if err := c.sessions.reserve(); err != nil {
@@ -102,7 +102,7 @@ func (c *Client) start(ctx context.Context) {
 	})
 	c.running.Go(func() {
 		c.janitor.run(c.session.ended)
-		c.numbers.abandon()
+		c.numbers.releasePlaces()
 	})
 	c.running.Go(func() { c.runAudits(c.session.ended) })
 	c.running.Go(func() { c.notifier.run(c.stop) })

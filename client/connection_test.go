@@ -348,7 +348,7 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 		const sessions = 8
 		f.limitStreams("a:1", sessions*3/2)
 		cell, clients, handles, records := f.crowd(sessions)
-		cell.dispatcher.rooms = smallRooms(2)
+		cell.dispatcher.limits = smallRooms(2)
 		cell.locator.cfg.CallTimeout = time.Minute
 		f.script(func(s seen) verb {
 			if s.method == "Close" {

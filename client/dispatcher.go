@@ -17,7 +17,7 @@ import (
 type dispatcher struct {
 	cfg     Config
 	locator *locator
-	rooms   rooms
+	limits  callLimits
 }
 
 // call is one call to the master, however many attempts it takes.
@@ -28,8 +28,8 @@ type call struct {
 	// noTimeout says that CallTimeout does not bound an attempt, which may wait for
 	// long. It ends when another master is found.
 	noTimeout bool
-	room      room // that an attempt has to find
-	size      int  // of the request in bytes, if it may be large
+	class     callClass
+	size      int // of the request in bytes, if it may be large
 	// attempt sends the call once. It is called again after an error that allows a retry.
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
@@ -133,19 +133,19 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	}
 }
 
-// admit is awaitReady, and waits until there is room for an attempt. CallTimeout counts
+// admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts
 // from then, so that the wait is taken neither for a silent master nor for an attempt
-// that may have taken effect. No call keeps room while it waits for its session or for a
-// master, because other sessions share the room. The caller calls leave after the
+// that may have taken effect. No call keeps a slot while it waits for its session or for a
+// master, because other sessions share the limits. The caller calls leave after the
 // attempt, and after an error too.
 func (d *dispatcher) admit(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	all := d.rooms.of(k)
+	slots := d.limits.slotsFor(k)
 	for {
 		if t, caller, err = d.awaitReady(ctx, k); err != nil {
 			return t, caller, func() {}, err
 		}
 		var waited bool
-		if leave, waited, err = enter(ctx, all); err != nil || !waited {
+		if leave, waited, err = takeSlots(ctx, slots); err != nil || !waited {
 			return t, caller, leave, err
 		}
 		// Meanwhile another replica may have become the master, or the session unsafe.

@@ -381,7 +381,9 @@ func isGone(c api.Code) bool {
 func (c *Client) close(ctx context.Context, h *Handle) error {
 	send := closer(h.key())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
-		settle: func(ctx context.Context, number uint64) { _ = c.insist(ctx, "close", h.path, number, giveRoom, send) }})
+		settle: func(ctx context.Context, number uint64) {
+			_ = c.insist(ctx, "close", h.path, number, classCleanup, send)
+		}})
 }
 
 func closer(handle []byte) sender {

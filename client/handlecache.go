@@ -63,7 +63,7 @@ func (c *Client) retire(closing []spare) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.leave(func(ctx context.Context) {
-			_ = c.insist(ctx, "close", c.cell.root(), c.numbers.reserve(), giveRoom, known) // what cannot be closed is gone
+			_ = c.insist(ctx, "close", c.cell.root(), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
 		})
 	}
 }

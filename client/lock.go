@@ -162,7 +162,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	send := releaser(h.key(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
-			_ = h.client.insist(ctx, "release", h.path, number, giveRoom, send)
+			_ = h.client.insist(ctx, "release", h.path, number, classCleanup, send)
 		}})
 	switch {
 	case taken != nil:

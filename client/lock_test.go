@@ -232,7 +232,7 @@ func TestAcquireGivesUp(t *testing.T) {
 		if held := f.state().held; held != 0 || len(f.heard("Release")) != 1 {
 			t.Errorf("held %d, %d releases", held, len(f.heard("Release")))
 		}
-		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 			t.Errorf("outstanding %v", open)
 		}
 		closeClient(t, c)

@@ -45,10 +45,10 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.cache.suspend(m.touches, m.part)
 	attempts := 0
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: m.op, path: m.path, session: c.session, noTimeout: m.noTimeout, room: m.room(), size: m.size,
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: m.op, path: m.path, session: c.session, noTimeout: m.noTimeout, class: m.class(), size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
-			return m.send(ctx, t, caller, c.numbers.mutation(number))
+			return m.send(ctx, t, caller, c.numbers.wireMutation(number))
 		}})
 	if came != outcomeUncertain {
 		c.numbers.finish(number)
@@ -73,14 +73,14 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 }
 
 // room is what it shares with others of its kind.
-func (m mutation) room() room {
+func (m mutation) class() callClass {
 	switch {
 	case m.noTimeout:
-		return anyRoom // it has a place
+		return classUnlimited // it has a place
 	case m.mustComplete:
-		return giveRoom
+		return classCleanup
 	}
-	return changeRoom
+	return classChange
 }
 
 // undone is the error of a mutation whose caller left before it was sent, or when
@@ -90,7 +90,7 @@ func (c *Client) undone(m mutation, err error) error {
 	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
 	}
-	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.reserve()) })
+	c.janitor.leave(func(ctx context.Context) { m.settle(ctx, c.numbers.allocateNow()) })
 	return m.uncertain(err)
 }
 
@@ -114,10 +114,10 @@ func (c *Client) begin(ctx context.Context, m mutation) (uint64, error) {
 	err := c.janitor.settled(ctx)
 	if err == nil {
 		var number uint64
-		if number, err = c.numbers.begin(ctx, m.room()); err == nil {
+		if number, err = c.numbers.allocate(ctx, m.class()); err == nil {
 			return number, nil
 		}
-		if errors.Is(err, errNoPlace) {
+		if errors.Is(err, errNoQueuePlace) {
 			return 0, err
 		}
 	}
@@ -146,9 +146,9 @@ func (m mutation) uncertain(err error) error {
 // outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "withdraw " + op, path: path, session: c.session, room: giveRoom,
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "withdraw " + op, path: path, session: c.session, class: classCleanup,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
-			reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.mutation(number)})
+			reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.wireMutation(number)})
 			return err
 		}})
 	if err != nil {
@@ -159,11 +159,11 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 
 // insist sends a mutation that was left until it has an answer, and finishes
 // its number.
-func (c *Client) insist(ctx context.Context, op, path string, number uint64, in room, send sender) error {
+func (c *Client) insist(ctx context.Context, op, path string, number uint64, in callClass, send sender) error {
 	defer c.numbers.finish(number)
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, room: in,
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: in,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-			return send(ctx, t, caller, c.numbers.mutation(number))
+			return send(ctx, t, caller, c.numbers.wireMutation(number))
 		}})
 	if err != nil {
 		c.logSettled(ctx, err, op, path, number)
@@ -179,10 +179,10 @@ func (c *Client) logSettled(ctx context.Context, err error, op, path string, num
 
 // read makes a call that changes nothing.
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	return c.readIn(ctx, readRoom, op, path, attempt)
+	return c.readIn(ctx, classRead, op, path, attempt)
 }
 
-func (c *Client) readIn(ctx context.Context, in room, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, room: in, attempt: attempt})
+func (c *Client) readIn(ctx context.Context, in callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: in, attempt: attempt})
 	return err
 }

@@ -60,7 +60,7 @@ func TestSameNumberUntilAnswered(t *testing.T) {
 				if s := f.state(); s.writes != 1 || s.contents != "one" {
 					t.Errorf("%d writes, contents %q", s.writes, s.contents)
 				}
-				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 					t.Errorf("outstanding %v", open)
 				}
 				closeClient(t, c)
@@ -167,7 +167,7 @@ func TestAbandoned(t *testing.T) {
 		if s := f.state(); s.contents != "new" || s.writes != 1 {
 			t.Errorf("contents %q after %d writes", s.contents, s.writes)
 		}
-		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 			t.Errorf("outstanding %v", open)
 		}
 		closeClient(t, c)
@@ -199,7 +199,7 @@ func TestBrokenAndAbandoned(t *testing.T) {
 		}
 		f.heal()
 		time.Sleep(2 * time.Second)
-		if n, open := len(f.heard("Cancel")), c.numbers.mutation(0).GetOutstanding(); n != 1 || len(open) != 0 {
+		if n, open := len(f.heard("Cancel")), c.numbers.wireMutation(0).GetOutstanding(); n != 1 || len(open) != 0 {
 			t.Errorf("%d cancels, outstanding %v", n, open)
 		}
 		closeClient(t, c)
@@ -254,7 +254,7 @@ func TestAbandonedOpen(t *testing.T) {
 		if s := f.state(); s.handles != 0 || len(f.heard("Close")) != 1 || len(c.handles.byID) != 0 {
 			t.Errorf("handles at the cell %v, here %v", s.handles, c.handles.byID)
 		}
-		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 			t.Errorf("outstanding %v", open)
 		}
 		closeClient(t, c)
@@ -344,7 +344,7 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 				if s := f.state(); s.held != 0 || s.handles != 0 {
 					t.Errorf("held %d, handles %d", s.held, s.handles)
 				}
-				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 					t.Errorf("outstanding %v", open)
 				}
 				closeClient(t, c)
@@ -373,8 +373,8 @@ func TestWaitsLeaveRoom(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := len(f.heard("Acquire")); n != 1+maxWaits {
-			t.Errorf("%d requests are in queues, want %d", n-1, maxWaits)
+		if n := len(f.heard("Acquire")); n != 1+maxSessionWaits {
+			t.Errorf("%d requests are in queues, want %d", n-1, maxSessionWaits)
 		}
 		bound, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
@@ -392,8 +392,8 @@ func TestWaitsLeaveRoom(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 || len(c.numbers.waits) != 0 {
-			t.Errorf("outstanding %v, waiting %v", open, c.numbers.waits)
+		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 || len(c.numbers.waiting) != 0 {
+			t.Errorf("outstanding %v, waiting %v", open, c.numbers.waiting)
 		}
 		closeClient(t, c)
 	})
@@ -427,8 +427,8 @@ func TestOutstandingLimit(t *testing.T) {
 			go func() { _, err := h.SetContents(t.Context(), nil); done <- err }()
 		}
 		synctest.Wait()
-		if n := len(f.heard("SetContents")); n != maxOpen {
-			t.Errorf("%d are out, want %d", n, maxOpen)
+		if n := len(f.heard("SetContents")); n != maxOrdinary {
+			t.Errorf("%d are out, want %d", n, maxOrdinary)
 		}
 		close(gate)
 		for range callers {
@@ -447,15 +447,15 @@ func TestOutstandingLimit(t *testing.T) {
 // beginning and finishing.
 func TestNumbersModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := newNumbers(&places{most: mostWaits})
+		n := newRequestNumbers(&queuePlaces{max: maxCellWaits})
 		var last uint64
 		var open []uint64
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
-				if len(open) >= maxOpen {
+				if len(open) >= maxOrdinary {
 					return
 				}
-				number, err := n.begin(context.Background(), changeRoom)
+				number, err := n.allocate(context.Background(), classChange)
 				if last++; err != nil || number != last {
 					t.Fatalf("got %d, %v; want %d", number, err, last)
 				}
@@ -470,7 +470,7 @@ func TestNumbersModel(t *testing.T) {
 				open = slices.Delete(open, i, i+1)
 			},
 			"": func(t *rapid.T) {
-				m := n.mutation(7)
+				m := n.wireMutation(7)
 				if m.GetNumber() != 7 || m.GetHighestIssued() != last || !slices.Equal(m.GetOutstanding(), open) {
 					t.Fatalf("got %v, want up to %d, %v", m, last, open)
 				}
@@ -519,7 +519,7 @@ func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
 				if handles := f.state().handles; handles != 0 {
 					t.Errorf("%d handles are still open", handles)
 				}
-				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 					t.Errorf("outstanding %v", open)
 				}
 				closeClient(t, c)

@@ -207,7 +207,7 @@ func (o OpenOptions) request(p api.Path) *chubbypb.OpenRequest {
 }
 
 // smallOpen is how many bytes of contents an Open may bring along over the connection of the
-// sessions. On a network of 1 Mbit/s what gives back, mostGives at a time, delays a KeepAlive
+// sessions. On a network of 1 Mbit/s the cleanup calls, maxCleanupCalls at a time, delay a KeepAlive
 // by little more than a second, and by four if all of the paths and lists are as long as can be.
 const smallOpen = 1 << 10
 
@@ -220,9 +220,9 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 		return
 	}
 	var handle []byte
-	in, over := giveRoom, (*target).control // what gives back later waits for this
+	in, over := classCleanup, (*target).control // what gives back later waits for this
 	if len(request.GetContents()) > smallOpen {
-		in, over = anyRoom, func(t *target) *connection { return t.data }
+		in, over = classUnlimited, func(t *target) *connection { return t.data }
 	}
 	err = c.insist(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		reply, err := over(t).chubby.Open(ctx, with(request, caller, m))
@@ -232,7 +232,7 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 	if err != nil {
 		return // it was done, and failed
 	}
-	_ = c.insist(ctx, "close", path, c.numbers.reserve(), giveRoom, closer(handle))
+	_ = c.insist(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closer(handle))
 }
 
 // parse checks a path, and that it is not in another cell, as far as is known:

@@ -40,7 +40,7 @@ func TestLargeRequestsArePaced(t *testing.T) {
 		})
 		contents := make([]byte, api.MaxContents)
 		var work sync.WaitGroup
-		for i := range maxLarge {
+		for i := range maxLargeChanges {
 			for j, c := range clients {
 				work.Go(func() {
 					var err error
@@ -66,7 +66,7 @@ func TestLargeRequestsArePaced(t *testing.T) {
 			t.Errorf("one that gave up: %v", err)
 		}
 		work.Wait()
-		if sent := len(f.heard("SetContents")) + len(f.heard("Open")); most != maxLarge || sent != 2*maxLarge+1+len(clients) {
+		if sent := len(f.heard("SetContents")) + len(f.heard("Open")); most != maxLargeChanges || sent != 2*maxLargeChanges+1+len(clients) {
 			t.Errorf("%d requests were sent, and %d large ones were under way at a time", sent, most)
 		}
 		synctest.Wait()

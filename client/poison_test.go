@@ -58,7 +58,7 @@ func TestPoison(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n, open := len(f.heard("Cancel")), c.numbers.mutation(0).GetOutstanding(); n != 2 || len(open) != 0 {
+		if n, open := len(f.heard("Cancel")), c.numbers.wireMutation(0).GetOutstanding(); n != 2 || len(open) != 0 {
 			t.Errorf("%d withdrawn, outstanding %v", n, open)
 		}
 		h.Poison() // again

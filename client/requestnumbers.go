@@ -9,91 +9,95 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// numbers gives out the request numbers of a session. A number is outstanding
-// from begin until its answer is known for good: the master keeps the answers
-// to outstanding numbers, for retries, and drops those to all others. So a
-// number must not leave too early, or a retry would find its answer gone; and
-// one that never left would keep an answer for ever.
-type numbers struct {
-	trying chan struct{} // capacity 1: held while a request without a place tries its lock
-	places *places       // for waits, of all sessions of the Cell
+// requestNumbers gives out the request numbers of a session. A number is outstanding from
+// allocate until finish. The master keeps the answers to outstanding numbers, for retries,
+// and drops all others: if a number were finished too early, a retry would not find its
+// answer; if it were never finished, the master would keep its answer permanently.
+type requestNumbers struct {
+	polling chan struct{} // capacity 1: full while a request without a queue place tries its lock
+	places  *queuePlaces  // of all sessions of the Cell
 
-	mu      sync.Mutex // guards what follows
-	last    uint64
-	open    []uint64            // outstanding, ascending; at most api.MaxOutstanding
-	waits   map[uint64]struct{} // those of open that wait for a lock, for as long as that takes
-	freed   chan struct{}       // closed and replaced when a number is finished
-	vacated chan struct{}       // closed and replaced when one of waits is
+	mu          sync.Mutex // guards what follows; queuePlaces.mu may be taken while it is held
+	last        uint64
+	outstanding []uint64            // ascending; at most api.MaxOutstanding
+	waiting     map[uint64]struct{} // the outstanding numbers of requests that wait in the queue of a lock
+	freed       chan struct{}       // closed and replaced when a number is finished
+	vacated     chan struct{}       // closed and replaced when a waiting one is finished
 }
 
-func newNumbers(p *places) *numbers {
-	return &numbers{
-		trying: make(chan struct{}, 1), places: p, waits: map[uint64]struct{}{}, freed: make(chan struct{}), vacated: make(chan struct{}),
+func newRequestNumbers(p *queuePlaces) *requestNumbers {
+	return &requestNumbers{
+		polling: make(chan struct{}, 1),
+		places:  p,
+		waiting: map[uint64]struct{}{},
+		freed:   make(chan struct{}),
+		vacated: make(chan struct{}),
 	}
 }
 
 const (
-	// maxOpen leaves room below the limit for maxGives, and one number to reserve.
-	maxOpen = api.MaxOutstanding - maxGives - 1
-	// maxGives is how many of those that give something back are outstanding beside
-	// maxOpen others: changes may take as long as a lease, while they wait for caches, and
-	// nobody is to wait so long for a lock whose owner has let go.
-	maxGives = 32
-	// maxWaits is how many of a session's requests for locks are in queues at a
-	// time. What would end a wait, a Release or a Close, must find room beside them.
-	maxWaits = api.MaxOutstanding * 3 / 4
-	// mostWaits is how many of those of all sessions of a Cell are: half of the calls
-	// that a replica takes over one connection. What ends a wait must find room beside
-	// them.
-	mostWaits = 1_000
+	// maxOrdinary is how many numbers may be outstanding before allocate waits. It leaves
+	// room below the limit for maxCleanups, and one number for allocateNow.
+	maxOrdinary = api.MaxOutstanding - maxCleanups - 1
+	// maxCleanups is how many requests that give something back may be outstanding besides.
+	// A change may take as long as a lease, while it waits for caches: a Release must not
+	// wait for that.
+	maxCleanups = 32
+	// maxSessionWaits is how many of a session's requests for locks are in queues at a
+	// time. A Release or a Close, which would end such a wait, must find room besides.
+	maxSessionWaits = api.MaxOutstanding * 3 / 4
+	// maxCellWaits is the same for all sessions of a Cell together: half of the calls that
+	// a replica takes over one connection.
+	maxCellWaits = 1_000
 )
 
-// places counts the requests for locks that are in queues, of all sessions of a Cell.
-type places struct {
-	most  int
-	mu    sync.Mutex // guards taken
+// queuePlaces counts the requests of all sessions of a Cell that are in queues of locks.
+type queuePlaces struct {
+	max   int
+	mu    sync.Mutex // guards taken; no other mutex is taken while it is held
 	taken int
 }
 
-// take takes a place, if there is one.
-func (p *places) take() bool {
+// tryTake takes a place, if there is one.
+func (p *queuePlaces) tryTake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken >= p.most {
+	if p.taken >= p.max {
 		return false
 	}
 	p.taken++
 	return true
 }
 
-func (p *places) give(n int) {
+func (p *queuePlaces) giveBack(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken -= n
 }
 
-// begin gives out a number, as soon as fewer than maxOpen are outstanding, or, for one that
-// gives something back, maxGives more. For one that waits for a lock (anyRoom) it is errNoPlace, at once, if maxWaits do already, or mostWaits
-// of the Cell.
-func (n *numbers) begin(ctx context.Context, in room) (uint64, error) {
-	waits, most := in == anyRoom, maxOpen
-	if in == giveRoom {
-		most += maxGives
+// allocate gives out a number as soon as fewer than maxOrdinary are outstanding, or, for
+// classCleanup, maxCleanups more. For a request that waits for a lock (classUnlimited) it
+// fails with errNoQueuePlace at once if maxSessionWaits requests of the session, or
+// maxCellWaits of the Cell, are in queues.
+func (n *requestNumbers) allocate(ctx context.Context, class callClass) (uint64, error) {
+	waits, limit := class == classUnlimited, maxOrdinary
+	if class == classCleanup {
+		limit += maxCleanups
 	}
 	for {
 		n.mu.Lock()
-		if waits && len(n.waits) >= maxWaits {
+		if waits && len(n.waiting) >= maxSessionWaits {
 			n.mu.Unlock()
-			return 0, errNoPlace
+			return 0, errNoQueuePlace
 		}
-		if len(n.open) < most {
-			if waits && !n.places.take() {
+		if len(n.outstanding) < limit {
+			if waits && !n.places.tryTake() {
 				n.mu.Unlock()
-				return 0, errNoPlace
+				return 0, errNoQueuePlace
 			}
-			number := n.add()
+			number := n.allocateLocked()
 			if waits {
-				n.waits[number] = struct{}{}
+				n.waiting[number] = struct{}{}
 			}
 			n.mu.Unlock()
 			return number, nil
@@ -108,23 +112,23 @@ func (n *numbers) begin(ctx context.Context, in room) (uint64, error) {
 	}
 }
 
-// add gives out the next number; mu is held.
-func (n *numbers) add() uint64 {
+// allocateLocked gives out the next number; mu is held.
+func (n *requestNumbers) allocateLocked() uint64 {
 	n.last++
-	n.open = append(n.open, n.last)
+	n.outstanding = append(n.outstanding, n.last)
 	return n.last
 }
 
-// finish says that the answer to a number is known, and not wanted again.
-func (n *numbers) finish(number uint64) {
+// finish ends a number: its answer is known, and will not be asked for again.
+func (n *requestNumbers) finish(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i, ok := slices.BinarySearch(n.open, number); ok {
-		n.open = slices.Delete(n.open, i, i+1)
+	if i, ok := slices.BinarySearch(n.outstanding, number); ok {
+		n.outstanding = slices.Delete(n.outstanding, i, i+1)
 	}
-	if _, waited := n.waits[number]; waited {
-		delete(n.waits, number)
-		n.places.give(1)
+	if _, waited := n.waiting[number]; waited {
+		delete(n.waiting, number)
+		n.places.giveBack(1)
 		close(n.vacated)
 		n.vacated = make(chan struct{})
 	}
@@ -132,34 +136,33 @@ func (n *numbers) finish(number uint64) {
 	n.freed = make(chan struct{})
 }
 
-// abandon gives back the places of a session that has ended, because its requests are
-// not settled any more. The goroutine that would settle them calls it, since the owner
-// may close a lost session much later.
-func (n *numbers) abandon() {
+// releasePlaces gives back the queue places of a session that has ended: its requests
+// will not be settled any more. The janitor's goroutine calls it, since the owner of a
+// lost session may close it much later.
+func (n *requestNumbers) releasePlaces() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.places.give(len(n.waits))
-	clear(n.waits)
+	n.places.giveBack(len(n.waiting))
+	clear(n.waiting)
 }
 
-// reserve gives out a number at once, to the janitor, who undoes one request at
-// a time: what undoes must not wait for room that only undoing makes.
-func (n *numbers) reserve() uint64 {
+// allocateNow gives out a number at once. It is for the janitor, which undoes one request
+// at a time, and must not wait for room that only the janitor can make.
+func (n *requestNumbers) allocateNow() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.add()
+	return n.allocateLocked()
 }
 
-// mutation is what stands in a request of that number when it is sent now.
-func (n *numbers) mutation(number uint64) *chubbypb.Mutation {
+// wireMutation returns the Mutation for a request of that number that is sent now.
+func (n *requestNumbers) wireMutation(number uint64) *chubbypb.Mutation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.open)}
+	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.outstanding)}
 }
 
-// vacant returns a channel that is closed when there may be a place for another
-// wait.
-func (n *numbers) vacant() <-chan struct{} {
+// placeVacated returns a channel that is closed when a queue place may be free.
+func (n *requestNumbers) placeVacated() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.vacated

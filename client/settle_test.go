@@ -40,7 +40,7 @@ func TestKeepAlivesWaitForNoSettledOpen(t *testing.T) {
 				cell := f.dialled(cfg)
 				var clients []*Client
 				var changes atomic.Int64
-				for range mostGives + mostGives/2 {
+				for range maxCleanupCalls + maxCleanupCalls/2 {
 					s := cfg.Session()
 					s.OnState = func(StateChange) { changes.Add(1) }
 					c, err := cell.NewSession(t.Context(), s)

@@ -55,7 +55,7 @@ func TestRefusalAfterALostAnswer(t *testing.T) {
 				if s := f.state(); s.held > 0 {
 					t.Errorf("the lock is held, with token %d", s.held)
 				}
-				if open := c.numbers.mutation(0).GetOutstanding(); len(open) != 0 {
+				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
 					t.Errorf("outstanding %v", open)
 				}
 				closeClient(t, c)

@@ -36,22 +36,22 @@ func doubtGuards() []guard {
 		},
 		{
 			name: "the sessions of a Cell leave room for KeepAlives", file: "client/requestnumbers.go",
-			old: "	if p.taken >= p.most {\n", new: "	if false {\n",
+			old: "	if p.taken >= p.max {\n", new: "	if false {\n",
 			pkg: "./client", test: "TestCrowdOfACell",
 		},
 		{
 			name: "a session that is over leaves its places", file: "client/client.go",
-			old: "		c.numbers.abandon()\n", new: "",
+			old: "		c.numbers.releasePlaces()\n", new: "",
 			pkg: "./client", test: "TestCrowdOfACell|TestLostSessionLeavesItsPlaces",
 		},
 		{
 			name: "large requests are sent a few at a time", file: "client/calllimits.go",
-			old: "	case k.room == changeRoom && k.size > largeRequest:\n", new: "	case false:\n",
+			old: "	case k.class == classChange && k.size > largeRequest:\n", new: "	case false:\n",
 			pkg: "./client", test: "TestLargeRequestsArePaced",
 		},
 		{
 			name: "reads wait before their time begins", file: "client/calllimits.go",
-			old: "	case k.room == readRoom:\n", new: "	case k.room == readRoom && false:\n",
+			old: "	case k.class == classRead:\n", new: "	case k.class == classRead && false:\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{

@@ -15,7 +15,7 @@ func endGuards() []guard {
 			pkg: "./client", test: "TestMissingEventsAndTheEnd",
 		},
 		{
-			name: "a short deadline says nothing of the cell", file: "client/parting.go",
+			name: "a short deadline says nothing of the cell", file: "client/cleanup.go",
 			old: "(late || errors.Is(err, context.Canceled))", new: "(late || true)",
 			pkg: "./client", test: "TestPartingAfterAShortDeadline",
 		},

@@ -5,12 +5,12 @@ package main
 func libraryGuards() []guard {
 	return []guard{
 		{
-			name: "what is given back outlives the context", file: "client/parting.go",
+			name: "what is given back outlives the context", file: "client/cleanup.go",
 			old: "	ctx = context.WithValue(ctx, partingKey{}, true)\n", new: "	if true {\n		return ctx, func() {}\n	}\n",
 			pkg: "./client", test: "TestPartingWithEndedContext",
 		},
 		{
-			name: "one call waits for a cell that is away", file: "client/parting.go",
+			name: "one call waits for a cell that is away", file: "client/cleanup.go",
 			old: "late && c.session.isUnanswered()", new: "late && false",
 			pkg: "./client", test: "TestPartingFromACellThatIsAway",
 		},
@@ -61,12 +61,12 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "a crowd does not hide a free lock", file: "client/acquirepolling.go",
-			old: "	timer := time.NewTimer(0) // it is tried at once\n", new: "	timer := time.NewTimer(1000 * time.Hour)\n",
+			old: "	timer := time.NewTimer(0) // the first try is at once\n", new: "	timer := time.NewTimer(1000 * time.Hour)\n",
 			pkg: "./client", test: "TestFreeLockInACrowd|TestGivenUpInACrowd",
 		},
 		{
 			name: "a crowd tries one at a time", file: "client/acquirepolling.go",
-			old: "		defer func() { <-c.numbers.trying }()\n", new: "		<-c.numbers.trying\n",
+			old: "		defer func() { <-c.numbers.polling }()\n", new: "		<-c.numbers.polling\n",
 			pkg: "./client", test: "TestCrowdIsThrifty",
 		},
 		{

@@ -50,7 +50,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "what settles requests has room with what gives back", file: "client/mutate.go",
-			old: "session: c.session, room: in,\n", new: "session: c.session,\n",
+			old: "session: c.session, class: in,\n", new: "session: c.session,\n",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoSettling",
 		},
 		{
@@ -75,7 +75,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "who holds a lock is not kept waiting for it", file: "client/acquirepolling.go",
-			old: "!isTaken(err) || a.handle.holds()", new: "!isTaken(err)",
+			old: "!isLockTaken(err) || a.handle.holds()", new: "!isLockTaken(err)",
 			pkg: "./client", test: "TestOwnLockInACrowd",
 		},
 		{

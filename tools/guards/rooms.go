@@ -11,7 +11,7 @@ func roomGuards() []guard {
 		},
 		{
 			name: "what gives back waits before its time begins", file: "client/calllimits.go",
-			old: "		return []chan struct{}{r.gives}\n", new: "		return nil\n",
+			old: "		return []chan struct{}{r.cleanups}\n", new: "		return nil\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{

@@ -11,7 +11,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "an Open that was left is settled over the connection of the sessions", file: "client/open.go",
-			old: "giveRoom, (*target).control //", new: "giveRoom, func(t *target) *connection { return t.data } //",
+			old: "classCleanup, (*target).control //", new: "classCleanup, func(t *target) *connection { return t.data } //",
 			pkg: "./client", test: "TestSettlingAnOpenNeedsNoConnection",
 		},
 		{
@@ -46,7 +46,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "what gives back has numbers beside those of changes", file: "client/requestnumbers.go",
-			old: "		most += maxGives\n", new: "",
+			old: "		limit += maxCleanups\n", new: "",
 			pkg: "./client", test: "TestGivingBackBesideManyChanges",
 		},
 	}
