@@ -20,31 +20,31 @@ import (
 // refuse makes a refusal the answer of a request. It returns what the log has
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
-func (m *master) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+func (f *Files) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
 	if code := api.CodeOf(because); code == api.Cancelled || !raftfsm.Settles(code) {
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}
-	m.mu.Lock()
-	err := m.finished(by)
-	m.mu.Unlock()
+	f.epoch.mu.Lock()
+	err := f.finished(by)
+	f.epoch.mu.Unlock()
 	if err != nil {
 		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
 	}
-	return m.refuseAs(ctx, by, raftfsm.Refusal(because))
+	return f.epoch.refuseAs(ctx, by, raftfsm.Refusal(because))
 }
 
 // refuseAs is refuse with an answer of the state machine.
-func (m *master) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
-	return m.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
 }
 
 // refuseHere remembers the refusal of an Open that needed no entry, until its
 // client has heard it: other copies are answered the same. It is for one that makes no
-// node, whatever it finds: another master does not know of the refusal. m.mu is held.
-func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
+// node, whatever it finds: another master does not know of the refusal. epoch.mu is held.
+func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
 	var refusal *api.Error
 	errors.As(raftfsm.Refusal(because).Err(), &refusal) // an answer's error is one
-	m.handles.own(by.Session).refused[by.Number] = refusal
+	f.handles.own(by.Session).refused[by.Number] = refusal
 	return refusal
 }
 
@@ -52,8 +52,8 @@ func (m *master) refuseHere(by session.Mutation, because error) *api.Error {
 // more. It is SessionExpired only if the log says that the session has ended, or
 // has to: until then a later master may know it alive, and this one does not tell
 // its client to let go of everything.
-func (m *master) ended(id api.SessionID) error {
-	switch s, ok := m.state().Sessions.Get(id); {
+func (e *epoch) ended(id api.SessionID) error {
+	switch s, ok := e.state().Sessions.Get(id); {
 	case ok && s.Terminating != "":
 		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Terminating)
 	case ok:

@@ -17,9 +17,9 @@ import (
 // congested does something while the proposer takes nothing.
 func (s *soloMaster) congested(do func()) {
 	set := func(why error) {
-		s.proposer.mu.Lock()
-		defer s.proposer.mu.Unlock()
-		s.proposer.closed = why
+		s.epoch.proposer.mu.Lock()
+		defer s.epoch.proposer.mu.Unlock()
+		s.epoch.proposer.closed = why
 	}
 	set(api.Errorf(api.Unavailable, "too much waits"))
 	do()
@@ -33,7 +33,7 @@ func (c *soloClient) claim(h handle, mode api.LockMode) raftfsm.Claim {
 func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.tryAcquire(t.Context(), claim, h)
+	got, err := c.m.locks.tryAcquire(t.Context(), claim, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answ
 func (c *soloClient) wait(ctx context.Context, h handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.acquire(ctx, claim, h, ticket{}, func(Queued) error { return nil })
+		a, err := c.m.locks.acquire(ctx, claim, h, ticket{}, func(Queued) error { return nil })
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()
@@ -84,7 +84,7 @@ func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []hand
 }
 
 func (s *soloMaster) holders() []namespace.Holder {
-	node, _ := s.state().Tree.Get("/f")
+	node, _ := s.epoch.state().Tree.Get("/f")
 	return node.Holders
 }
 
@@ -97,11 +97,11 @@ func TestRefusedRelease(t *testing.T) {
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		release := c[0].mutation()
 		m.congested(func() {
-			if err := m.release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
+			if err := m.locks.release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
 				t.Fatal(err)
 			}
 		})
-		if err := m.release(t.Context(), release, h[0], got.Generation); err != nil {
+		if err := m.locks.release(t.Context(), release, h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {
@@ -128,17 +128,17 @@ func TestRefusedClose(t *testing.T) {
 				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is one of them
 			}
 			m.congested(func() {
-				if err := m.close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
+				if err := m.files.close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
 					t.Fatal(err)
 				}
 			})
-			if err := m.use(h[i], namespace.ToWrite, false); err != nil {
+			if err := m.files.use(h[i], namespace.ToWrite, false); err != nil {
 				t.Errorf("after a Close that was refused: %v", err)
 			}
-			if err := m.close(t.Context(), closing, h[i]); err != nil {
+			if err := m.files.close(t.Context(), closing, h[i]); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
+			if err := m.files.use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
 				t.Errorf("after Close: %v", err)
 			}
 		}
@@ -168,9 +168,9 @@ func TestClosingHandleIsOfferedNothing(t *testing.T) {
 			<-leave
 		}
 		done := make(chan error, 2)
-		go func() { done <- m.close(t.Context(), closing, h[1]) }()
+		go func() { done <- m.files.close(t.Context(), closing, h[1]) }()
 		<-entered
-		go func() { done <- m.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		go func() { done <- m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
 		synctest.Wait()
 		close(leave)
 		for range 2 {
@@ -200,7 +200,7 @@ func TestGrantedIsNotRefused(t *testing.T) {
 			t.Errorf("a second waiter: %v", a.err)
 		}
 		// Its other copies hear the same, though there is room by now.
-		if _, err := m.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
+		if _, err := m.locks.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
@@ -219,7 +219,7 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 		for range 3 {
 			streams = append(streams, c[1].wait(t.Context(), h[1], claim))
 		}
-		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range streams {
@@ -237,10 +237,10 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Shared)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		if _, err := m.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
+		if _, err := m.locks.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a reader who came after a writer: %v", err)
 		}
-		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {
@@ -257,13 +257,13 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		q := c[1].asked("/ls/local/f", raftfsm.Open{})
 		q.handle.events = eventSet(0).with(api.EventConflictingLock)
-		o, err := m.open(t.Context(), q)
+		o, err := m.files.open(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		second := c[1].wait(t.Context(), o.handle, c[1].claim(o.handle, api.Exclusive))
 		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		answered(t, second)
@@ -294,8 +294,8 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 		c := m.client(t, 1)
 		f := c.open(t, "/ls/local/f", api.MayCreate).handle
 		calls := map[string]func() error{
-			"any call":  func() error { return m.admit(c.who) },
-			"KeepAlive": func() error { _, err := m.keepAlive(t.Context(), c.who, c.heard(), nil); return err },
+			"any call":  func() error { return m.sessions.admit(c.who) },
+			"KeepAlive": func() error { _, err := m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil); return err },
 		}
 		m.congested(func() {
 			time.Sleep(20 * time.Second) // its lease runs out, and the end cannot be proposed
@@ -311,7 +311,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 				t.Errorf("%s after its end has committed: %v", name, err)
 			}
 		}
-		if err := m.use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
+		if err := m.files.use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
 			t.Error(err)
 		}
 	})
@@ -328,7 +328,7 @@ func contended(t *testing.T, m *soloMaster) (h []handle, holder *soloClient, wai
 	waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 	return h, holder, waits, func() {
 		t.Helper()
-		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+		if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,7 +373,7 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 			}
 		}
 		m.wrote.Store(&wrote)
-		if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+		if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
 			t.Fatal(err)
 		}
 		holder.acknowledge(t, holder.hear(t))
@@ -393,7 +393,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		c, h := lockers(t, m)
 		mutation := c[0].mutation()
 		ask := func() error {
-			_, err := m.open(t.Context(), openRequest{
+			_, err := m.files.open(t.Context(), openRequest{
 				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
 				handle: handle{owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
 				create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
@@ -404,12 +404,12 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		remove := c[1].mutation()
-		if _, err := m.changeNode(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].node, Handle: h[1].owner.Handle}}); err != nil {
+		if _, err := m.files.changeNode(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].node, Handle: h[1].owner.Handle}}); err != nil {
 			t.Fatal(err)
 		}
-		m.mu.Lock()
-		m.handles = newHandles() // as another master knows of none
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		m.tables.handles = newHandles() // as another master knows of none
+		m.epoch.mu.Unlock()
 		if err := ask(); !errors.Is(err, api.NotDirectory) {
 			t.Errorf("a late copy of what was refused: %v", err)
 		}
@@ -426,11 +426,11 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.session, Reason: api.ByOperator}}}})
 		m.fsm.Store(&ended)
 		mutation := c.mutation()
-		if _, err := m.open(t.Context(), openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.files.open(t.Context(), openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("open: %v", err)
 		}
 		claim := raftfsm.Claim{Mutation: mutation, Handle: f.owner.Handle, Mode: api.Exclusive}
-		if _, err := m.acquire(t.Context(), claim, f, ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.locks.acquire(t.Context(), claim, f, ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("acquire: %v", err)
 		}
 	})

@@ -12,16 +12,16 @@ import (
 // uncached submits changes of a node that nobody has in a cache, as mutate would.
 // s.mu is held.
 func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
-	s.caches.changing[name]++
+	s.tables.copyset.changing[name]++
 	for _, c := range changes {
-		s.submit(c)
+		s.epoch.submit(c)
 	}
 }
 
 // locked does something with s.mu held.
 func (s *soloMaster) locked(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
 	do()
 }
 
@@ -47,22 +47,22 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				author, watcher := m.client(t, 1), m.client(t, 2)
-				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.state().Counter + 1)} // once it is made
+				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it is made
 				m.locked(func() { m.uncached(node.Name) })
 				mutation := watcher.mutation()
 				r := openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
 				r.handle = handle{owner: namespace.Owner{Session: watcher.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}
 				var o opened
-				open := func() (err error) { o, err = m.open(t.Context(), r); return err }
+				open := func() (err error) { o, err = m.files.open(t.Context(), r); return err }
 				done := make(chan error, 1)
 				if test.exists {
 					author.open(t, "/ls/local/f", api.MayCreate)
-					load := m.master.state
+					load := m.Master.epoch.state
 					m.proving = func() {
 						m.proving = nil
-						m.master.state = func() *raftfsm.State { // the look, with m.mu held: what changes is observed after it
+						m.Master.epoch.state = func() *raftfsm.State { // the look, with epoch.mu held: what changes is observed after it
 							found := load()
-							m.master.state = load
+							m.Master.epoch.state = load
 							m.uncached(node.Name, test.change(author, node))
 							return found
 						}
@@ -76,21 +76,21 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 						synctest.Wait()
 						m.locked(func() { m.uncached(node.Name, test.change(author, node)) })
 					}
-					m.locked(func() { m.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
+					m.locked(func() { m.epoch.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
 				}
 				if err := <-done; err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				m.mu.Lock()
-				defer m.mu.Unlock()
+				m.epoch.mu.Lock()
+				defer m.epoch.mu.Unlock()
 				told := map[api.EventKind]int{}
-				for _, e := range m.boxes[watcher.who.session].events {
+				for _, e := range m.tables.boxes.byID[watcher.who.session].events {
 					if e.Handle == api.HandleID(mutation.Number) {
 						told[e.Kind]++
 					}
 				}
-				now, there := m.state().Tree.Get("/f")
+				now, there := m.epoch.state().Tree.Get("/f")
 				switch {
 				case !there && told[api.EventHandleInvalid] == 0:
 					t.Error("the node is gone, and no event says so")

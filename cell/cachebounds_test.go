@@ -24,15 +24,15 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		id := reader.who.session
 		refused, hot := 0, 0
 		for i := range 60_000 {
-			if !m.remember(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
+			if !m.coherence.remember(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
 				refused++
 			}
-			if i%100 == 0 && m.remember(id, "/hot") {
+			if i%100 == 0 && m.coherence.remember(id, "/hot") {
 				hot++
 			}
-			m.mu.Lock()
-			bytes, waits := m.caches.bytes[id], len(m.boxes[id].events) > 0
-			m.mu.Unlock()
+			m.epoch.mu.Lock()
+			bytes, waits := m.tables.copyset.bytes[id], len(m.tables.boxes.byID[id].events) > 0
+			m.epoch.mu.Unlock()
 			if bytes > mostSessionCopies+copyBytes+api.MaxPath {
 				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, mostSessionCopies)
 			}
@@ -50,17 +50,17 @@ func TestFullCacheMakesRoom(t *testing.T) {
 			t.Errorf("%d of 60000 names could not be kept, and the one that is always used was, %d of 600 times", refused, hot)
 		}
 		for i := range 20_000 { // it does not answer any more
-			m.remember(id, api.Name(fmt.Sprintf("/more-%d", i)))
+			m.coherence.remember(id, api.Name(fmt.Sprintf("/more-%d", i)))
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if bytes := m.caches.bytes[id]; bytes > mostSessionCopies+copyBytes+api.MaxPath {
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if bytes := m.tables.copyset.bytes[id]; bytes > mostSessionCopies+copyBytes+api.MaxPath {
 			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, mostSessionCopies)
 		}
-		if n := m.caches.used["p"]; n != m.caches.bytes[id] {
-			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.caches.bytes[id])
+		if n := m.tables.copyset.used["p"]; n != m.tables.copyset.bytes[id] {
+			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.copyset.bytes[id])
 		}
-		if m.caches.drop(id, maxCopies); len(m.caches.used)+len(m.caches.bytes)+len(m.caches.order)+len(m.caches.copies) != 0 {
+		if m.tables.copyset.drop(id, maxCopies); len(m.tables.copyset.used)+len(m.tables.copyset.bytes)+len(m.tables.copyset.order)+len(m.tables.copyset.copies) != 0 {
 			t.Error("something is kept of a session that has ended")
 		}
 	})
@@ -68,11 +68,11 @@ func TestFullCacheMakesRoom(t *testing.T) {
 
 // caughtUp acknowledges what was heard, and reports whether nothing else waits.
 func (s *soloMaster) caughtUp(c *soloClient) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	box := s.boxes[c.who.session]
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box := s.tables.boxes.byID[c.who.session]
 	box.acknowledge(c.acked, c.acked)
-	s.caches.acknowledge(c.who.session, box.received, maxCopies)
+	s.tables.copyset.acknowledge(c.who.session, box.received, maxCopies)
 	return len(box.events) == 0
 }
 
@@ -83,13 +83,13 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 		for i := range 100 {
 			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).handle
 			mutation := c.mutation()
-			if _, err := m.changeNode(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}}); err != nil {
+			if _, err := m.files.changeNode(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if n := len(m.caches.names[c.who.session]); n > 5 {
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if n := len(m.tables.copyset.names[c.who.session]); n > 5 {
 			t.Errorf("%d names are kept of 100 files that it has deleted", n)
 		}
 	})
@@ -101,7 +101,7 @@ func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, again := m.client(t, 1), cachingSession(2).CreateSession
 		again.Lease = api.MaxLease
-		id, grant, err := m.createSession(t.Context(), *again)
+		id, grant, err := m.sessions.createSession(t.Context(), *again)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // uncacheable meanwhile, so that readers never wait and one round of
 // acknowledgements is enough).
 //
-// master.mu guards it.
+// epoch.mu guards it.
 type caches struct {
 	copies   map[api.Name]map[api.SessionID]*copied
 	names    map[api.SessionID]map[api.Name]*copied // the same, by session
@@ -189,39 +189,39 @@ func (c *caches) drop(id api.SessionID, most int) (done bool) {
 }
 
 // invalidate tells a session to drop what it has of a name, unless it was told.
-// m.mu is held.
-func (m *master) invalidate(box *mailbox, one *copied, now session.Instant) {
+// epoch.mu is held.
+func (co *coherence) invalidate(box *mailbox, one *copied, now session.Instant) {
 	if one.sequence > 0 {
 		return
 	}
 	one.posted = now
-	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: m.path(one.name)})
-	m.caches.order[one.session].Remove(one.place)
-	m.caches.told[one.session] = append(m.caches.told[one.session], one)
-	m.metrics.invalidations.Inc()
+	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
+	co.copyset.order[one.session].Remove(one.place)
+	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
+	co.epoch.metrics.invalidations.Inc()
 }
 
 // remember enters a session as one that is about to read something of a name, if
 // it caches at all.
-func (m *master) remember(id api.SessionID, names ...api.Name) bool {
-	s, ok := m.state().Sessions.Get(id)
+func (co *coherence) remember(id api.SessionID, names ...api.Name) bool {
+	s, ok := co.epoch.state().Sessions.Get(id)
 	if !ok || !s.MayCache {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.leases.Alive(id) {
+	co.epoch.mu.Lock()
+	defer co.epoch.mu.Unlock()
+	if !co.leases.Alive(id) {
 		return false
 	}
 	all := true
-	if box := m.boxes[id]; box != nil {
-		now := m.clock()
-		for _, one := range m.caches.surplus(id, s.Principal) {
-			m.invalidate(box, one, now)
+	if box := co.boxes.byID[id]; box != nil {
+		now := co.epoch.clock()
+		for _, one := range co.copyset.surplus(id, s.Principal) {
+			co.invalidate(box, one, now)
 		}
 	}
 	for _, name := range names {
-		all = m.caches.register(id, s.Principal, name) && all
+		all = co.copyset.register(id, s.Principal, name) && all
 	}
 	return all
 }

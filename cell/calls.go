@@ -18,7 +18,7 @@ import (
 // handler only decodes, makes one call of the master, and encodes.
 
 // onMaster serves a call that belongs to no session. on is what it is about, for people.
-func onMaster[R any](s *service, op, on string, serve func(*master) (*R, error)) (*R, error) {
+func onMaster[R any](s *service, op, on string, serve func(*Master) (*R, error)) (*R, error) {
 	m, err := s.master()
 	if err != nil {
 		return nil, s.fail(op, on, err)
@@ -31,11 +31,11 @@ func onMaster[R any](s *service, op, on string, serve func(*master) (*R, error))
 }
 
 // inSession serves a call of a session that lives, in this epoch.
-func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*master, caller) (*R, error)) (*R, error) {
-	return onMaster(s, op, on, func(m *master) (*R, error) {
+func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*Master, caller) (*R, error)) (*R, error) {
+	return onMaster(s, op, on, func(m *Master) (*R, error) {
 		who, err := callerOf(m, c)
 		if err == nil {
-			err = m.admit(who)
+			err = m.sessions.admit(who)
 		}
 		if err != nil {
 			return nil, err
@@ -51,14 +51,14 @@ type handleRequest interface {
 }
 
 // onHandle serves a call on a handle of a session that lives, in this epoch.
-func onHandle[R any](s *service, op string, q handleRequest, serve func(*master, handle) (*R, error)) (*R, error) {
-	return inSession(s, op, "", q.GetCaller(), func(m *master, who caller) (*R, error) {
+func onHandle[R any](s *service, op string, q handleRequest, serve func(*Master, handle) (*R, error)) (*R, error) {
+	return inSession(s, op, "", q.GetCaller(), func(m *Master, who caller) (*R, error) {
 		h, err := handleOf(m, who, q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
 		reply, err := serve(m, h)
-		return reply, about(m.path(h.node.Name), err)
+		return reply, about(m.epoch.path(h.node.Name), err)
 	})
 }
 
@@ -93,7 +93,7 @@ func (s *service) fail(op, path string, err error) error {
 
 // master returns this replica's mastership, or the error that says who is the
 // master instead.
-func (s *service) master() (*master, error) {
+func (s *service) master() (*Master, error) {
 	if m := s.r.master.Load(); m != nil {
 		return m, nil
 	}
@@ -101,16 +101,16 @@ func (s *service) master() (*master, error) {
 }
 
 // signerOf returns what makes and checks the tokens of a cell.
-func signerOf(m *master) signer { return signer{secret: m.state().Secret} }
+func signerOf(m *Master) signer { return signer{secret: m.epoch.state().Secret} }
 
 // callerOf reads who calls, without asking for the right epoch.
-func callerOf(m *master, c *pb.Caller) (caller, error) {
+func callerOf(m *Master, c *pb.Caller) (caller, error) {
 	id, err := signerOf(m).parseSession(c.GetSession())
 	return caller{session: id, epoch: api.Epoch(c.GetEpoch())}, err
 }
 
 // handleOf reads a handle of the caller's.
-func handleOf(m *master, who caller, token []byte) (handle, error) {
+func handleOf(m *Master, who caller, token []byte) (handle, error) {
 	h, err := signerOf(m).parseHandle(token)
 	if err == nil && h.owner.Session != who.session {
 		return handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
@@ -188,10 +188,10 @@ func (s *service) pathOf(text string) (api.Path, error) {
 }
 
 // nodeAt finds the node that an operator names.
-func (s *service) nodeAt(ctx context.Context, m *master, text string) (namespace.Ref, error) {
+func (s *service) nodeAt(ctx context.Context, m *Master, text string) (namespace.Ref, error) {
 	path, err := s.pathOf(text)
 	if err != nil {
 		return namespace.Ref{}, err
 	}
-	return m.nodeAt(ctx, path)
+	return m.inspector.nodeAt(ctx, path)
 }

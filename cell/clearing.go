@@ -136,16 +136,16 @@ func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.D
 }
 
 // begin makes names uncacheable and has every session drop what it has of them,
-// but the one whose change it is: that dropped it itself before it asked. m.mu is
+// but the one whose change it is: that dropped it itself before it asked. epoch.mu is
 // held, and released in between: the names are uncacheable from the first hold on, so
 // nobody is added to those that have to be told.
-func (m *master) begin(by api.SessionID, names []api.Name) *change {
-	ch := &change{names: names, since: m.clock()}
+func (co *coherence) begin(by api.SessionID, names []api.Name) *change {
+	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
-		m.caches.changing[name]++
+		co.copyset.changing[name]++
 	}
 	for _, name := range names {
-		if cl := m.clear(by, name); cl != nil {
+		if cl := co.clear(by, name); cl != nil {
 			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
 		}
 	}
@@ -153,9 +153,9 @@ func (m *master) begin(by api.SessionID, names []api.Name) *change {
 }
 
 // clear has everybody drop a name but the one whose change it is, and returns what there
-// is to wait for; nil if there is nothing. m.mu is held, and released in between.
-func (m *master) clear(by api.SessionID, name api.Name) *clearing {
-	c := m.caches
+// is to wait for; nil if there is nothing. epoch.mu is held, and released in between.
+func (co *coherence) clear(by api.SessionID, name api.Name) *clearing {
+	c := co.copyset
 	if !c.cachedBeside(by, name) {
 		return nil
 	}
@@ -164,41 +164,41 @@ func (m *master) clear(by api.SessionID, name api.Name) *clearing {
 		if spared := cl.by; spared != by && spared != 0 {
 			cl.by = 0
 			if one := c.copies[name][spared]; one != nil {
-				m.drop(cl, one)
+				co.drop(cl, one)
 			}
 		}
 		return cl
 	}
-	cl := &clearing{name: name, by: by, since: m.clock(), changes: 1, done: make(chan struct{})}
+	cl := &clearing{name: name, by: by, since: co.epoch.clock(), changes: 1, done: make(chan struct{})}
 	c.clearings[name] = cl
 	for id, one := range c.copies[name] {
 		if id != cl.by {
-			m.drop(cl, one)
+			co.drop(cl, one)
 		}
-		m.mu.pause(1)
+		co.epoch.mu.pause(1)
 	}
 	return cl
 }
 
-// drop tells a session to drop a copy, if it was not told. m.mu is held.
-func (m *master) drop(cl *clearing, one *copied) {
-	box := m.boxes[one.session]
+// drop tells a session to drop a copy, if it was not told. epoch.mu is held.
+func (co *coherence) drop(cl *clearing, one *copied) {
+	box := co.boxes.byID[one.session]
 	if box == nil {
-		m.caches.forget(one)
+		co.copyset.forget(one)
 		return
 	}
-	m.invalidate(box, one, m.clock())
+	co.invalidate(box, one, co.epoch.clock())
 	cl.since = min(cl.since, one.posted)
 }
 
 // expects reports whether a change of names will have to wait for anybody but the
-// one whose change it is. m.mu is held.
-func (m *master) expects(by api.SessionID, names []api.Name) bool {
-	if m.caches.flush != nil && !m.caches.flush.over() {
+// one whose change it is. epoch.mu is held.
+func (co *coherence) expects(by api.SessionID, names []api.Name) bool {
+	if co.copyset.flush != nil && !co.copyset.flush.over() {
 		return true
 	}
 	for _, name := range names {
-		if m.caches.cachedBeside(by, name) {
+		if co.copyset.cachedBeside(by, name) {
 			return true
 		}
 	}
@@ -208,17 +208,17 @@ func (m *master) expects(by api.SessionID, names []api.Name) bool {
 // end lets names be cached again, once a change has taken effect or never will. What
 // no change waits for any more is not waited for: of those who were told some may be
 // silent for two leases, and others may have the name anew.
-func (m *master) end(ch *change) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (co *coherence) end(ch *change) {
+	co.epoch.mu.Lock()
+	defer co.epoch.mu.Unlock()
 	for _, cl := range ch.clearings {
-		if cl.changes--; cl.changes == 0 && m.caches.clearings[cl.name] == cl {
-			delete(m.caches.clearings, cl.name)
+		if cl.changes--; cl.changes == 0 && co.copyset.clearings[cl.name] == cl {
+			delete(co.copyset.clearings, cl.name)
 		}
 	}
 	for _, name := range ch.names {
-		if m.caches.changing[name]--; m.caches.changing[name] == 0 {
-			delete(m.caches.changing, name)
+		if co.copyset.changing[name]--; co.copyset.changing[name] == 0 {
+			delete(co.copyset.changing, name)
 		}
 	}
 }
@@ -226,23 +226,23 @@ func (m *master) end(ch *change) {
 // flushCaches begins with what an earlier master knew and this one does not: every
 // session that may cache may have anything in its cache, until it has
 // acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
-// wait for that (decision 12). m.mu is held.
-func (m *master) flushCaches() {
-	flush := &clearing{since: m.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
-	for s := range m.state().Sessions.All() {
+// wait for that (decision 12). epoch.mu is held.
+func (co *coherence) flushCaches() {
+	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
+	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
 			flush.left[s.ID] = true
 		}
 	}
 	if len(flush.left) > 0 {
-		m.caches.flush = flush
+		co.copyset.flush = flush
 	}
 }
 
 // takeover returns what every change waits for after a takeover; nil if there is nothing.
-// m.mu is held.
-func (m *master) takeover() *change {
-	flush := m.caches.flush
+// epoch.mu is held.
+func (co *coherence) takeover() *change {
+	flush := co.copyset.flush
 	if flush == nil || flush.over() {
 		return nil
 	}

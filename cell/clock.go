@@ -20,6 +20,15 @@ func stopwatch() func() time.Duration {
 	return func() time.Duration { return time.Since(began) }
 }
 
+// timekeeper does what is due because time has passed.
+type timekeeper struct {
+	epoch       *epoch
+	tables      *tables
+	offers      *offers
+	revocations *revocations
+	sessions    *Sessions
+}
+
 // clockLoop is the only place where a master acts because time has passed: it
 // ends sessions whose leases ran out and lock-delays that are over, forgets
 // waiters that stayed away, and offers again what could not be proposed. It
@@ -27,19 +36,19 @@ func stopwatch() func() time.Duration {
 // notice that the process was stopped. It is Leases that is told how long each sleep
 // was, and not how long the loop waited for the mutex: if that counted, clients that can
 // make others hold the mutex for long could keep sessions alive.
-func (m *master) clockLoop(ctx context.Context) {
+func (t *timekeeper) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	asleep := m.clock()
+	asleep := t.epoch.clock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		awake := m.clock()
-		next := m.tick(awake, awake.Sub(asleep))
-		asleep = m.clock()
+		awake := t.epoch.clock()
+		next := t.tick(awake, awake.Sub(asleep))
+		asleep = t.epoch.clock()
 		timer.Reset(next)
 	}
 }
@@ -52,16 +61,16 @@ const maxForgotten = 256
 const maxOwned = 1024
 
 // affordable says how many of the sessions are to end in one entry: as many as own no
-// more than maxOwned nodes together, but one at least. m.mu is held, and released in
+// more than maxOwned nodes together, but one at least. epoch.mu is held, and released in
 // between.
-func (m *master) affordable(ends []raftfsm.End) int {
-	state, owned := m.state(), 0
+func (t *timekeeper) affordable(ends []raftfsm.End) int {
+	state, owned := t.epoch.state(), 0
 	for i, end := range ends {
 		for range state.Tree.OwnedBy(end.Session) {
 			if owned++; owned > maxOwned {
 				return max(i, 1)
 			}
-			m.mu.pause(1)
+			t.epoch.mu.pause(1)
 		}
 	}
 	return len(ends)
@@ -69,58 +78,58 @@ func (m *master) affordable(ends []raftfsm.End) int {
 
 // tick does what is due at now, after the loop has slept for so long, and returns
 // how long to sleep until the next time.
-func (m *master) tick(now session.Instant, slept time.Duration) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	expired, forgiven := m.leases.Tick(now, slept, maxExpiries)
+func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duration {
+	t.epoch.mu.Lock()
+	defer t.epoch.mu.Unlock()
+	expired, forgiven := t.tables.leases.Tick(now, slept, maxExpiries)
 	if forgiven > 0 {
-		m.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
+		t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
-	ending, more := m.outbox.takeEnds()
-	ending = append(ending, m.losses.due(now)...)
+	ending, more := t.tables.outbox.takeEnds()
+	ending = append(ending, t.revocations.due(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
-	ends := m.affordable(ending)
+	ends := t.affordable(ending)
 	for _, end := range ending[ends:] {
-		m.endAgain(end)
+		t.sessions.endAgain(end)
 	}
 	for left := ending[:ends]; len(left) > 0; {
 		var c raftfsm.Command
-		c, left = m.endCommand(left)
-		m.submit(c)
-		m.mu.pause(1)
+		c, left = t.offers.endCommand(left)
+		t.epoch.submit(c)
+		t.epoch.mu.pause(1)
 	}
 
-	delays := m.delays.due(now)
+	delays := t.tables.delays.due(now)
 	for _, over := range delays {
-		m.endDelay(over)
-		m.mu.pause(m.queues.weight(over.name))
+		t.offers.endDelay(over)
+		t.epoch.mu.pause(t.tables.queues.weight(over.name))
 	}
-	more = m.queues.forget(now, maxForgotten) || more
-	requests, left := m.outbox.takeRequests()
+	more = t.tables.queues.forget(now, maxForgotten) || more
+	requests, left := t.tables.outbox.takeRequests()
 	more = more || left
 	for _, w := range requests {
-		m.settle(w)
+		t.offers.settle(w)
 	}
-	evictions, left := m.outbox.takeEvictions()
+	evictions, left := t.tables.outbox.takeEvictions()
 	more = more || left
 	for _, c := range evictions {
-		m.evict(*c)
+		t.revocations.evict(*c)
 	}
-	locks, left := m.outbox.takeLocks()
+	locks, left := t.tables.outbox.takeLocks()
 	more = more || left
 	for _, name := range locks {
-		m.pump(name)
-		m.mu.pause(m.queues.weight(name))
+		t.offers.pump(name)
+		t.epoch.mu.pause(t.tables.queues.weight(name))
 	}
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){m.leases.Next, m.delays.next, m.losses.next} {
-		if t, ok := at(); ok {
-			next = min(next, t)
+	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.next} {
+		if due, ok := at(); ok {
+			next = min(next, due)
 		}
 	}
 	return max(next.Sub(now), time.Millisecond)

@@ -56,9 +56,9 @@ func (l *troubledLog) Append(data []byte) ([]raftfsm.Result, error) {
 // congest has the proposer take nothing now and then, until ctx ends.
 func (s *soloMaster) congest(ctx context.Context, random *chance) {
 	set := func(why error) {
-		s.proposer.mu.Lock()
-		defer s.proposer.mu.Unlock()
-		s.proposer.closed = why
+		s.epoch.proposer.mu.Lock()
+		defer s.epoch.proposer.mu.Unlock()
+		s.epoch.proposer.closed = why
 	}
 	for ctx.Err() == nil {
 		random.upTo(30 * time.Millisecond)
@@ -119,7 +119,7 @@ func (c *copier) openAt(name api.Name, ephemeral bool) (h handle, ok bool) {
 	owner := namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}
 	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
 	o, err := ask(c, func(ctx context.Context) (opened, error) {
-		return c.m.open(ctx, openRequest{
+		return c.m.files.open(ctx, openRequest{
 			mutation: mutation, path: path, handle: handle{owner: owner, rights: rights, events: eventSet(0).with(api.EventConflictingLock)},
 			create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
 		})
@@ -132,7 +132,7 @@ func (c *copier) openAt(name api.Name, ephemeral bool) (h handle, ok bool) {
 
 // leavesNothing checks that a handle holds nothing.
 func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string) {
-	if node, there := c.m.state().Tree.Get(name); there && (node.Holds(owner) || slices.Contains(node.Openers, owner)) {
+	if node, there := c.m.epoch.state().Tree.Get(name); there && (node.Holds(owner) || slices.Contains(node.Openers, owner)) {
 		c.t.Errorf("%s has left something: %+v", who, node)
 	}
 }
@@ -150,11 +150,11 @@ func (c *copier) lockOnce(h handle) {
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
 	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 		if try {
-			return c.m.tryAcquire(ctx, claim, h)
+			return c.m.locks.tryAcquire(ctx, claim, h)
 		}
 		within, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
-		a, err := c.m.acquire(within, claim, h, ticket{}, func(Queued) error { return nil })
+		a, err := c.m.locks.acquire(within, claim, h, ticket{}, func(Queued) error { return nil })
 		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}
@@ -162,11 +162,11 @@ func (c *copier) lockOnce(h handle) {
 	})
 	if errors.Is(err, api.DeadlineExceeded) {
 		got, err = ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
-			a, err := c.m.cancel(ctx, mutation)
+			a, err := c.m.locks.cancel(ctx, mutation)
 			return a, cmp.Or(err, a.Err())
 		})
 	}
-	node, gone := c.m.state().Tree.Resolve(h.node)
+	node, gone := c.m.epoch.state().Tree.Resolve(h.node)
 	if err != nil {
 		if gone == nil && node.Holds(h.owner) != c.held[h.owner] {
 			c.t.Errorf("a request for a lock was refused (%v), and held (%v before): %+v", err, c.held[h.owner], node)
@@ -182,11 +182,11 @@ func (c *copier) lockOnce(h handle) {
 	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
 		release := c.mutation()
-		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.release(ctx, release, h, got.Generation) }); err != nil {
+		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.locks.release(ctx, release, h, got.Generation) }); err != nil {
 			c.t.Errorf("release: %v", err)
 		}
 		delete(c.held, h.owner)
-		if node, gone := c.m.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
+		if node, gone := c.m.epoch.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
 			c.t.Errorf("a lock that was released is held: %+v", node)
 		}
 	}
@@ -195,17 +195,17 @@ func (c *copier) lockOnce(h handle) {
 // hearsOfConflicts checks that a holder has been told if somebody waits for its lock
 // (Chubby §2.5), in whichever order they came, and however it got the lock.
 func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	node, gone := c.m.state().Tree.Resolve(h.node)
+	c.m.epoch.mu.Lock()
+	defer c.m.epoch.mu.Unlock()
+	node, gone := c.m.epoch.state().Tree.Resolve(h.node)
 	if gone != nil || !node.Holds(h.owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.queues.ahead(h.node, node.Mode)
+	w := c.m.tables.queues.ahead(h.node, node.Mode)
 	if w == nil || w.claim.Handle == h.owner.Handle && w.claim.Mutation.Session == h.owner.Session {
 		return
 	}
-	for _, e := range append(slices.Clone(c.m.boxes[c.who.session].events), c.conflicts()...) {
+	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.session].events), c.conflicts()...) {
 		if e.Kind == api.EventConflictingLock && e.Handle == h.owner.Handle && e.Generation == generation {
 			return
 		}
@@ -215,7 +215,7 @@ func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
 
 func (c *copier) closeIt(h handle) {
 	mutation := c.mutation()
-	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.close(ctx, mutation, h) }); err != nil {
+	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.files.close(ctx, mutation, h) }); err != nil {
 		c.t.Errorf("close: %v", err)
 	}
 	c.leavesNothing(h.node.Name, h.owner, "a handle that was closed")
@@ -243,7 +243,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 			clients = append(clients, c)
 			others.Go(func() { c.keep(ctx) })
 		}
-		m.proposer.log = log
+		m.epoch.proposer.log = log
 		others.Go(func() { m.congest(ctx, random) })
 		for _, c := range clients {
 			working.Go(func() {
@@ -265,8 +265,8 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 		cancel()
 		others.Wait()
 		synctest.Wait()
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
 		m.leftovers(t)
 		lost := 0
 		for _, c := range clients {
@@ -281,23 +281,23 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 // leftovers reports what is left when every client has closed what it opened.
 func (s *soloMaster) leftovers(t *testing.T) {
 	t.Helper()
-	for node := range s.state().Tree.All() {
+	for node := range s.epoch.state().Tree.All() {
 		if len(node.Holders) > 0 || node.Ephemeral {
 			t.Errorf("left: %+v", node)
 		}
 	}
-	for id, own := range s.handles.of {
+	for id, own := range s.tables.handles.of {
 		for _, one := range own.byID {
 			t.Errorf("left: handle %d of session %v: %+v", one.owner.Handle, id, one)
 		}
 	}
-	for name, line := range s.queues.byName {
+	for name, line := range s.tables.queues.byName {
 		for _, w := range line {
 			t.Errorf("left: a waiter for %s: %+v", name, w)
 		}
 	}
-	if len(s.handles.used) > 0 || len(s.handles.onNode) > 0 || len(s.queues.used) > 0 {
-		t.Errorf("left: used %v, on nodes %v, waiters %v", s.handles.used, s.handles.onNode, s.queues.used)
+	if len(s.tables.handles.used) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used) > 0 {
+		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
 	s.checkMailLocked(t)
 }
@@ -319,7 +319,7 @@ func (c *soloClient) conflicts() []*Event {
 // keep keeps a session alive, and drops what it is told to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		reply, err := c.m.keepAlive(ctx, c.who, c.heard(), nil)
+		reply, err := c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil)
 		if err != nil {
 			select {
 			case <-time.After(10 * time.Millisecond):

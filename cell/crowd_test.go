@@ -83,7 +83,7 @@ func (w *crowd) note(format string, args ...any) {
 
 // crowdReign is one master, and its log and fence.
 type crowdReign struct {
-	*master
+	*Master
 	w     *crowd
 	end   context.CancelCauseFunc
 	apply sync.Mutex // guards deposed
@@ -103,7 +103,7 @@ func (l *crowdReign) Append(data []byte) ([]raftfsm.Result, error) {
 	if l.deposed {
 		return nil, notAppended
 	}
-	results := l.w.write(data, uint64(l.epoch))
+	results := l.w.write(data, uint64(l.epoch.number))
 	if l.w.refusals.Load() > 0 && l.w.percent(1) {
 		l.deposed = true // written, and its master does not hear of it
 		return nil, errResultLost
@@ -123,8 +123,10 @@ func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
 }
 
 // prove implements prover.
+func (l *crowdReign) close(error) {}
+
 func (l *crowdReign) prove(ctx context.Context) (session.Instant, error) {
-	t0 := l.clock()
+	t0 := l.epoch.clock()
 	l.w.upTo(time.Millisecond)
 	l.apply.Lock()
 	defer l.apply.Unlock()
@@ -179,15 +181,14 @@ func (w *crowd) elect() {
 	w.state.Store(&next)
 	ctx, end := context.WithCancelCause(w.ctx)
 	l := &crowdReign{w: w, end: end}
-	l.master = &master{
-		epoch: w.epoch, cell: "local", cellID: "c", ctx: ctx, fence: l, sign: signer{secret: next.Secret},
-		clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-		state: w.state.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: NewMetrics(), slowClient: w.slow,
-	}
-	l.proposer = newProposer(l, w.epoch, func() int64 { return 0 }, l.observe)
+	l.Master = newMaster(ctx, MasterConfig{
+		Epoch: w.epoch, Cell: "local", CellID: "c", State: w.state.Load, Log: l, Fence: l, Wall: func() int64 { return 0 },
+		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano()) },
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: NewMetrics(), SlowClient: w.slow,
+	})
 	if w.polite {
-		l.mu.most = 1
-		l.mu.held = func(time.Duration) {
+		l.epoch.mu.most = 1
+		l.epoch.mu.held = func(time.Duration) {
 			for range w.below(6) {
 				runtime.Gosched()
 			}
@@ -201,12 +202,12 @@ func (w *crowd) elect() {
 
 // limit sets the limits of the master that reigns. w.mu is held.
 func (w *crowd) limit() {
-	m := w.reign.master
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.proposer.mu.Lock()
-	defer m.proposer.mu.Unlock()
-	m.proposer.limits, m.queues.claims, m.mail.most = w.limits, w.limits.claims, w.mail
+	m := w.reign.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	m.epoch.proposer.mu.Lock()
+	defer m.epoch.proposer.mu.Unlock()
+	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.mail.most = w.limits, w.limits.claims, w.mail
 }
 
 func (w *crowd) master() *crowdReign {
@@ -292,17 +293,17 @@ func (w *crowd) checkOffers() {
 	if w.reign.isDeposed() {
 		return
 	}
-	m := w.reign.master
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	tree := m.state().Tree
-	for name, line := range m.queues.byName {
+	m := w.reign.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	tree := m.epoch.state().Tree
+	for name, line := range m.tables.queues.byName {
 		node, there := tree.Get(name)
 		_, delayed := tree.Delay(name)
-		if !there || delayed || node.Revoked != "" || m.outbox.locks[name] || slices.ContainsFunc(line, m.queues.onItsWay) {
+		if !there || delayed || node.Revoked != "" || m.tables.outbox.locks[name] || slices.ContainsFunc(line, m.tables.queues.onItsWay) {
 			continue
 		}
-		if lead := m.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
+		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
 			w.t.Errorf("%+v waits for %s, and nobody will offer it: held by %v", lead[0], name, node.Holders)
 		}
 	}
@@ -427,24 +428,24 @@ func (w *crowd) insist() {
 func (w *crowd) checkPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := w.reign.master
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	tree := m.state().Tree
-	for name, line := range m.queues.byName {
+	m := w.reign.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	tree := m.epoch.state().Tree
+	for name, line := range m.tables.queues.byName {
 		node, there := tree.Get(name)
 		for _, w1 := range line {
 			if !there || w1.lock != node.Ref() {
 				w.t.Errorf("somebody waits for %v, which is gone: %+v", w1.lock, w1)
 			}
-			if w1.absent || m.queues.closes(w1.owner()) || w1.offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.queues.closes(w1.owner()), w1.offered, w1)
+			if w1.absent || m.tables.queues.closes(w1.owner()) || w1.offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.closes(w1.owner()), w1.offered, w1)
 			}
 		}
 		if !there {
 			continue
 		}
-		if lead := m.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == "" {
+		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == "" {
 			d, delayed := tree.Delay(name)
 			w.t.Errorf("%+v waits for %s, which nobody keeps from it: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
 		}
@@ -503,44 +504,44 @@ func (w *crowd) leave() {
 	w.mu.Unlock()
 	time.Sleep(5 * time.Minute)
 	synctest.Wait()
-	m := w.reign.master
-	if n := m.state().Sessions.Len(); n > 0 {
+	m := w.reign.Master
+	if n := m.epoch.state().Sessions.Len(); n > 0 {
 		w.t.Errorf("%d sessions are left", n)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
 	for what, n := range m.remembered() {
 		if n != 0 {
 			w.t.Errorf("%s: %d are left", what, n)
 		}
 	}
-	for node := range m.state().Tree.All() {
+	for node := range m.epoch.state().Tree.All() {
 		if len(node.Holders) > 0 || len(node.Openers) > 0 || node.Ephemeral && node.Children == 0 {
 			w.t.Errorf("left: %+v", node)
 		}
 	}
-	if err := m.state().Check(); err != nil {
+	if err := m.epoch.state().Check(); err != nil {
 		w.t.Error(err)
 	}
 }
 
-// remembered counts what a master remembers of sessions. m.mu is held.
-func (m *master) remembered() map[string]int {
-	m.proposer.mu.Lock()
-	defer m.proposer.mu.Unlock()
-	pending, bytes, shares := len(m.proposer.pending), m.proposer.bytes, len(m.proposer.shares)
-	r, c := m.remover, m.caches
+// remembered counts what a master remembers of sessions. epoch.mu is held.
+func (m *Master) remembered() map[string]int {
+	m.epoch.proposer.mu.Lock()
+	defer m.epoch.proposer.mu.Unlock()
+	pending, bytes, shares := len(m.epoch.proposer.pending), m.epoch.proposer.bytes, len(m.epoch.proposer.shares)
+	r, c := m.remover, m.tables.copyset
 	flush := 0
 	if c.flush != nil {
 		flush = len(c.flush.left)
 	}
 	return map[string]int{
-		"leases": m.leases.Len(), "mail": len(m.mail.used), "mailboxes": len(m.boxes), "raising": len(m.raising), "unended": len(m.outbox.ends),
-		"handles": len(m.handles.of), "handles by node": len(m.handles.onNode), "principals with handles": len(m.handles.used),
-		"queues": len(m.queues.byName), "waiters": len(m.queues.bySession), "absent waiters": len(m.queues.absent), "settled waiters": len(m.outbox.requests),
-		"principals with waiters": len(m.queues.used), "locks to be offered again": len(m.outbox.locks), "closes on their way": len(m.queues.closing),
-		"lost locks": len(m.losses.locks), "locks to be taken again": len(m.outbox.evictions), "ending sessions": len(m.losses.ends), "last leases": m.losses.over.Len(),
-		"delays": len(m.delays.ids), "timed delays": m.delays.ends.Len(),
+		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.sessions.raising), "unended": len(m.tables.outbox.ends),
+		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used),
+		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
+		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
+		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.over.Len(),
+		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
 		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
 		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),

@@ -13,7 +13,7 @@ import (
 //
 // A delay is known by its ID, not by its name: the next holder of a shared lock
 // that fails makes a new delay on the same name, and the time of the old one says
-// nothing about it. master.mu guards it.
+// nothing about it. epoch.mu guards it.
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]

@@ -61,35 +61,35 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		}
 		for _, c := range []*soloClient{a, b} {
 			h := c.open(t, "/ls/local/f", api.MayCreate).handle
-			if _, err := m.tryAcquire(t.Context(), claim(c, h, api.Shared, delay), h); err != nil {
+			if _, err := m.locks.tryAcquire(t.Context(), claim(c, h, api.Shared, delay), h); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h := w.open(t, "/ls/local/f", api.MayCreate).handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, ticket{}, func(Queued) error { return nil }); err != nil {
+			if _, err := m.locks.acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, ticket{}, func(Queued) error { return nil }); err != nil {
 				t.Error(err)
 			}
-			granted <- m.clock()
+			granted <- m.epoch.clock()
 		}()
 		synctest.Wait()
 		expire := func(c *soloClient) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.leases.Stop(c.who.session)
-			one, _ := m.endCommand([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})
-			m.submit(one)
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			m.tables.leases.Stop(c.who.session)
+			one, _ := m.locks.offers.endCommand([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})
+			m.epoch.submit(one)
 		}
 		expire(a)
 		synctest.Wait()
 		<-time.After(delay - time.Millisecond)
-		m.proposer.log = unobserved{m, func(e raftfsm.Entry) {
+		m.epoch.proposer.log = unobserved{m, func(e raftfsm.Entry) {
 			if e.Commands[0].EndSessions != nil {
 				<-time.After(2 * time.Millisecond) // in which the first delay ends
 			}
 		}}
-		ended := m.clock()
+		ended := m.epoch.clock()
 		expire(b)
 		if held := (<-granted).Sub(ended); held < delay {
 			t.Errorf("a writer has the lock %v after a holder with a lock-delay of %v failed", held, delay)

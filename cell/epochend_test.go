@@ -14,9 +14,9 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 	for what, end := range map[string]func(m *soloMaster, c *soloClient){
 		"epoch": func(m *soloMaster, _ *soloClient) { m.end(api.Errorf(api.NotMaster, "another is")) },
 		"session": func(m *soloMaster, c *soloClient) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.stopLease(c.who.session, "it is slow")
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			m.revocations.stopLease(c.who.session, "it is slow")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDoubtStays(t *testing.T) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.losing.Store(true) // leadership, with whatever is on its way
-		if err := m.release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
+		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
 			t.Fatal(err)
 		}
 		m.end(api.Errorf(api.NotMaster, "another is"))

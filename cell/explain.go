@@ -29,17 +29,17 @@ type Cacher struct {
 
 // explainNode describes a node's lock, and whose caches a change of it waits
 // for, until when.
-func (m *master) explainNode(ctx context.Context, name api.Name) (e Explanation, err error) {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (in *Inspector) explainNode(ctx context.Context, name api.Name) (e Explanation, err error) {
+	if _, err := in.epoch.fence.prove(ctx); err != nil {
 		return e, err
 	}
-	done, err := m.page(ctx)
+	done, err := in.page(ctx)
 	if err != nil {
 		return e, err
 	}
 	defer done()
-	state := m.state()
-	e.Lock = m.lockInfo(state, name)
+	state := in.epoch.state()
+	e.Lock = in.lockInfo(state, name)
 	node, there := state.Tree.Get(name)
 	switch {
 	case !there:
@@ -47,14 +47,14 @@ func (m *master) explainNode(ctx context.Context, name api.Name) (e Explanation,
 	case node.Dying():
 		e.Explanation = append(e.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
 	}
-	e.Explanation = append(e.Explanation, m.explainLock(state, name, e.Lock)...)
-	e.Cachers, e.MoreCachers = m.cachers(state, name)
-	e.Explanation = append(e.Explanation, m.explainChange(e.Cachers, e.MoreCachers)...)
+	e.Explanation = append(e.Explanation, in.explainLock(state, name, e.Lock)...)
+	e.Cachers, e.MoreCachers = in.cachers(state, name)
+	e.Explanation = append(e.Explanation, in.explainChange(e.Cachers, e.MoreCachers)...)
 	return e, nil
 }
 
 // explainLock says what an Acquire would wait for.
-func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
+func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
 	node, there := state.Tree.Get(name)
 	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
 	delayed := lock.Delayed.Round(time.Millisecond)
@@ -76,14 +76,14 @@ func (m *master) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo
 // cachers lists sessions that may have something of a name in their caches, the
 // longest waited for first, and says how many more there are. Of very many it looks
 // at some only.
-func (m *master) cachers(state *raftfsm.State, name api.Name) (list []Cacher, more int) {
-	waited, total := m.waitedFor(name)
+func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []Cacher, more int) {
+	waited, total := in.waitedFor(name)
 	slices.SortFunc(waited, func(a, b Cacher) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session.Session, b.Session.Session))
 	})
 	list = waited[:min(len(waited), api.MaxListed)]
 	for i := range list {
-		list[i].Session = m.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session.Session}})
+		list[i].Session = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session.Session}})
 	}
 	return list, total - len(list)
 }
@@ -91,16 +91,16 @@ func (m *master) cachers(state *raftfsm.State, name api.Name) (list []Cacher, mo
 // waitedFor returns sessions that may have something of a name in their caches,
 // each with how long a change has waited for it, and how many there are. It looks at
 // maxVisited at most of them.
-func (m *master) waitedFor(name api.Name) (list []Cacher, total int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock()
+func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	now := in.epoch.clock()
 	add := func(id api.SessionID, since time.Duration) {
-		end, _ := m.leases.End(id)
+		end, _ := in.leases.End(id)
 		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: max(end.Sub(now), 0) + expirySlack})
-		m.mu.pause(1)
+		in.epoch.mu.pause(1)
 	}
-	flush, copies := m.caches.flush, m.caches.copies[name]
+	flush, copies := in.copyset.flush, in.copyset.copies[name]
 	total = len(copies)
 	if flush != nil {
 		total += len(flush.left)
@@ -128,7 +128,7 @@ func (m *master) waitedFor(name api.Name) (list []Cacher, total int) {
 }
 
 // explainChange says what a change would wait for.
-func (m *master) explainChange(cachers []Cacher, more int) []string {
+func (in *Inspector) explainChange(cachers []Cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
 	}

@@ -11,6 +11,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
+type Files struct {
+	epoch     *epoch
+	handles   *handles
+	boxes     *mailboxes
+	queues    *queues
+	events    *publisher
+	offers    *offers
+	coherence *coherence
+}
+
 // openRequest is a decoded and validated Open.
 type openRequest struct {
 	mutation  session.Mutation
@@ -33,62 +44,62 @@ type opened struct {
 // open opens a node. One that is there and permanent needs no log entry; one
 // that may have to be created, or is ephemeral, goes through the log. The handle
 // is reserved first, so that an Open that its quota refuses makes no node.
-func (m *master) open(ctx context.Context, r openRequest) (opened, error) {
-	one, err := m.reserve(r)
+func (f *Files) open(ctx context.Context, r openRequest) (opened, error) {
+	one, err := f.reserve(r)
 	if err != nil {
-		if _, err := m.refuse(ctx, r.mutation, err); err != nil {
+		if _, err := f.refuse(ctx, r.mutation, err); err != nil {
 			return opened{}, err
 		}
-		return m.open(ctx, r) // it had been done: what is answered already is not refused
+		return f.open(ctx, r) // it had been done: what is answered already is not refused
 	}
-	cacheable := m.remember(r.mutation.Session, r.path.Name())
-	reusable := cacheable && m.remember(r.mutation.Session, api.ACLDir) // the right to open it may change there
-	if _, err := m.fence.prove(ctx); err != nil {
-		m.opening(one)
+	cacheable := f.coherence.remember(r.mutation.Session, r.path.Name())
+	reusable := cacheable && f.coherence.remember(r.mutation.Session, api.ACLDir) // the right to open it may change there
+	if _, err := f.epoch.fence.prove(ctx); err != nil {
+		f.opening(one)
 		return opened{}, err
 	}
-	o, here, err := m.openHere(r, one, cacheable)
+	o, here, err := f.openHere(r, one, cacheable)
 	if here {
-		m.opening(one)
+		f.opening(one)
 		o.cacheable, o.reusable = cacheable, reusable
 		return o, err
 	}
-	return m.openLogged(ctx, r, one)
+	return f.openLogged(ctx, r, one)
 }
 
 // reserve enters the handle of an Open as one that is being opened.
-func (m *master) reserve(r openRequest) (*openHandle, error) {
-	principal := m.principal(r.mutation.Session)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.boxes[r.mutation.Session] != nil {
-		m.handles.hear(r.mutation)
+func (f *Files) reserve(r openRequest) (*openHandle, error) {
+	principal := f.epoch.principal(r.mutation.Session)
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[r.mutation.Session] != nil {
+		f.handles.hear(r.mutation)
 	}
-	if err := m.finished(r.mutation); err != nil {
+	if err := f.finished(r.mutation); err != nil {
 		return nil, err
 	}
 	h := r.handle
-	h.epoch = m.epoch
-	if m.answered(r.mutation) || m.handles.find(h.owner) != nil {
-		return m.handles.reserve(h, principal, nil)
+	h.epoch = f.epoch.number
+	if f.epoch.answered(r.mutation) || f.handles.find(h.owner) != nil {
+		return f.handles.reserve(h, principal, nil)
 	}
 	if r.directory.owner.Session != 0 {
-		if _, err := m.handles.get(r.directory, m.epoch, principal); err != nil {
+		if _, err := f.handles.get(r.directory, f.epoch.number, principal); err != nil {
 			return nil, err
 		}
-		if _, err := m.state().Tree.Resolve(r.directory.node); err != nil {
+		if _, err := f.epoch.state().Tree.Resolve(r.directory.node); err != nil {
 			return nil, err
 		}
 	}
-	allowed := m.state().Quota(principal).Handles
-	return m.handles.reserve(h, principal, &allowed)
+	allowed := f.epoch.state().Quota(principal).Handles
+	return f.handles.reserve(h, principal, &allowed)
 }
 
 // opening ends the reservation that an Open has made.
-func (m *master) opening(one *openHandle) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.handles.done(one)
+func (f *Files) opening(one *openHandle) {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	f.handles.done(one)
 }
 
 // openHere opens a node without the log, or refuses to. Once a copy of a request
@@ -96,20 +107,20 @@ func (m *master) opening(one *openHandle) {
 // to be asked. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
 // what is observed from then on is an event.
-func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o opened, here bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	state, id := m.state(), r.mutation.Session
-	if err := m.finished(r.mutation); err != nil {
+func (f *Files) openHere(r openRequest, one *openHandle, cacheable bool) (o opened, here bool, err error) {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	state, id := f.epoch.state(), r.mutation.Session
+	if err := f.finished(r.mutation); err != nil {
 		return o, true, err
 	}
-	own := m.handles.own(id)
+	own := f.handles.own(id)
 	if err := own.refused[r.mutation.Number]; err != nil {
 		return o, true, err
 	}
 	node, there := state.Tree.Get(r.path.Name())
 	switch {
-	case one.logged || m.answered(r.mutation):
+	case one.logged || f.epoch.answered(r.mutation):
 	case own.byID[one.owner.Handle] != one:
 		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
 	case one.open: // another copy came first
@@ -122,14 +133,14 @@ func (m *master) openHere(r openRequest, one *openHandle, cacheable bool) (o ope
 			if r.create.Create != api.MustExist {
 				break // a late copy at another master might find no node, and make it: the log refuses it for good
 			}
-			return o, true, m.refuseHere(r.mutation, err)
+			return o, true, f.refuseHere(r.mutation, err)
 		}
 		one.directory = node.Kind == api.Directory
-		m.handles.bind(one, node.Ref())
+		f.handles.bind(one, node.Ref())
 		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
 	case !there && r.create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
-		told := *m.refuseHere(r.mutation, absent)
+		told := *f.refuseHere(r.mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
 	}
@@ -149,28 +160,28 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 
 // openLogged opens a node through the log. Only a node that must exist is sure
 // not to be created: another may go between the look and the log.
-func (m *master) openLogged(ctx context.Context, r openRequest, one *openHandle) (opened, error) {
+func (f *Files) openLogged(ctx context.Context, r openRequest, one *openHandle) (opened, error) {
 	r.create.Mutation, r.create.Name = r.mutation, r.path.Name()
 	c := raftfsm.Command{Open: &r.create}
-	done := func() { m.opening(one) }
+	done := func() { f.opening(one) }
 	var result raftfsm.Result
 	var err error
 	if r.create.Create == api.MustExist {
-		result, err = m.commit(ctx, c, done)
-		err = cmp.Or(err, m.explain(result.Answer.Err()))
+		result, err = f.epoch.commit(ctx, c, done)
+		err = cmp.Or(err, f.epoch.explain(result.Answer.Err()))
 	} else {
-		result, err = m.change(ctx, r.mutation, c, done, touched(r.create.Name)...)
+		result, err = f.coherence.change(ctx, r.mutation, c, done, touched(r.create.Name)...)
 	}
 	if err != nil {
 		return opened{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.boxes[r.mutation.Session] == nil {
-		return opened{}, m.ended(r.mutation.Session)
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[r.mutation.Session] == nil {
+		return opened{}, f.epoch.ended(r.mutation.Session)
 	}
 	o := opened{handle: one.handle, created: result.Created}
-	if node, gone := m.state().Tree.Resolve(one.node); gone == nil {
+	if node, gone := f.epoch.state().Tree.Resolve(one.node); gone == nil {
 		o.stat = stat(node, r.path)
 		return o, nil
 	}
@@ -180,24 +191,24 @@ func (m *master) openLogged(ctx context.Context, r openRequest, one *openHandle)
 
 // nodeOpened opens the handle of an Open that the log has done. If its node has
 // gone since, as when this is the answer to a retry, that is an event.
-func (m *master) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
+func (f *Files) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
-	one := m.handles.find(owner)
+	one := f.handles.find(owner)
 	if one == nil || one.open {
 		return // it was closed meanwhile, or opened by another copy
 	}
 	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
 	one.ephemeral, one.directory = done.Ephemeral, done.Kind == api.Directory
-	m.handles.bind(one, node)
-	if _, gone := m.state().Tree.Resolve(node); gone != nil {
-		m.tellRemoved(owner, node)
+	f.handles.bind(one, node)
+	if _, gone := f.epoch.state().Tree.Resolve(node); gone != nil {
+		f.events.tellRemoved(owner, node)
 	}
 }
 
 // answered reports whether a request has been done before; its retry then goes
 // through the log, to be answered as it was.
-func (m *master) answered(mutation session.Mutation) bool {
-	s, ok := m.state().Sessions.Get(mutation.Session)
+func (e *epoch) answered(mutation session.Mutation) bool {
+	s, ok := e.state().Sessions.Get(mutation.Session)
 	if !ok {
 		return false
 	}
@@ -207,14 +218,14 @@ func (m *master) answered(mutation session.Mutation) bool {
 
 // finished is the error of a copy that comes when its client has given up the
 // answer, be it by a request that went through the log or by one that did not;
-// nil if it has not. m.mu is held.
-func (m *master) finished(by session.Mutation) error {
-	s, ok := m.state().Sessions.Get(by.Session)
+// nil if it has not. epoch.mu is held.
+func (f *Files) finished(by session.Mutation) error {
+	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
-		return m.ended(by.Session) // though that may not have been observed yet
+		return f.epoch.ended(by.Session) // though that may not have been observed yet
 	}
 	_, open := requestAt(s, by.Number)
-	if (open || by.Number > s.HighestIssued) && !m.handles.own(by.Session).declared.Finished(by.Number) {
+	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
 		return nil
 	}
 	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
@@ -239,19 +250,19 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 // what the replicated state says, whatever the table of handles knows; the handle
 // is out of the table when that has committed. If there is nothing to give up, it
 // closes the handle without the log.
-func (m *master) close(ctx context.Context, mutation session.Mutation, h handle) error {
-	if !m.closesLogged(mutation, h) {
-		if _, err := m.fence.prove(ctx); err != nil {
+func (f *Files) close(ctx context.Context, mutation session.Mutation, h handle) error {
+	if !f.closesLogged(mutation, h) {
+		if _, err := f.epoch.fence.prove(ctx); err != nil {
 			return err
 		}
-		if m.closeHere(mutation, h) {
+		if f.closeHere(mutation, h) {
 			return nil
 		}
 	}
-	_, err := m.proposeMade(ctx, func() raftfsm.Command {
-		m.mu.pause(m.queues.weight(h.node.Name))
-		m.queues.closing[h.owner]++
-		next := m.next(h.node, func(n *namespace.Node) bool { return n.Holds(h.owner) })
+	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {
+		f.epoch.mu.pause(f.queues.weight(h.node.Name))
+		f.queues.closing[h.owner]++
+		next := f.offers.next(h.node, func(n *namespace.Node) bool { return n.Holds(h.owner) })
 		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successions: next}}
 	})
 	return err
@@ -260,41 +271,41 @@ func (m *master) close(ctx context.Context, mutation session.Mutation, h handle)
 // closesLogged reports whether a Close needs an entry: because the handle holds
 // something, or may by the time an entry that is on its way is done. The handle is
 // entered if it is of an earlier epoch, so that it stays closed.
-func (m *master) closesLogged(mutation session.Mutation, h handle) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mayHold(mutation, h)
+func (f *Files) closesLogged(mutation session.Mutation, h handle) bool {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	return f.mayHold(mutation, h)
 }
 
-func (m *master) mayHold(mutation session.Mutation, h handle) bool {
-	if m.boxes[h.owner.Session] == nil {
+func (f *Files) mayHold(mutation session.Mutation, h handle) bool {
+	if f.boxes.byID[h.owner.Session] == nil {
 		return true // the log says what became of the session
 	}
-	m.handles.hear(mutation)
-	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
-	if err == nil && one.locks || m.answered(mutation) {
+	f.handles.hear(mutation)
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.owner.Session))
+	if err == nil && one.locks || f.epoch.answered(mutation) {
 		return true
 	}
-	node, gone := m.state().Tree.Resolve(h.node)
+	node, gone := f.epoch.state().Tree.Resolve(h.node)
 	return gone == nil && (node.Holds(h.owner) || slices.Contains(node.Openers, h.owner))
 }
 
 // closeHere closes a handle that holds nothing.
-func (m *master) closeHere(mutation session.Mutation, h handle) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mayHold(mutation, h) {
+func (f *Files) closeHere(mutation session.Mutation, h handle) bool {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.mayHold(mutation, h) {
 		return false
 	}
-	m.handles.close(h.owner)
+	f.handles.close(h.owner)
 	return true
 }
 
 // mayLock returns HandleClosed for a handle that is closed, or that a command
 // which is on its way closes before anything that is handed over from now on is
-// done: what such a handle held nobody would give up. m.mu is held.
-func (m *master) mayLock(owner namespace.Owner) error {
-	if one := m.handles.find(owner); one == nil || !one.open || m.queues.closes(owner) {
+// done: what such a handle held nobody would give up. epoch.mu is held.
+func (f *Files) mayLock(owner namespace.Owner) error {
+	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {
 		return api.Errorf(api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew")
 	}
 	return nil
@@ -303,33 +314,33 @@ func (m *master) mayLock(owner namespace.Owner) error {
 // handleClosed takes a handle out of the table whose Close has committed, and
 // has those refused who waited through it. They are told when the log has refused them:
 // the next master would recreate the handle for a late copy of their requests, and
-// grant the lock to somebody who was told that it has none. m.mu is held, and released
+// grant the lock to somebody who was told that it has none. epoch.mu is held, and released
 // in between.
-func (m *master) handleClosed(owner namespace.Owner) {
-	m.handles.close(owner)
-	for w := range m.queues.through(owner) {
+func (f *Files) handleClosed(owner namespace.Owner) {
+	f.handles.close(owner)
+	for w := range f.queues.through(owner) {
 		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
 			w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
 		}
-		m.settle(w)
-		m.mu.pause(4) // a proposal is made, and handed over
+		f.offers.settle(w)
+		f.epoch.mu.pause(4) // a proposal is made, and handed over
 	}
 }
 
 // use checks that a handle is open, and was opened for what is to be done.
-func (m *master) use(h handle, right namespace.Rights, locking bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.boxes[h.owner.Session] == nil {
-		return m.ended(h.owner.Session)
+func (f *Files) use(h handle, right namespace.Rights, locking bool) error {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[h.owner.Session] == nil {
+		return f.epoch.ended(h.owner.Session)
 	}
-	known := m.handles.find(h.owner)
-	one, err := m.handles.get(h, m.epoch, m.principal(h.owner.Session))
+	known := f.handles.find(h.owner)
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.owner.Session))
 	if err != nil {
 		return err
 	}
 	if one != known {
-		m.recreated(one)
+		f.events.recreated(one)
 	}
 	if h.rights&right != right {
 		need := map[namespace.Rights]string{
@@ -342,8 +353,8 @@ func (m *master) use(h handle, right namespace.Rights, locking bool) error {
 }
 
 // principal returns whom a session belongs to.
-func (m *master) principal(id api.SessionID) string {
-	if s, ok := m.state().Sessions.Get(id); ok {
+func (e *epoch) principal(id api.SessionID) string {
+	if s, ok := e.state().Sessions.Get(id); ok {
 		return s.Principal
 	}
 	return ""
@@ -352,14 +363,14 @@ func (m *master) principal(id api.SessionID) string {
 // read returns the node of a handle as it is at some moment after the call
 // began: the proof of leadership comes first, the look second. So is a refusal
 // proved.
-func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*namespace.Node, error) {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (f *Files) read(ctx context.Context, h handle, right namespace.Rights) (*namespace.Node, error) {
+	if _, err := f.epoch.fence.prove(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.use(h, right, false); err != nil {
+	if err := f.use(h, right, false); err != nil {
 		return nil, err
 	}
-	state := m.state()
+	state := f.epoch.state()
 	if _, ok := state.Sessions.Get(h.owner.Session); !ok {
 		return nil, sessionExpired(h.owner.Session)
 	}
@@ -374,9 +385,9 @@ func (m *master) read(ctx context.Context, h handle, right namespace.Rights) (*n
 // readToCache returns the node of a handle as read does, and whether the client
 // may keep what it is told: whoever reads is entered among those who may have the
 // node in a cache before the look.
-func (m *master) readToCache(ctx context.Context, h handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = m.remember(h.owner.Session, h.node.Name)
-	node, err = m.read(ctx, h, right)
+func (f *Files) readToCache(ctx context.Context, h handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)
+	node, err = f.read(ctx, h, right)
 	return node, cacheable, err
 }
 
@@ -388,8 +399,8 @@ type page struct {
 }
 
 // readDir returns a page of a directory.
-func (m *master) readDir(ctx context.Context, h handle, after string) (page, error) {
-	node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
+func (f *Files) readDir(ctx context.Context, h handle, after string) (page, error) {
+	node, cacheable, err := f.readToCache(ctx, h, namespace.ToRead)
 	if err != nil {
 		return page{}, err
 	}
@@ -398,7 +409,7 @@ func (m *master) readDir(ctx context.Context, h handle, after string) (page, err
 	}
 	p := page{cacheable: cacheable}
 	bytes := 0
-	for child := range m.state().Tree.Children(h.node.Name, after) {
+	for child := range f.epoch.state().Tree.Children(h.node.Name, after) {
 		if len(p.children) == api.MaxPage || bytes >= api.MaxPageBytes {
 			p.more = true
 			break

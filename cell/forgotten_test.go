@@ -17,19 +17,19 @@ func TestEndIsRememberedOnce(t *testing.T) {
 		c := m.client(t, 1)
 		m.congested(func() {
 			for range 100 {
-				if err := m.endSession(t.Context(), c.who.session); api.CodeOf(err) != api.Unavailable {
+				if err := m.sessions.endSession(t.Context(), c.who.session); api.CodeOf(err) != api.Unavailable {
 					t.Fatal(err)
 				}
 			}
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if len(m.outbox.ends) != 1 {
-				t.Errorf("the end of one session is remembered %d times", len(m.outbox.ends))
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			if len(m.tables.outbox.ends) != 1 {
+				t.Errorf("the end of one session is remembered %d times", len(m.tables.outbox.ends))
 			}
 		})
 		testbed.Pass(session.MaxTick)
 		synctest.Wait()
-		if _, there := m.state().Sessions.Get(c.who.session); there {
+		if _, there := m.epoch.state().Sessions.Get(c.who.session); there {
 			t.Error("it has not ended")
 		}
 	})
@@ -47,16 +47,16 @@ func TestEndsLeaveRoom(t *testing.T) {
 			close(entered)
 			<-leave
 		}
-		end := func() { _ = m.endSession(t.Context(), c.who.session) }
+		end := func() { _ = m.sessions.endSession(t.Context(), c.who.session) }
 		go end()
 		<-entered
 		for range l.pending / 10 {
 			go end()
 		}
 		synctest.Wait()
-		m.proposer.mu.Lock()
-		bytes := m.proposer.bytes
-		m.proposer.mu.Unlock()
+		m.epoch.proposer.mu.Lock()
+		bytes := m.epoch.proposer.bytes
+		m.epoch.proposer.mu.Unlock()
 		if bytes < l.pending/2 || bytes > l.pending*3/4 {
 			t.Errorf("%d of %d bytes are taken; a quarter is the master's own", bytes, l.pending)
 		}
@@ -80,9 +80,9 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m.mu.Lock()
-		n := len(m.caches.clearings)
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		n := len(m.tables.copyset.clearings)
+		m.epoch.mu.Unlock()
 		if n != 0 {
 			t.Errorf("%d changes are remembered that were given up", n)
 		}
@@ -104,26 +104,26 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		mine, its := one.open(t, path, api.MayCreate).handle, other.open(t, path, api.MustExist).handle
 		reader.open(t, path, api.MustExist)
 		for i := range others {
-			if !m.remember(m.client(t, byte(10+i)).who.session, "/f") {
+			if !m.coherence.remember(m.client(t, byte(10+i)).who.session, "/f") {
 				t.Fatal("it may not cache")
 			}
 		}
-		m.mu.Lock()
+		m.epoch.mu.Lock()
 		name := []api.Name{"/f"}
-		first := m.begin(one.who.session, name)
-		steps := m.mu.steps
-		second := m.begin(one.who.session, name)
-		if m.mu.steps != steps || len(m.caches.clearings) != 1 {
-			t.Errorf("the second change took %d steps; %d clearings", m.mu.steps-steps, len(m.caches.clearings))
+		first := m.coherence.begin(one.who.session, name)
+		steps := m.epoch.mu.steps
+		second := m.coherence.begin(one.who.session, name)
+		if m.epoch.mu.steps != steps || len(m.tables.copyset.clearings) != 1 {
+			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.copyset.clearings))
 		}
-		for id := range m.boxes {
+		for id := range m.tables.boxes.byID {
 			if id != one.who.session && id != other.who.session && id != reader.who.session {
-				m.caches.drop(id, others)
+				m.tables.copyset.drop(id, others)
 			}
 		}
-		m.mu.Unlock()
-		m.master.end(first)
-		m.master.end(second)
+		m.epoch.mu.Unlock()
+		m.Master.coherence.end(first)
+		m.Master.coherence.end(second)
 
 		writes := []<-chan error{one.write(t.Context(), mine), other.write(t.Context(), its)}
 		for _, c := range []*soloClient{reader, one, other} {
@@ -160,23 +160,23 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 			e := owner.openEphemeral(t, "/ls/local/e")
 			for i, name := range []api.Name{"/e", ""} {
-				if !m.remember(readers[i].who.session, name) {
+				if !m.coherence.remember(readers[i].who.session, name) {
 					t.Fatal("it may not cache")
 				}
 			}
-			if err := m.close(t.Context(), owner.mutation(), e); err != nil {
+			if err := m.files.close(t.Context(), owner.mutation(), e); err != nil {
 				t.Fatal(err)
 			}
 			owner.acknowledge(t, owner.hear(t))
 			for n, i := range []int{first, 1 - first} {
 				synctest.Wait()
-				if _, there := m.state().Tree.Get("/e"); !there {
+				if _, there := m.epoch.state().Tree.Get("/e"); !there {
 					t.Fatalf("it went when %d of 2 had dropped it", n)
 				}
 				readers[i].acknowledge(t, readers[i].hear(t))
 			}
 			synctest.Wait()
-			if _, there := m.state().Tree.Get("/e"); there {
+			if _, there := m.epoch.state().Tree.Get("/e"); there {
 				t.Error("it is still there")
 			}
 		})

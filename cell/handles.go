@@ -10,7 +10,7 @@ import (
 // an earlier master made is recreated when it is first used (Chubby §2.9, step
 // 8), and stays closed once it was closed in this epoch. What a handle holds, a
 // lock or an ephemeral node, is in the replicated state; the table never decides
-// whether there is something to give up. master.mu guards it.
+// whether there is something to give up. epoch.mu guards it.
 type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones

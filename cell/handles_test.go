@@ -25,9 +25,9 @@ func (c *soloClient) asked(path string, create raftfsm.Open) openRequest {
 }
 
 func (s *soloMaster) handlesOf(id api.SessionID) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.handles.count(id)
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	return s.tables.handles.count(id)
 }
 
 // quota sets what the clients of a test may use.
@@ -46,10 +46,10 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 		c := m.client(t, 1)
 		c.open(t, "/ls/local/one", api.MayCreate)
 		for _, ephemeral := range []bool{false, true} {
-			if _, err := m.open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
+			if _, err := m.files.open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
 				t.Errorf("%v", err)
 			}
-			if _, there := m.state().Tree.Get("/two"); there {
+			if _, there := m.epoch.state().Tree.Get("/two"); there {
 				t.Error("it was refused, and has made its node")
 			}
 		}
@@ -69,25 +69,25 @@ func TestLateCopyOfOpen(t *testing.T) {
 		go c.keep(ctx)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
-		o, err := m.open(t.Context(), q)
+		o, err := m.files.open(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := m.open(t.Context(), q); err != nil || m.handlesOf(c.who.session) != 1 || again.handle != o.handle {
+		if again, err := m.files.open(t.Context(), q); err != nil || m.handlesOf(c.who.session) != 1 || again.handle != o.handle {
 			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.session))
 		}
-		if err := m.close(t.Context(), c.mutation(), o.handle); err != nil {
+		if err := m.files.close(t.Context(), c.mutation(), o.handle); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.session) != 0 {
+		if _, err := m.files.open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.session) != 0 {
 			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.session))
 		}
 		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
-		if _, err := m.open(t.Context(), absent); !errors.Is(err, api.NotFound) {
+		if _, err := m.files.open(t.Context(), absent); !errors.Is(err, api.NotFound) {
 			t.Fatal(err)
 		}
 		author.open(t, "/ls/local/later", api.MayCreate)
-		if _, err := m.open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.session) != 0 {
+		if _, err := m.files.open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.session) != 0 {
 			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.session))
 		}
 	})
@@ -100,17 +100,17 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		c := m.client(t, 2)
 		m.proving = func() {
 			m.proving = nil
-			if err := m.endSession(t.Context(), c.who.session); err != nil {
+			if err := m.sessions.endSession(t.Context(), c.who.session); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := m.open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.files.open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
 			t.Error(err)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if _, known := m.handles.of[c.who.session]; known || m.handles.used[""] > 0 || m.handles.used["p"] != 1 {
-			t.Errorf("known %v, used %v", known, m.handles.used)
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if _, known := m.tables.handles.of[c.who.session]; known || m.tables.handles.used[""] > 0 || m.tables.handles.used["p"] != 1 {
+			t.Errorf("known %v, used %v", known, m.tables.handles.used)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		c.m = m
-		if _, err := m.open(t.Context(), q); err != nil {
+		if _, err := m.files.open(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range c.hear(t) {
@@ -167,31 +167,31 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		old := file
 		for i := range api.MaxHandles {
 			old.owner.Handle = api.HandleID(i + 3)
-			if err := m.close(t.Context(), c.mutation(), old); err != nil {
+			if err := m.files.close(t.Context(), c.mutation(), old); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := m.read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+		if _, err := m.files.read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("one that was closed: %v", err)
 		}
 		if n := m.handlesOf(c.who.session); n != 0 {
 			t.Errorf("%d handles are open", n)
 		}
 		c.open(t, "/ls/local/f", api.MustExist)
-		if _, err := m.read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
+		if _, err := m.files.read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("one more than there can be: %v", err)
 		}
-		if err := m.close(t.Context(), c.mutation(), ephemeral); err != nil {
+		if err := m.files.close(t.Context(), c.mutation(), ephemeral); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if node, there := m.state().Tree.Get("/e"); there {
+		if node, there := m.epoch.state().Tree.Get("/e"); there {
 			t.Errorf("its handle was closed: %+v", node)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if n := len(m.handles.of[c.who.session].earlier); n > api.MaxHandles {
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if n := len(m.tables.handles.of[c.who.session].earlier); n > api.MaxHandles {
 			t.Errorf("%d are remembered", n)
 		}
 	})
@@ -205,18 +205,18 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).handle
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: api.Exclusive}
-				if _, err := m.tryAcquire(t.Context(), claim, h); err != nil {
+				if _, err := m.locks.tryAcquire(t.Context(), claim, h); err != nil {
 					t.Fatal(err)
 				}
 				if !known {
-					m.mu.Lock()
-					m.handles.close(h.owner)
-					m.mu.Unlock()
+					m.epoch.mu.Lock()
+					m.tables.handles.close(h.owner)
+					m.epoch.mu.Unlock()
 				}
-				if err := m.close(t.Context(), c.mutation(), h); err != nil {
+				if err := m.files.close(t.Context(), c.mutation(), h); err != nil {
 					t.Fatal(err)
 				}
-				if node, _ := m.state().Tree.Get("/f"); len(node.Holders) > 0 {
+				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {
 					t.Errorf("closed, and held: %+v", node)
 				}
 			})
@@ -231,7 +231,7 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
-		if _, err := m.open(t.Context(), r); err != nil {
+		if _, err := m.files.open(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
@@ -243,7 +243,7 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 				cancel()
 			}
 		}
-		if _, err := m.open(ctx, r); !errors.Is(err, api.InvalidArgument) {
+		if _, err := m.files.open(ctx, r); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("%v, after %d entries", err, entries)
 		}
 	})
@@ -260,7 +260,7 @@ func TestHandleIsOnOneNode(t *testing.T) {
 			h.owner, h.epoch = owner, 0 // of an earlier master
 			mutation := c.mutation()
 			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
-			_, err := m.tryAcquire(t.Context(), claim, h)
+			_, err := m.locks.tryAcquire(t.Context(), claim, h)
 			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
 				t.Errorf("the lock of %s: %v, want %v", path, err, want)
 			}

@@ -80,14 +80,14 @@ func TestNoHoldIsLong(t *testing.T) {
 		defer runtime.UnlockOSThread()
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		h, thread := &holds{}, unix.Gettid()
-		m.mu.Lock()
-		m.mu.watch = h.watch
-		m.mu.held = func(d time.Duration) {
+		m.epoch.mu.Lock()
+		m.epoch.mu.watch = h.watch
+		m.epoch.mu.held = func(d time.Duration) {
 			if unix.Gettid() == thread {
 				h.longest, h.number = max(h.longest, d), h.number+1
 			}
 		}
-		m.mu.Unlock()
+		m.epoch.mu.Unlock()
 		m.crowd(t, clients)
 		for _, one := range m.largeWork(t, clients) {
 			best := time.Hour
@@ -110,41 +110,41 @@ func TestNoHoldIsLong(t *testing.T) {
 // crowd gives the clients waits, handles that watch, and copies in caches.
 func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	t.Helper()
-	node, _ := s.state().Tree.Get("/f")
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	node, _ := s.epoch.state().Tree.Get("/f")
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
 	for i, id := range clients[:manyWaiters] {
 		ref := namespace.Ref{Name: api.Name(fmt.Sprintf("/lock-%d", i%1000)), Instance: 7}
 		if i%10 < 3 {
 			ref = crowded(i % 10)
 		}
-		w, err := s.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
+		w, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i%3 == 0 {
-			s.queues.detach(w, s.clock().Add(-1))
+			s.tables.queues.detach(w, s.epoch.clock().Add(-1))
 		}
-		s.mu.pause(1)
+		s.epoch.mu.pause(1)
 	}
 	for i := range manyWatchers {
 		owner := namespace.Owner{Session: clients[i], Handle: 1}
-		one := s.handles.enter(handle{owner: owner, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
-		s.handles.bind(one, node.Ref())
+		one := s.tables.handles.enter(handle{owner: owner, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
+		s.tables.handles.bind(one, node.Ref())
 		for n := range 3 {
-			s.caches.register(owner.Session, one.principal, cached(n))
+			s.tables.copyset.register(owner.Session, one.principal, cached(n))
 		}
-		s.mu.pause(1)
+		s.epoch.mu.pause(1)
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+5] {
-			s.caches.register(id, "p", name)
+			s.tables.copyset.register(id, "p", name)
 		}
-		one := &removal{late: true, ch: s.begin(0, []api.Name{name})}
+		one := &removal{late: true, ch: s.coherence.begin(0, []api.Name{name})}
 		one.ch.since = one.ch.since.Add(-time.Minute)
 		s.remover.waiting[one] = true
-		s.mu.pause(1)
+		s.epoch.mu.pause(1)
 	}
 	for i := range 3 {
 		s.hog(t, clients[manyClients-10-i])
@@ -152,9 +152,9 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	for i := range 3 { // one session with everything that one may have
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
-			s.handles.bind(s.handles.enter(handle{owner: owner}, "p"), node.Ref())
-			s.caches.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)))
-			s.mu.pause(1)
+			s.tables.handles.bind(s.tables.handles.enter(handle{owner: owner}, "p"), node.Ref())
+			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)))
+			s.epoch.mu.pause(1)
 		}
 	}
 }
@@ -166,16 +166,16 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 		owner := namespace.Owner{Session: id, Handle: api.HandleID(1 + i/api.MaxWaiters)}
 		ref := namespace.Ref{Name: api.Name(fmt.Sprint("/of-", id, "-", owner.Handle)), Instance: 7}
 		if i%api.MaxWaiters == 0 {
-			one := s.handles.enter(handle{owner: owner}, "p")
-			s.handles.bind(one, ref)
+			one := s.tables.handles.enter(handle{owner: owner}, "p")
+			s.tables.handles.bind(one, ref)
 			one.locks = true
 		}
 		n := api.RequestNumber(i + 2) // it waits with its first request already
 		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
-		if _, err := s.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
+		if _, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.pause(1)
+		s.epoch.mu.pause(1)
 	}
 }
 
@@ -192,92 +192,92 @@ type largeWork struct {
 }
 
 func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWork {
-	node, _ := s.state().Tree.Get("/f")
+	node, _ := s.epoch.state().Tree.Get("/f")
 	ending := func(ids []api.SessionID) {
 		var r raftfsm.Result
 		for _, id := range ids {
 			r.Ended = append(r.Ended, raftfsm.Ended{End: raftfsm.End{Session: id, Reason: api.ByExpiry}})
 		}
-		s.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []raftfsm.Result{r}, nil)
+		s.observer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []raftfsm.Result{r}, nil)
 	}
 	locked := func(do func()) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.epoch.mu.Lock()
+		defer s.epoch.mu.Unlock()
 		do()
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.listSessions(t.Context(), 0, nil); err != nil {
+			if _, err := s.inspector.listSessions(t.Context(), 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.listLocks(t.Context(), "", 0, nil); err != nil {
+			if _, err := s.inspector.listLocks(t.Context(), "", 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"a page of the quotas", func(int) { _, _ = s.listQuotas(t.Context(), nil) }},
+		{"a page of the quotas", func(int) { _, _ = s.inspector.listQuotas(t.Context(), nil) }},
 		{"explaining a node that many cache", func(int) {
-			if _, err := s.explainNode(t.Context(), cached(0)); err != nil {
+			if _, err := s.inspector.explainNode(t.Context(), cached(0)); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"telling one of 10,000 waiters of its place", func(int) {
-			s.mu.Lock()
-			line := s.queues.byName[crowded(0).Name]
+			s.epoch.mu.Lock()
+			line := s.tables.queues.byName[crowded(0).Name]
 			w := line[len(line)-1]
-			s.mu.Unlock()
-			s.progress(w)
+			s.epoch.mu.Unlock()
+			s.locks.progress(w)
 		}},
 		{"an event for 10,000 watchers", func(int) {
 			locked(func() {
-				s.caches.changing["/f"]++
-				s.publish(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
-				delete(s.caches.changing, "/f")
+				s.tables.copyset.changing["/f"]++
+				s.events.publish(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
+				delete(s.tables.copyset.changing, "/f")
 			})
 		}},
-		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.begin(0, []api.Name{cached(n)}) }) }},
+		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.coherence.begin(0, []api.Name{cached(n)}) }) }},
 		{"the end of 256 sessions that wait", func(n int) { ending(clients[256*n : 256*(n+1)]) }},
 		{"the end of a session with 10,000 handles", func(n int) { ending(clients[manyClients-1-n : manyClients-n]) }},
 		{"closing a handle of one who waits 50,000 times", func(n int) {
 			id := clients[manyClients-10-n]
 			number := api.RequestNumber(manyOwn + 2)
 			by := session.Mutation{Session: id, Number: number, HighestIssued: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
-			if err := s.close(t.Context(), by, handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref()}); err != nil {
+			if err := s.files.close(t.Context(), by, handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref()}); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}
-			s.observe([]raftfsm.Command{{Close: &c}}, []raftfsm.Result{{}}, nil)
+			s.observer.observe([]raftfsm.Command{{Close: &c}}, []raftfsm.Result{{}}, nil)
 		}},
 		{"a Close that was refused, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 3}
-			s.observe([]raftfsm.Command{{Close: &c}}, nil, api.Errorf(api.Unavailable, "try again"))
+			s.observer.observe([]raftfsm.Command{{Close: &c}}, nil, api.Errorf(api.Unavailable, "try again"))
 		}},
 		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
 		{"a tick when very many locks are to be offered again", func(int) {
-			s.mu.Lock()
+			s.epoch.mu.Lock()
 			for i := range manyLocks {
-				s.outbox.putLock(api.Name(fmt.Sprint("/again-", i)))
-				s.mu.pause(1)
+				s.tables.outbox.putLock(api.Name(fmt.Sprint("/again-", i)))
+				s.epoch.mu.pause(1)
 			}
-			s.mu.Unlock()
-			s.tick(s.clock(), session.MaxTick/2)
+			s.epoch.mu.Unlock()
+			s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2)
 		}},
 		{"a tick when the ends of very many sessions were refused", func(int) {
-			s.mu.Lock()
+			s.epoch.mu.Lock()
 			for i := range manyClients {
 				id := api.SessionID(1<<40 + i) // of whom the log knows nothing
-				s.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
-				s.mu.pause(1)
+				s.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
+				s.epoch.mu.pause(1)
 			}
-			s.mu.Unlock()
-			s.tick(s.clock(), session.MaxTick/2)
+			s.epoch.mu.Unlock()
+			s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2)
 		}},
-		{"a tick of the clock", func(int) { s.tick(s.clock(), session.MaxTick/2) }},
-		{"a tick after a stop", func(int) { s.tick(s.clock(), time.Second) }},
-		{"looking for those that 10,000 removals wait for", func(int) { s.reportSlowRemovals() }},
-		{"the removal of a node that 10,000 wait for", func(n int) { locked(func() { s.nodeRemoved(crowded(n)) }) }},
+		{"a tick of the clock", func(int) { s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2) }},
+		{"a tick after a stop", func(int) { s.timekeeper.tick(s.epoch.clock(), time.Second) }},
+		{"looking for those that 10,000 removals wait for", func(int) { s.remover.reportSlowRemovals() }},
+		{"the removal of a node that 10,000 wait for", func(n int) { locked(func() { s.events.nodeRemoved(crowded(n)) }) }},
 	}
 }

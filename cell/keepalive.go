@@ -11,6 +11,20 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// Sessions is the master's part that begins, extends and ends sessions (Chubby §2.8).
+type Sessions struct {
+	epoch       *epoch
+	leases      *session.Leases
+	boxes       *mailboxes
+	copyset     *caches
+	outbox      *outbox
+	offers      *offers
+	revocations *revocations
+
+	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
+	keepAlives float64                // see Config.KeepAlives
+}
+
 // Grant is a lease that a session was granted.
 type Grant struct {
 	Lease  time.Duration
@@ -22,20 +36,20 @@ type Grant struct {
 // too, so its first lease counts from the proposal. A retry is answered with the
 // session that is there, and with what is left of its lease: only KeepAlives,
 // which acknowledge what was told, extend a lease.
-func (m *master) createSession(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
-	receipt := m.clock()
-	result, err := m.propose(ctx, raftfsm.Command{CreateSession: &c})
+func (s *Sessions) createSession(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
+	receipt := s.epoch.clock()
+	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
 	if err != nil {
 		return 0, Grant{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	number, left, ok := m.leases.Promise(result.Session, m.leaseOf(result.Session), receipt)
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)
 	if !ok {
 		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
 	}
-	m.metrics.created()
-	if box := m.boxes[result.Session]; box != nil {
+	s.epoch.metrics.created()
+	if box := s.boxes.byID[result.Session]; box != nil {
 		box.grant = number
 	}
 	return result.Session, Grant{Lease: left, Number: number}, nil
@@ -57,58 +71,58 @@ type Extension struct {
 // keepAlive parks the call until the lease is due to be extended or something
 // is to be told (Chubby §2.8); then it proves that this is still the master,
 // and promises the session its lease from the start of that proof.
-func (m *master) keepAlive(ctx context.Context, c caller, h heard, conn Connection) (Extension, error) {
-	receipt := m.clock()
+func (s *Sessions) keepAlive(ctx context.Context, c caller, h heard, conn Connection) (Extension, error) {
+	receipt := s.epoch.clock()
 	client := signs{receipt: receipt, conn: conn}
-	p, due, err := m.park(c, h)
+	p, due, err := s.park(c, h)
 	if err != nil {
 		return Extension{}, err
 	}
 	if p != nil {
-		if err := m.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
+		if err := s.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
 			return Extension{}, err
 		}
-		if silent, err := m.silent(ctx, c, p, client); silent || err != nil {
+		if silent, err := s.silent(ctx, c, p, client); silent || err != nil {
 			return Extension{}, err
 		}
 	}
-	t0, err := m.fence.prove(ctx)
+	t0, err := s.epoch.fence.prove(ctx)
 	if err != nil {
 		return Extension{}, err
 	}
-	return m.extend(c, p, receipt, t0, client.fresh(t0))
+	return s.extend(c, p, receipt, t0, client.fresh(t0))
 }
 
 // park returns a place to wait, or nil if the reply is due at once: because the
 // client has not yet heard what it was told or granted, does not know this epoch,
 // or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
-func (m *master) park(c caller, h heard) (*parked, session.Instant, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	box, ok := m.boxes[c.session]
-	if !ok || !m.leases.Alive(c.session) && m.losses.ends[c.session] == nil {
-		return nil, 0, m.ended(c.session)
+func (s *Sessions) park(c caller, h heard) (*parked, session.Instant, error) {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.byID[c.session]
+	if !ok || !s.leases.Alive(c.session) && s.revocations.ends[c.session] == nil {
+		return nil, 0, s.epoch.ended(c.session)
 	}
-	if c.epoch == m.epoch {
+	if c.epoch == s.epoch.number {
 		box.acknowledge(h.received, h.acknowledged)
-		for !m.caches.acknowledge(c.session, box.received, maxSteps) {
-			m.mu.pause(maxSteps)
+		for !s.copyset.acknowledge(c.session, box.received, maxSteps) {
+			s.epoch.mu.pause(maxSteps)
 		}
-		m.acknowledged(c.session)
-		if m.boxes[c.session] != box {
-			return nil, 0, m.ended(c.session) // in between
+		s.revocations.acknowledged(c.session)
+		if s.boxes.byID[c.session] != box {
+			return nil, 0, s.epoch.ended(c.session) // in between
 		}
 	}
-	if c.epoch != m.epoch || h.grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
+	if c.epoch != s.epoch.number || h.grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
 		return nil, 0, nil
 	}
-	lease := m.leaseOf(c.session)
-	due := m.clock().Add(session.Due(lease))
+	lease := s.leaseOf(c.session)
+	due := s.epoch.clock().Add(session.Due(lease))
 	if box.heard() { // else nothing is extended, and there is only something to wait for
 		// Its last lease may have been longer than the next will be; its client's
 		// patience with this call is that of the lease that it was granted last.
-		end, _ := m.leases.End(c.session)
+		end, _ := s.leases.End(c.session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
 	return box.park(), together(due, lease), nil
@@ -127,33 +141,33 @@ func together(due session.Instant, lease time.Duration) session.Instant {
 
 // leaseOf returns the length of the leases that a session is granted: by the
 // rule of session.Lengthen, but not longer than the log knows of.
-func (m *master) leaseOf(id api.SessionID) time.Duration {
-	if s, ok := m.state().Sessions.Get(id); ok {
-		return min(m.wanted(s), s.Lease)
+func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
+	if record, ok := s.epoch.state().Sessions.Get(id); ok {
+		return min(s.wanted(record), record.Lease)
 	}
 	return api.DefaultLease
 }
 
 // wanted returns how long the leases of a session are to be.
-func (m *master) wanted(s *session.Session[raftfsm.Answer]) time.Duration {
-	return session.Lengthen(s.Asked, m.state().Sessions.Len(), m.keepAlives)
+func (s *Sessions) wanted(record *session.Session[raftfsm.Answer]) time.Duration {
+	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
 }
 
 // raise has the log know of a longer lease, if a session is to be granted one:
-// from the KeepAlive after that it is. m.mu is held.
-func (m *master) raise(id api.SessionID) {
-	s, ok := m.state().Sessions.Get(id)
-	if !ok || m.raising[id] {
+// from the KeepAlive after that it is. epoch.mu is held.
+func (s *Sessions) raise(id api.SessionID) {
+	record, ok := s.epoch.state().Sessions.Get(id)
+	if !ok || s.raising[id] {
 		return
 	}
-	if lease := m.wanted(s); lease > s.Lease {
-		m.raising[id] = true
-		m.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
+	if lease := s.wanted(record); lease > record.Lease {
+		s.raising[id] = true
+		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
 	}
 }
 
 // waitUntil returns when the parked call is to be answered.
-func (m *master) waitUntil(ctx context.Context, p *parked, due time.Duration) error {
+func (s *Sessions) waitUntil(ctx context.Context, p *parked, due time.Duration) error {
 	timer := time.NewTimer(due)
 	defer timer.Stop()
 	select {
@@ -166,35 +180,35 @@ func (m *master) waitUntil(ctx context.Context, p *parked, due time.Duration) er
 		return nil
 	case <-ctx.Done():
 		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
-	case <-m.ctx.Done():
-		return context.Cause(m.ctx)
+	case <-s.epoch.ctx.Done():
+		return context.Cause(s.epoch.ctx)
 	}
 }
 
 // extend grants the lease from t0, unless the client has not acknowledged what
 // it was told, has shown no sign of life lately (fresh), or the session is ending,
 // and takes the events along.
-func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
-	lease := m.leaseOf(c.session)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	box, ok := m.boxes[c.session]
+func (s *Sessions) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
+	lease := s.leaseOf(c.session)
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.byID[c.session]
 	if !ok {
-		return Extension{}, m.ended(c.session)
+		return Extension{}, s.epoch.ended(c.session)
 	}
 	box.unpark(p)
 	var reply Extension
-	if ending := m.losses.ends[c.session]; ending != nil && box.acked >= ending.sequence {
-		return Extension{}, m.ended(c.session)
+	if ending := s.revocations.ends[c.session]; ending != nil && box.acked >= ending.sequence {
+		return Extension{}, s.epoch.ended(c.session)
 	} else if ending == nil && box.heard() && fresh {
-		number, ok := m.leases.Grant(c.session, lease, t0)
+		number, ok := s.leases.Grant(c.session, lease, t0)
 		if !ok {
-			return Extension{}, m.ended(c.session)
+			return Extension{}, s.epoch.ended(c.session)
 		}
 		box.grant, box.asked = number, false
 		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
-		m.metrics.extended()
-		m.raise(c.session)
+		s.epoch.metrics.extended()
+		s.raise(c.session)
 	}
 	reply.Events = box.tell()
 	return reply, nil
@@ -202,17 +216,17 @@ func (m *master) extend(c caller, p *parked, receipt, t0 session.Instant, fresh 
 
 // endSession ends a session at its client's wish. What it holds is free in the
 // same entry, and those who wait have it.
-func (m *master) endSession(ctx context.Context, id api.SessionID) error {
-	m.mu.Lock()
-	m.leases.Stop(id)
-	m.mu.Unlock()
-	return m.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
+func (s *Sessions) endSession(ctx context.Context, id api.SessionID) error {
+	s.epoch.mu.Lock()
+	s.leases.Stop(id)
+	s.epoch.mu.Unlock()
+	return s.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
 }
 
 // endNow ends a session whose lease was stopped, at once.
-func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
-	_, err := m.proposeMade(ctx, func() raftfsm.Command {
-		c, _ := m.endCommand([]raftfsm.End{end})
+func (s *Sessions) endNow(ctx context.Context, end raftfsm.End) error {
+	_, err := s.epoch.proposeMade(ctx, func() raftfsm.Command {
+		c, _ := s.offers.endCommand([]raftfsm.End{end})
 		return c
 	})
 	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
@@ -221,24 +235,24 @@ func (m *master) endNow(ctx context.Context, end raftfsm.End) error {
 // endCommand ends as many of the first sessions as one command has room for, and
 // names successors for the locks that they hold; rest is for the next command. For
 // locks that there is no room to name, or too many to look at, pump finds the next
-// ones when the end has been observed. m.mu is held, and the command is to be handed
+// ones when the end has been observed. epoch.mu is held, and the command is to be handed
 // over under the same hold: who is named in it is marked as offered.
-func (m *master) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
-	part := piece(ends, m.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
-	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: m.successions(part)}}, ends[len(part):]
+func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
+	part := piece(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
 }
 
 // successions names those who have the locks next that ending sessions hold, of as
-// many locks as there is room for in one command. m.mu is held.
-func (m *master) successions(ends []raftfsm.End) []raftfsm.Succession {
+// many locks as there is room for in one command. epoch.mu is held.
+func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	var list []raftfsm.Succession
-	tree, bytes, visited := m.state().Tree, 0, 0
+	tree, bytes, visited := o.epoch.state().Tree, 0, 0
 	for _, end := range ends {
 		for node := range tree.OwnedBy(end.Session) {
-			if visited += m.queues.weight(node.Name); visited > maxOwned {
+			if visited += o.queues.weight(node.Name); visited > maxOwned {
 				return list
 			}
-			lead := m.queues.leading(node.Ref(), 0)
+			lead := o.queues.leading(node.Ref(), 0)
 			if len(lead) == 0 {
 				continue
 			}
@@ -249,7 +263,7 @@ func (m *master) successions(ends []raftfsm.End) []raftfsm.Succession {
 			for _, w := range lead {
 				bytes += w.size
 			}
-			if len(list) > 0 && bytes > m.queues.claims {
+			if len(list) > 0 && bytes > o.queues.claims {
 				return list
 			}
 			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)})

@@ -45,23 +45,23 @@ func (s signs) fresh(now session.Instant) bool {
 // answered without a grant, because its client has shown no sign of life lately: it
 // comes back at once, if it is there, and has the grant then. Of sessions that
 // share a connection one is asked so; the others wait for what that brings.
-func (m *master) silent(ctx context.Context, c caller, p *parked, s signs) (bool, error) {
-	now := m.clock()
-	if s.fresh(now) || m.news(c) {
+func (s *Sessions) silent(ctx context.Context, c caller, p *parked, client signs) (bool, error) {
+	now := s.epoch.clock()
+	if client.fresh(now) || s.news(c) {
 		return false, nil
 	}
-	wait := m.leaseOf(c.session) / replyTogether
-	if s.conn != nil && !s.conn.AskForLife(now, now.Add(-wait)) {
-		if err := m.waitUntil(ctx, p, wait); err != nil {
+	wait := s.leaseOf(c.session) / replyTogether
+	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {
+		if err := s.waitUntil(ctx, p, wait); err != nil {
 			return false, err
 		}
-		if s.fresh(m.clock()) || m.news(c) {
+		if client.fresh(s.epoch.clock()) || s.news(c) {
 			return false, nil
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if box := m.boxes[c.session]; box != nil {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	if box := s.boxes.byID[c.session]; box != nil {
 		box.unpark(p)
 		box.asked = true
 	}
@@ -69,9 +69,9 @@ func (m *master) silent(ctx context.Context, c caller, p *parked, s signs) (bool
 }
 
 // news reports whether there is something to tell a session.
-func (m *master) news(c caller) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	box := m.boxes[c.session]
+func (s *Sessions) news(c caller) bool {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box := s.boxes.byID[c.session]
 	return box == nil || len(box.events) > 0
 }

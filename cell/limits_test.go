@@ -30,11 +30,11 @@ func tinyLimits() limits {
 
 // limit sets the limits of a master that runs.
 func (s *soloMaster) limit(l limits) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.proposer.mu.Lock()
-	defer s.proposer.mu.Unlock()
-	s.proposer.limits, s.queues.claims = l, l.claims
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	s.epoch.proposer.mu.Lock()
+	defer s.epoch.proposer.mu.Unlock()
+	s.epoch.proposer.limits, s.tables.queues.claims = l, l.claims
 }
 
 // entryOverhead is the most that an entry has beside its commands.
@@ -109,8 +109,8 @@ func TestDyingNodesFitTheLog(t *testing.T) {
 				entries = m.logOf(t, l)
 				time.Sleep(15 * time.Minute) // nobody keeps them alive
 				synctest.Wait()
-				if n := m.state().Tree.Counts().Nodes; n != 3 || m.state().Sessions.Len() != 0 {
-					t.Errorf("%d nodes and %d sessions are left; want 3 (the root, /acl and its list) and none", n, m.state().Sessions.Len())
+				if n := m.epoch.state().Tree.Counts().Nodes; n != 3 || m.epoch.state().Sessions.Len() != 0 {
+					t.Errorf("%d nodes and %d sessions are left; want 3 (the root, /acl and its list) and none", n, m.epoch.state().Sessions.Len())
 				}
 			})
 			if !t.Failed() {
@@ -182,20 +182,20 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 			c := m.client(t, byte(i+1))
 			c.keepAlive(t.Context())
 			var outstanding []api.RequestNumber
-			for node := range m.state().Tree.All() {
+			for node := range m.epoch.state().Tree.All() {
 				if len(node.Holders) == 0 {
 					continue
 				}
 				claim := raftfsm.Claim{Mutation: c.mutation(), Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
 				claim.Handle = api.HandleID(claim.Mutation.Number)
 				h := handle{owner: namespace.Owner{Session: c.who.session, Handle: claim.Handle}, node: node.Ref(), rights: namespace.ToWrite}
-				if err := m.use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
+				if err := m.files.use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
 					t.Fatal(err)
 				}
 				outstanding = append(outstanding, claim.Mutation.Number)
 				claim.Mutation.Outstanding = slices.Clone(outstanding)
 				go func() {
-					if _, err := m.acquire(t.Context(), claim, h, ticket{}, func(Queued) error { return nil }); err == nil {
+					if _, err := m.locks.acquire(t.Context(), claim, h, ticket{}, func(Queued) error { return nil }); err == nil {
 						granted <- node.Name
 					} else if t.Context().Err() == nil {
 						t.Error(err)
@@ -217,8 +217,8 @@ func TestEndsAreCut(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const sessions = 2_000
 		m.limit(tinyLimits())
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
 		var ends []raftfsm.End
 		for i := range sessions {
 			ends = append(ends, raftfsm.End{Session: api.SessionID(i + 1), Reason: api.ByExpiry})
@@ -226,7 +226,7 @@ func TestEndsAreCut(t *testing.T) {
 		named := 0
 		for len(ends) > 0 {
 			var c raftfsm.Command
-			c, ends = m.endCommand(ends)
+			c, ends = m.locks.offers.endCommand(ends)
 			if n := raftfsm.Size(c); n > tinyLimits().command {
 				t.Errorf("a command of %d bytes; at most %d are allowed", n, tinyLimits().command)
 			}
@@ -250,7 +250,7 @@ func nameOfLock(owner, lock int) api.Name {
 func (c *soloClient) keepAlive(ctx context.Context) {
 	go func() {
 		for ctx.Err() == nil {
-			reply, err := c.m.keepAlive(ctx, c.who, c.heard(), nil)
+			reply, err := c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil)
 			if err != nil {
 				return
 			}

@@ -32,18 +32,32 @@ const maxPages = 16
 
 // page waits until a page may be made; done is to be called when it has been. It is for
 // after the proof of leadership, which may take seconds.
-func (m *master) page(ctx context.Context) (done func(), err error) {
+func (in *Inspector) page(ctx context.Context) (done func(), err error) {
 	select {
-	case m.pages <- struct{}{}:
-		return func() { <-m.pages }, nil
+	case in.pages <- struct{}{}:
+		return func() { <-in.pages }, nil
 	case <-ctx.Done():
 		return nil, &api.Error{
 			Code: api.Unavailable, Err: context.Cause(ctx),
 			Message: fmt.Sprintf("the call ended while it waited for other listings, of which %d are made at a time; try again", maxPages),
 		}
-	case <-m.ctx.Done():
-		return nil, context.Cause(m.ctx)
+	case <-in.epoch.ctx.Done():
+		return nil, context.Cause(in.epoch.ctx)
 	}
+}
+
+// Inspector tells operators what the master knows, and changes nothing.
+type Inspector struct {
+	epoch    *epoch
+	handles  *handles
+	queues   *queues
+	delays   *delays
+	leases   *session.Leases
+	copyset  *caches
+	sessions *Sessions
+	locks    *Locks
+
+	pages chan struct{} // full when maxPages are being made; see page
 }
 
 // Page is a page of a listing.
@@ -89,16 +103,16 @@ func (s *SessionInfo) wireSize() int { return maxEncoded + holderBytes(s.Session
 // listSessions lists a page of the sessions with both bounds of what is left of
 // their leases: none ends earlier than the one, nor, unless it is extended, lives
 // longer than the other.
-func (m *master) listSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (in *Inspector) listSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
+	if _, err := in.epoch.fence.prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := m.page(ctx)
+	done, err := in.page(ctx)
 	if err != nil {
 		return p, err
 	}
 	defer done()
-	state := m.state()
+	state := in.epoch.state()
 	first := only
 	if first == 0 && len(after) == 8 {
 		first = api.SessionID(binary.BigEndian.Uint64(after)) + 1
@@ -114,22 +128,22 @@ func (m *master) listSessions(ctx context.Context, only api.SessionID, after []b
 		}
 		info := &SessionInfo{
 			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
-			Lease:   m.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
+			Lease:   in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
 		}
 		p.add(info, info.wireSize())
 		last = s.ID
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock()
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	now := in.epoch.clock()
 	for _, info := range p.List {
 		id := info.Session.Session
-		info.Handles = m.handles.count(id)
-		if end, ok := m.leases.End(id); ok {
+		info.Handles = in.handles.count(id)
+		if end, ok := in.leases.End(id); ok {
 			info.LeftLeast = max(end.Sub(now), 0)
 			info.LeftMost = info.LeftLeast + expirySlack
 		}
-		m.mu.pause(1)
+		in.epoch.mu.pause(1)
 	}
 	return p, nil
 }
@@ -188,32 +202,32 @@ type Waiter struct {
 
 // listLocks lists a page of the locks at and below a name that are held, waited
 // for or delayed, by name.
-func (m *master) listLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (in *Inspector) listLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
+	if _, err := in.epoch.fence.prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := m.page(ctx)
+	done, err := in.page(ctx)
 	if err != nil {
 		return p, err
 	}
 	defer done()
 	if by != 0 {
-		return m.listLocksOf(prefix, by, after), nil
+		return in.listLocksOf(prefix, by, after), nil
 	}
 	if len(after) == 0 || after[0] == ofNodes {
-		p.Next = m.listNodes(&p, prefix, after[min(len(after), 1):])
+		p.Next = in.listNodes(&p, prefix, after[min(len(after), 1):])
 		after = nil
 	}
 	if p.Next == nil {
-		p.Next = m.listDelays(&p, prefix, after[min(len(after), 1):])
+		p.Next = in.listDelays(&p, prefix, after[min(len(after), 1):])
 	}
 	slices.SortFunc(p.List, func(a, b *LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return p, nil
 }
 
 // listNodes lists locks of nodes, and returns where the next page begins.
-func (m *master) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
-	state := m.state()
+func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
+	state := in.epoch.state()
 	var nodes []*namespace.Node
 	var last namespace.Mark
 	for mark, node := range state.Tree.Below(prefix, behind) {
@@ -223,41 +237,41 @@ func (m *master) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace
 		}
 		nodes, last = append(nodes, node), mark
 	}
-	for i, asked := range m.locked(state, nodes) {
+	for i, asked := range in.locked(state, nodes) {
 		if !asked {
 			continue
 		}
 		if p.full() {
 			return append([]byte{ofNodes}, nodes[i-1].Mark()...) // some were listed, so i > 0
 		}
-		m.addLock(p, state, nodes[i].Name)
+		in.addLock(p, state, nodes[i].Name)
 	}
 	return next
 }
 
 // locked says of which nodes the locks are held, waited for or delayed.
-func (m *master) locked(state *raftfsm.State, nodes []*namespace.Node) []bool {
+func (in *Inspector) locked(state *raftfsm.State, nodes []*namespace.Node) []bool {
 	asked := make([]bool, len(nodes))
 	for i, node := range nodes {
 		_, delayed := state.Tree.Delay(node.Name)
 		asked[i] = delayed || len(node.Holders) > 0
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.queues.byName) == 0 {
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	if len(in.queues.byName) == 0 {
 		return asked
 	}
 	for i, node := range nodes {
-		asked[i] = asked[i] || len(m.queues.byName[node.Name]) > 0
-		m.mu.pause(1)
+		asked[i] = asked[i] || len(in.queues.byName[node.Name]) > 0
+		in.epoch.mu.pause(1)
 	}
 	return asked
 }
 
 // listDelays lists the delays on names without a node, and returns where the next
 // page begins.
-func (m *master) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
-	state := m.state()
+func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
+	state := in.epoch.state()
 	first := prefix
 	if len(from) > 0 {
 		first = api.Name(from)
@@ -270,15 +284,15 @@ func (m *master) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (n
 			return append([]byte{ofDelays}, name...)
 		}
 		if _, there := state.Tree.Get(name); !there && within(name, prefix) {
-			m.addLock(p, state, name)
+			in.addLock(p, state, name)
 		}
 	}
 	return nil
 }
 
 // listLocksOf lists the locks that one session holds.
-func (m *master) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
-	state := m.state()
+func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
+	state := in.epoch.state()
 	var last api.Name
 	for node := range state.Tree.OwnedBy(id) {
 		if node.Name <= api.Name(after) && len(after) > 0 {
@@ -290,45 +304,45 @@ func (m *master) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p
 		}
 		last = node.Name
 		if within(node.Name, prefix) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
-			m.addLock(&p, state, node.Name)
+			in.addLock(&p, state, node.Name)
 		}
 	}
 	return p
 }
 
 // addLock adds the description of a lock to a page.
-func (m *master) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
-	info := m.lockInfo(state, name)
+func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
+	info := in.lockInfo(state, name)
 	p.add(info, info.wireSize())
 }
 
 // lockInfo describes one lock. It holds the mutex for what only the master knows.
-func (m *master) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
-	info := &LockInfo{Path: m.path(name)}
+func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
+	info := &LockInfo{Path: in.epoch.path(name)}
 	if node, ok := state.Tree.Get(name); ok {
 		info.Mode, info.Generation, info.Revoked = node.Mode, node.Lock, node.Revoked
-		info.Holders, info.MoreHolders = m.parties(state, node.Holders, api.MaxListed)
+		info.Holders, info.MoreHolders = in.epoch.parties(state, node.Holders, api.MaxListed)
 	}
 	var first []waiter
 	var now session.Instant
 	func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		now = m.clock()
-		info.Delayed = m.delays.left(name, now)
-		for ahead, w := range m.queues.inLine(name) {
+		in.epoch.mu.Lock()
+		defer in.epoch.mu.Unlock()
+		now = in.epoch.clock()
+		info.Delayed = in.delays.left(name, now)
+		for ahead, w := range in.queues.inLine(name) {
 			if len(first) == api.MaxListed {
-				info.MoreWaiters = len(m.queues.byName[name]) - len(first)
+				info.MoreWaiters = len(in.queues.byName[name]) - len(first)
 				break
 			}
 			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
-			info.Waiters = append(info.Waiters, Waiter{Estimate: m.estimate(name, len(info.Holders) > 0, ahead)})
+			info.Waiters = append(info.Waiters, Waiter{Estimate: in.locks.estimate(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
 	for i, w := range first {
 		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason}
 		one := &info.Waiters[i]
-		one.Owner, one.Place, one.Mode = m.holder(state, who), i+1, w.claim.Mode
+		one.Owner, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
 		one.Waiting, one.Absent = now.Sub(w.since), w.absent
 	}
 	return info
@@ -336,10 +350,10 @@ func (m *master) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 
 // parties describes the first holders, at most most of them, and says how many
 // more there are.
-func (m *master) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
+func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
 	some := holders[:min(len(holders), most)]
 	for _, h := range some {
-		list = append(list, m.holder(state, h))
+		list = append(list, e.holder(state, h))
 	}
 	return list, len(holders) - len(some)
 }

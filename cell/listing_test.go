@@ -60,7 +60,7 @@ func TestSessionsComeInPages(t *testing.T) {
 		var ids []api.SessionID
 		pages := 0
 		for after := []byte(nil); ; pages++ {
-			reply, err := m.listSessions(t.Context(), 0, after)
+			reply, err := m.inspector.listSessions(t.Context(), 0, after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,17 +76,17 @@ func TestSessionsComeInPages(t *testing.T) {
 			}
 		}
 		var want []api.SessionID
-		for s := range m.state().Sessions.All() {
+		for s := range m.epoch.state().Sessions.All() {
 			want = append(want, s.ID)
 		}
 		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
-		one, err := m.listSessions(t.Context(), want[7], nil)
+		one, err := m.inspector.listSessions(t.Context(), want[7], nil)
 		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
-		if none, err := m.listSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
+		if none, err := m.inspector.listSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
 			t.Errorf("asked for a session that is not there: %v, %v", none, err)
 		}
 	})
@@ -97,7 +97,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 	t.Helper()
 	found := map[string]*LockInfo{}
 	for after := []byte(nil); ; {
-		reply, err := s.listLocks(t.Context(), prefix, id, after)
+		reply, err := s.inspector.listLocks(t.Context(), prefix, id, after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,10 +143,10 @@ func TestLocksComeInPages(t *testing.T) {
 		}
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		free, _ := m.state().Tree.Get("/free")
-		m.mu.Lock()
-		_, err := m.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
-		m.mu.Unlock()
+		free, _ := m.epoch.state().Tree.Get("/free")
+		m.epoch.mu.Lock()
+		_, err := m.tables.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		m.epoch.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestLocksComeInPages(t *testing.T) {
 			t.Helper()
 			paths := map[string]bool{}
 			for _, name := range want {
-				paths[m.path(name)] = true
+				paths[m.epoch.path(name)] = true
 			}
 			if !maps.EqualFunc(got, paths, func(*LockInfo, bool) bool { return true }) {
 				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
@@ -183,30 +183,30 @@ func TestCrowdsAreCounted(t *testing.T) {
 		}
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		node, _ := m.state().Tree.Get("/lock")
+		node, _ := m.epoch.state().Tree.Get("/lock")
 		var last *waiter
-		m.mu.Lock()
+		m.epoch.mu.Lock()
 		for i := range crowd {
 			var err error
-			if last, err = m.queues.join(&waiter{lock: node.Ref(), claim: raftfsm.Claim{
+			if last, err = m.tables.queues.join(&waiter{lock: node.Ref(), claim: raftfsm.Claim{
 				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
 			}}, 1, crowd); err != nil {
 				t.Fatal(err)
 			}
 		}
-		m.mu.Unlock()
-		info := m.locksIn(t, "/lock", 0)[m.path("/lock")]
+		m.epoch.mu.Unlock()
+		info := m.locksIn(t, "/lock", 0)[m.epoch.path("/lock")]
 		if n := len(info.Holders); n != api.MaxListed || info.MoreHolders != crowd-api.MaxListed {
 			t.Errorf("%d holders and %d more, want %d and %d", n, info.MoreHolders, api.MaxListed, crowd-api.MaxListed)
 		}
 		if n := len(info.Waiters); n != api.MaxListed || info.MoreWaiters != crowd-api.MaxListed {
 			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
 		}
-		if q := m.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
+		if q := m.locks.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
 			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
-		if !errors.As(m.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
+		if !errors.As(m.locks.offers.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
 			t.Errorf("an error names %d holders", len(refused.Holders))
 		}
 	})
@@ -225,7 +225,7 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply, err := m.listQuotas(t.Context(), after)
+			reply, err := m.inspector.listQuotas(t.Context(), after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +259,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 		root := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: namespace.Ref{Instance: 1}, rights: namespace.ToRead, epoch: 0}
 		seen, after := 0, ""
 		for {
-			p, err := m.readDir(t.Context(), root, after)
+			p, err := m.files.readDir(t.Context(), root, after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,23 +284,23 @@ func TestDirectoriesComeInPages(t *testing.T) {
 func TestFewPagesAreMadeAtATime(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
 		"sessions": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listSessions(ctx, 0, nil)
+			_, err := m.inspector.listSessions(ctx, 0, nil)
 			return err
 		},
 		"locks": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listLocks(ctx, "", 0, nil)
+			_, err := m.inspector.listLocks(ctx, "", 0, nil)
 			return err
 		},
 		"locks of a session": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listLocks(ctx, "", 1, nil)
+			_, err := m.inspector.listLocks(ctx, "", 1, nil)
 			return err
 		},
 		"quotas": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.listQuotas(ctx, nil)
+			_, err := m.inspector.listQuotas(ctx, nil)
 			return err
 		},
 		"explain": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.explainNode(ctx, "/f")
+			_, err := m.inspector.explainNode(ctx, "/f")
 			return err
 		},
 	} {
@@ -308,7 +308,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.page(t.Context())
+					done, err := m.inspector.page(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -13,19 +13,33 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// Locks is the master's part that grants, revokes and releases locks, and answers for
+// their sequencers (Chubby §2.4).
+type Locks struct {
+	epoch     *epoch
+	queues    *queues
+	holdTimes *turns
+	delays    *delays
+	outbox    *outbox
+	events    *publisher
+	offers    *offers
+	sessions  *Sessions
+	files     *Files
+}
+
 // acquire asks for a lock through a handle that is open, as await does.
-func (m *master) acquire(ctx context.Context, claim raftfsm.Claim, h handle, t ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
-	if err = m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
-		answer, err = m.refuseClaim(ctx, claim, err)
+func (l *Locks) acquire(ctx context.Context, claim raftfsm.Claim, h handle, t ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+	if err = l.files.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		answer, err = l.refuseClaim(ctx, claim, err)
 	} else {
-		answer, err = m.awaitGrant(ctx, claim, h.node, t, queued)
+		answer, err = l.awaitGrant(ctx, claim, h.node, t, queued)
 	}
-	return answer, m.refused(h.node, err)
+	return answer, l.offers.refused(h.node, err)
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see refuse.
-func (m *master) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
-	result, err := m.refuse(ctx, claim.Mutation, because)
+func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
+	result, err := l.files.refuse(ctx, claim.Mutation, because)
 	return result.Answer, err
 }
 
@@ -44,10 +58,10 @@ type Queued struct {
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (m *master) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(Queued) error) (raftfsm.Answer, error) {
-	w, err := m.enqueue(claim, lock, t)
+func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(Queued) error) (raftfsm.Answer, error) {
+	w, err := l.enqueue(claim, lock, t)
 	if err != nil {
-		return m.refuseClaim(ctx, claim, err)
+		return l.refuseClaim(ctx, claim, err)
 	}
 	var last *Queued
 	progress := time.NewTimer(0)
@@ -55,17 +69,17 @@ func (m *master) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock names
 	for {
 		select {
 		case <-w.done:
-			return w.answer, m.explain(w.answer.Err())
-		case <-m.ctx.Done():
-			return m.forsake(w)
+			return w.answer, l.epoch.explain(w.answer.Err())
+		case <-l.epoch.ctx.Done():
+			return l.forsake(w)
 		case <-ctx.Done():
-			m.detach(w)
+			l.detach(w)
 			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
 		case <-progress.C:
 		}
-		if now := m.progress(w); now != nil && !same(now, last) {
+		if now := l.progress(w); now != nil && !same(now, last) {
 			if err := queued(*now); err != nil {
-				m.detach(w)
+				l.detach(w)
 				return raftfsm.Answer{}, err
 			}
 			last = now
@@ -76,57 +90,57 @@ func (m *master) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock names
 
 // forsake answers a waiter after its master was deposed. It takes the waiter out of the
 // queue, so that the log is not asked to grant what its client was told is not granted.
-func (m *master) forsake(w *waiter) (raftfsm.Answer, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (l *Locks) forsake(w *waiter) (raftfsm.Answer, error) {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
 	select {
 	case <-w.done:
-		return w.answer, m.explain(w.answer.Err())
+		return w.answer, l.epoch.explain(w.answer.Err())
 	default:
 	}
-	if m.queues.get(w.key()) == w {
-		m.queues.leave(w.key())
+	if l.queues.get(w.key()) == w {
+		l.queues.leave(w.key())
 	}
-	return raftfsm.Answer{}, w.forsaken(context.Cause(m.ctx))
+	return raftfsm.Answer{}, w.forsaken(context.Cause(l.epoch.ctx))
 }
 
 // enqueue gives a request its place, and offers the lock if it can be had.
-func (m *master) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, error) {
+func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, error) {
 	size := raftfsm.Size(claim)
-	m.mu.LockPatient()
-	defer m.mu.Unlock()
-	m.mu.pause(m.queues.weight(lock.Name))
-	if err := m.finished(claim.Mutation); err != nil {
+	l.epoch.mu.LockPatient()
+	defer l.epoch.mu.Unlock()
+	l.epoch.mu.pause(l.queues.weight(lock.Name))
+	if err := l.files.finished(claim.Mutation); err != nil {
 		return nil, err // a late copy is not to stand in anybody's way
 	}
-	if err := m.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
+	if err := l.files.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
 		return nil, err
 	}
-	who := m.principal(claim.Mutation.Session)
-	w, err := m.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: m.clock()}, m.epoch, m.state().Quota(who).Waiters)
+	who := l.epoch.principal(claim.Mutation.Session)
+	w, err := l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, err
 	}
-	if !m.settle(w) {
-		m.pump(lock.Name)
+	if !l.offers.settle(w) {
+		l.offers.pump(lock.Name)
 	}
-	m.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
+	l.events.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
 	return w, nil
 }
 
 // settle asks the log about a request that needs no free lock to be answered, and
 // reports whether it is one. While its handle is being closed it is asked nothing but
 // to refuse it: the lock that the handle holds may be free by then, and would be
-// granted to a closed handle. m.mu is held.
-func (m *master) settle(w *waiter) bool {
-	if w.offered || w.refusal == nil && m.queues.closes(w.owner()) || !m.settled(w) {
+// granted to a closed handle. epoch.mu is held.
+func (o *offers) settle(w *waiter) bool {
+	if w.offered || w.refusal == nil && o.queues.closes(w.owner()) || !o.settled(w) {
 		return false
 	}
 	claims := offer([]*waiter{w})
 	if w.refusal != nil {
-		m.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
+		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
 	} else {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.lock, Claims: claims}}})
+		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.lock, Claims: claims}}})
 	}
 	return true
 }
@@ -134,84 +148,84 @@ func (m *master) settle(w *waiter) bool {
 // settled reports whether a request needs no lock to be free to be answered: it is
 // refused, or was answered before, or its handle holds the lock itself, or the node is
 // gone.
-func (m *master) settled(w *waiter) bool {
-	state := m.state()
+func (o *offers) settled(w *waiter) bool {
+	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
 	if w.refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
 		return true
 	}
 	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
-	return !lives || m.answered(w.claim.Mutation)
+	return !lives || o.epoch.answered(w.claim.Mutation)
 }
 
 // pump offers a lock to those at the head of its queue who can have it now.
-// m.mu is held.
-func (m *master) pump(name api.Name) {
-	tree := m.state().Tree
+// epoch.mu is held.
+func (o *offers) pump(name api.Name) {
+	tree := o.epoch.state().Tree
 	node, ok := tree.Get(name)
 	if !ok || node.Revoked != "" {
 		return // nodeRemoved has told those who waited; a revoked lock is free when its holders have let go
 	}
-	lead := m.queues.leading(node.Ref(), node.Mode)
+	lead := o.queues.leading(node.Ref(), node.Mode)
 	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
 		return
 	}
 	if len(lead) > 0 {
-		m.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)}}})
+		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)}}})
 	}
 }
 
 // reoffer notes that a command's claims are not on their way any more, whatever
 // became of it; those that are still waiting may be offered the lock again. It is
 // the one place where what was marked for a command is unmarked. doubt says that
-// nobody knows what became of it. m.mu is held, and
+// nobody knows what became of it. epoch.mu is held, and
 // released in between if the command is a Close.
-func (m *master) reoffer(c raftfsm.Command, doubt bool) {
+func (o *offers) reoffer(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
-			if w := m.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
+			if w := o.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
 				w.offered, w.doubt = false, w.doubt || doubt
-				m.outbox.putLock(next.Lock.Name)
+				o.outbox.putLock(next.Lock.Name)
 			}
 		}
 	}
 	switch {
 	case c.Cancel != nil:
-		if w := m.refusing(c.Cancel); w != nil {
+		if w := o.refusing(c.Cancel); w != nil {
 			w.offered = false
 		}
 	case c.Close != nil:
-		m.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
+		o.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
 }
 
 // closed notes that a command which closes a handle is not on its way any more,
 // whatever became of it. If requests still wait through the handle, the lock's new
-// holder hears of the conflict. m.mu is held, and released in between.
-func (m *master) closed(by namespace.Owner) {
-	if !m.queues.unclose(by) {
+// holder hears of the conflict. epoch.mu is held, and released in between.
+func (o *offers) closed(by namespace.Owner) {
+	if !o.queues.unclose(by) {
 		return
 	}
 	var wants *waiter // the one that most is in conflict with
-	for w := range m.queues.through(by) {
+	for w := range o.queues.through(by) {
 		if w.refusal == nil {
-			m.outbox.putRequest(w)
-			m.outbox.putLock(w.lock.Name)
+			o.outbox.putRequest(w)
+			o.outbox.putLock(w.lock.Name)
 			if wants == nil || w.claim.Mode == api.Exclusive {
 				wants = w
 			}
 		}
-		m.mu.pause(1)
+		o.epoch.mu.pause(1)
 	}
 	if wants != nil {
-		m.conflicting(wants.lock, by, wants.claim.Mode)
+		o.events.conflicting(wants.lock, by, wants.claim.Mode)
 	}
 }
 
 // refusing returns the waiter that a command of the master's own refuses, or nil.
-// m.mu is held.
-func (m *master) refusing(c *raftfsm.Cancel) *waiter {
-	w := m.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
+// epoch.mu is held.
+func (o *offers) refusing(c *raftfsm.Cancel) *waiter {
+	w := o.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
 	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
 		return nil
 	}
@@ -219,45 +233,45 @@ func (m *master) refusing(c *raftfsm.Cancel) *waiter {
 }
 
 // granted records a grant for the metrics and the log.
-func (m *master) granted(claim raftfsm.ClaimResult) {
+func (l *Locks) granted(claim raftfsm.ClaimResult) {
 	if claim.Answer.Code != api.OK {
 		return
 	}
-	m.turns.begin(claim.Answer.Lock.Name, claim.Answer.Generation, m.clock())
-	m.lockAcquired(claim)
-	if w := m.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-		m.metrics.granted(m.clock().Sub(w.since))
+	l.holdTimes.begin(claim.Answer.Lock.Name, claim.Answer.Generation, l.epoch.clock())
+	l.events.lockAcquired(claim)
+	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
+		l.epoch.metrics.granted(l.epoch.clock().Sub(w.since))
 	}
-	m.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
+	l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
 }
 
 // detach takes note that a stream of a waiter broke.
-func (m *master) detach(w *waiter) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queues.detach(w, m.clock().Add(m.leaseOf(w.claim.Mutation.Session)))
-	m.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
+func (l *Locks) detach(w *waiter) {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	l.queues.detach(w, l.epoch.clock().Add(l.sessions.leaseOf(w.claim.Mutation.Session)))
+	l.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
 }
 
 // progress describes a waiter's place; nil while a grant is on its way.
-func (m *master) progress(w *waiter) *Queued {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w.offered || m.queues.get(w.key()) != w {
+func (l *Locks) progress(w *waiter) *Queued {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	if w.offered || l.queues.get(w.key()) != w {
 		return nil
 	}
-	state := m.state()
-	place, waiting := m.queues.place(w)
-	q := &Queued{Ticket: w.ticket, Place: place, Waiting: waiting, Delayed: m.delays.left(w.lock.Name, m.clock())}
+	state := l.epoch.state()
+	place, waiting := l.queues.place(w)
+	q := &Queued{Ticket: w.ticket, Place: place, Waiting: waiting, Delayed: l.delays.left(w.lock.Name, l.epoch.clock())}
 	if node, ok := state.Tree.Get(w.lock.Name); ok {
-		q.Holders, q.MoreHolders = m.parties(state, node.Holders, api.MaxNamed)
+		q.Holders, q.MoreHolders = l.epoch.parties(state, node.Holders, api.MaxNamed)
 	}
 	if place > maxEstimated {
 		return q
 	}
-	for ahead, other := range m.queues.inLine(w.lock.Name) {
+	for ahead, other := range l.queues.inLine(w.lock.Name) {
 		if other == w {
-			q.Estimate = m.estimate(w.lock.Name, len(q.Holders) > 0, ahead)
+			q.Estimate = l.estimate(w.lock.Name, len(q.Holders) > 0, ahead)
 			break
 		}
 	}
@@ -270,14 +284,14 @@ const maxEstimated = 1000
 
 // estimate says how long one may have to wait who has ahead turns of others
 // before him, and the rest of the one that goes on; 0 if that cannot be told.
-// m.mu is held.
-func (m *master) estimate(name api.Name, held bool, ahead int) time.Duration {
-	now := m.clock()
-	delayed := m.delays.left(name, now)
+// epoch.mu is held.
+func (l *Locks) estimate(name api.Name, held bool, ahead int) time.Duration {
+	now := l.epoch.clock()
+	delayed := l.delays.left(name, now)
 	if !held && ahead == 0 {
 		return delayed
 	}
-	wait := m.turns.estimate(name, held, ahead, now)
+	wait := l.holdTimes.estimate(name, held, ahead, now)
 	if wait == 0 {
 		return 0
 	}
@@ -292,17 +306,17 @@ func same(a, b *Queued) bool {
 }
 
 // tryAcquire takes a lock or says at once why not. Those who wait come first.
-func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+func (l *Locks) tryAcquire(ctx context.Context, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
 	lock := h.node
-	if err := m.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
-		answer, err := m.refuseClaim(ctx, claim, err)
-		return answer, m.refused(lock, err)
+	if err := l.files.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		answer, err := l.refuseClaim(ctx, claim, err)
+		return answer, l.offers.refused(lock, err)
 	}
 	claim.Try = true
-	result, err := m.proposeMade(ctx, func() raftfsm.Command {
-		m.mu.pause(m.queues.weight(lock.Name))
-		err := m.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if first := m.overtaken(claim, lock); err == nil && first != nil {
+	result, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.weight(lock.Name))
+		err := l.files.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
+		if first := l.overtaken(claim, lock); err == nil && first != nil {
 			err = &api.Error{
 				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
 				Holders: []api.Holder{{Session: first.claim.Mutation.Session}},
@@ -315,51 +329,51 @@ func (m *master) tryAcquire(ctx context.Context, claim raftfsm.Claim, h handle) 
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
 	if err != nil || len(result.Claims) == 0 {
-		return result.Answer, m.refused(lock, err)
+		return result.Answer, l.offers.refused(lock, err)
 	}
 	a := result.Claims[0].Answer
 	if a.Code == api.LockHeld {
-		m.mu.LockPatient()
-		m.conflicting(lock, result.Claims[0].Owner, claim.Mode)
-		m.mu.Unlock()
+		l.epoch.mu.LockPatient()
+		l.events.conflicting(lock, result.Claims[0].Owner, claim.Mode)
+		l.epoch.mu.Unlock()
 	}
-	return a, m.refused(lock, a.Err())
+	return a, l.offers.refused(lock, a.Err())
 }
 
 // overtaken returns somebody who waits for a lock that a newcomer could have now,
 // and who came first. Nobody overtakes an earlier writer, with TryAcquire neither
 // (decision 8). If the lock is not to be had at all, the log says who holds it.
-// m.mu is held.
-func (m *master) overtaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
-	node, err := m.state().Tree.Resolve(lock)
+// epoch.mu is held.
+func (l *Locks) overtaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
+	node, err := l.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
 		return nil
 	}
-	return m.queues.ahead(lock, claim.Mode)
+	return l.queues.ahead(lock, claim.Mode)
 }
 
 // refused completes the refusal of a lock: who holds it since when and why, or
 // how long it is delayed.
-func (m *master) refused(lock namespace.Ref, err error) error {
+func (o *offers) refused(lock namespace.Ref, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	state := m.state()
+	state := o.epoch.state()
 	switch e.Code {
 	case api.LockDelayed:
-		m.mu.Lock()
-		e.Remaining = m.delays.left(lock.Name, m.clock())
-		m.mu.Unlock()
+		o.epoch.mu.Lock()
+		e.Remaining = o.delays.left(lock.Name, o.epoch.clock())
+		o.epoch.mu.Unlock()
 	case api.LockHeld:
 		if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 {
 			e.Holders = nil
 			for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
-				e.Holders = append(e.Holders, m.holder(state, h))
+				e.Holders = append(e.Holders, o.epoch.holder(state, h))
 			}
 			return e
 		}
-		return m.explain(e)
+		return o.epoch.explain(e)
 	}
 	return e
 }
@@ -367,55 +381,55 @@ func (m *master) refused(lock namespace.Ref, err error) error {
 // next offers the lock of a node to those who wait first, for a command that frees it. It
 // does so only if the state says that the command will: anybody may ask for a lock to be
 // given up that others hold, and who is named by such a command would not be by the one
-// that hands the lock over. m.mu is held.
-func (m *master) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
-	lead := m.queues.leading(lock, 0)
+// that hands the lock over. epoch.mu is held.
+func (o *offers) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
+	lead := o.queues.leading(lock, 0)
 	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
 		return nil
 	}
-	if node, err := m.state().Tree.Resolve(lock); err != nil || !frees(node) {
+	if node, err := o.epoch.state().Tree.Resolve(lock); err != nil || !frees(node) {
 		return nil
 	}
 	return []raftfsm.Succession{{Lock: lock, Claims: offer(lead)}}
 }
 
 // release gives a lock back; those who wait next have it in the same entry.
-func (m *master) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
-	_, err := m.proposeMade(ctx, func() raftfsm.Command {
-		m.mu.pause(m.queues.weight(h.node.Name))
+func (l *Locks) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
+	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.weight(h.node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
 			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation,
-			Successions: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
+			Successions: l.offers.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
 		}}
 	})
 	return err
 }
 
 // endDelay proposes the end of a lock-delay that has run its time, and of no
-// other: the state may show a later one on its name by now. m.mu is held.
-func (m *master) endDelay(over delayOver) {
-	tree := m.state().Tree
+// other: the state may show a later one on its name by now. epoch.mu is held.
+func (o *offers) endDelay(over delayOver) {
+	tree := o.epoch.state().Tree
 	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {
 		return
 	}
 	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
 	if node, ok := tree.Get(over.name); ok {
-		if claims := offer(m.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
+		if claims := offer(o.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
 			c.Successions = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}
-	m.submit(raftfsm.Command{EndDelay: c})
+	o.epoch.submit(raftfsm.Command{EndDelay: c})
 }
 
 // cancel withdraws a request of a session. If it had been done its answer is
 // returned.
-func (m *master) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
-	result, err := m.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
+func (l *Locks) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
+	result, err := l.epoch.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 
 // sequencerOf returns the sequencer of a grant.
-func (m *master) sequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
-	path, err := a.Lock.Name.In(m.cell)
-	return sequencer.Sequencer{Cell: m.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
+func (l *Locks) sequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
+	path, err := a.Lock.Name.In(l.epoch.cell)
+	return sequencer.Sequencer{Cell: l.epoch.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
 }

@@ -13,28 +13,28 @@ import (
 // checkSequencer reports whether a sequencer still describes its lock: held, in
 // that mode and generation, at some moment after the call began (Chubby §2.4).
 // The error says why not.
-func (m *master) checkSequencer(ctx context.Context, s sequencer.Sequencer) error {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (l *Locks) checkSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	if _, err := l.epoch.fence.prove(ctx); err != nil {
 		return err
 	}
-	g, err := m.precondition(s)
+	g, err := l.precondition(s)
 	if err != nil {
 		return err
 	}
-	return m.state().CheckPrecondition(g)
+	return l.epoch.state().CheckPrecondition(g)
 }
 
 // precondition returns a sequencer of this cell as a condition for the log.
-func (m *master) precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
-	if s.Cell != m.cellID {
-		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, m.cellID)
+func (l *Locks) precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
+	if s.Cell != l.epoch.cellID {
+		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, l.epoch.cellID)
 	}
 	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
 }
 
 // preconditions returns what a change through a handle is conditional on: the handle's
 // own sequencer and the one of the call, if there are any.
-func (m *master) preconditions(h handle, text string) ([]raftfsm.Precondition, error) {
+func (l *Locks) preconditions(h handle, text string) ([]raftfsm.Precondition, error) {
 	list := h.preconditions()
 	if text == "" {
 		return list, nil
@@ -43,7 +43,7 @@ func (m *master) preconditions(h handle, text string) ([]raftfsm.Precondition, e
 	if err != nil {
 		return nil, err
 	}
-	g, err := m.precondition(s)
+	g, err := l.precondition(s)
 	return append(list, g), err
 }
 

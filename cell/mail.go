@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // mail counts the bytes of the events that wait in mailboxes. All sessions of one
 // principal share one bound, so that many watchers that do not listen, of nodes with
-// long paths, do not take the master's memory. master.mu guards it.
+// long paths, do not take the master's memory. epoch.mu guards it.
 //
 // A mailbox refuses what does not fit here as it does when it is full: the session is
 // told that it missed events. That happens to sessions of the principal that is at its

@@ -139,7 +139,7 @@ func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClien
 	t.Helper()
 	c := cachingSessionOf(name).CreateSession
 	c.Principal, c.MayCache = principal, false
-	id, grant, err := s.createSession(t.Context(), *c)
+	id, grant, err := s.sessions.createSession(t.Context(), *c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (c *soloClient) watch(t *testing.T, path string) handle {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
 	r.handle.events = eventSet(0).with(api.EventContentsModified)
-	o, err := c.m.open(t.Context(), r)
+	o, err := c.m.files.open(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,21 +161,21 @@ func (c *soloClient) watch(t *testing.T, path string) handle {
 // checkMail checks that what is counted is what waits.
 func (s *soloMaster) checkMail(t *testing.T) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
 	s.checkMailLocked(t)
 }
 
 // checkMailLocked is checkMail with s.mu held.
 func (s *soloMaster) checkMailLocked(t *testing.T) {
 	t.Helper()
-	bytes := bytesByPrincipal(s.boxes)
-	if len(bytes) != len(s.mail.used) {
-		t.Errorf("%v is counted; %v waits", s.mail.used, bytes)
+	bytes := bytesByPrincipal(s.tables.boxes.byID)
+	if len(bytes) != len(s.tables.boxes.mail.used) {
+		t.Errorf("%v is counted; %v waits", s.tables.boxes.mail.used, bytes)
 	}
 	for principal, n := range bytes {
-		if s.mail.used[principal] != n {
-			t.Errorf("%d bytes are counted for %s, whose events have %d", s.mail.used[principal], principal, n)
+		if s.tables.boxes.mail.used[principal] != n {
+			t.Errorf("%d bytes are counted for %s, whose events have %d", s.tables.boxes.mail.used[principal], principal, n)
 		}
 	}
 }
@@ -189,9 +189,9 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("d", 200)
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.mu.Lock()
-		m.mail.most = most
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		m.tables.boxes.mail.most = most
+		m.epoch.mu.Unlock()
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
 		var crowd []*soloClient
@@ -207,11 +207,11 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			}
 		}
 		m.checkMail(t)
-		m.mu.Lock()
-		if used := m.mail.used["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
+		m.epoch.mu.Lock()
+		if used := m.tables.boxes.mail.used["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
 			t.Errorf("the events of a crowd take %d bytes; the bound is %d", used, most)
 		}
-		m.mu.Unlock()
+		m.epoch.mu.Unlock()
 		kinds := countKinds(other.hear(t))
 		if kinds[api.EventContentsModified] != writes || kinds[api.EventLost] != 0 {
 			t.Errorf("a session of another principal was told %v; want %d events", kinds, writes)
@@ -224,7 +224,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			c.acknowledge(t, told)
 		}
 		m.checkMail(t)
-		if err := m.endSession(t.Context(), crowd[watchers-1].who.session); err != nil {
+		if err := m.sessions.endSession(t.Context(), crowd[watchers-1].who.session); err != nil {
 			t.Fatal(err)
 		}
 		m.checkMail(t)
@@ -232,22 +232,22 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		time.Sleep(10 * time.Minute) // nobody keeps them alive
 		synctest.Wait()
 		m.checkMail(t)
-		if n := len(m.mail.used); n > 0 || m.state().Sessions.Len() > 0 {
-			t.Errorf("%d sessions live, and mail of %d principals is counted", m.state().Sessions.Len(), n)
+		if n := len(m.tables.boxes.mail.used); n > 0 || m.epoch.state().Sessions.Len() > 0 {
+			t.Errorf("%d sessions live, and mail of %d principals is counted", m.epoch.state().Sessions.Len(), n)
 		}
 	})
 	inSolo(t, func(s *raftfsm.State) { *s = left }, func(t *testing.T, m *soloMaster) {
 		m.checkMail(t)
-		if len(m.mail.used) != 3 {
-			t.Errorf("after a fail-over mail is counted of %v", m.mail.used)
+		if len(m.tables.boxes.mail.used) != 3 {
+			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.mail.used)
 		}
-		for s := range m.state().Sessions.All() {
+		for s := range m.epoch.state().Sessions.All() {
 			c := &soloClient{m: m, who: caller{session: s.ID, epoch: 1}}
 			c.acknowledge(t, c.hear(t))
 		}
 		m.checkMail(t)
-		if len(m.mail.used) != 0 {
-			t.Errorf("all is acknowledged, and mail is counted of %v", m.mail.used)
+		if len(m.tables.boxes.mail.used) != 0 {
+			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.mail.used)
 		}
 	})
 }
@@ -265,9 +265,9 @@ func countKinds(events []*Event) map[api.EventKind]int {
 // principal's session that loses a lock then is.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.mu.Lock()
-		m.mail.most = 4 << 10
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		m.tables.boxes.mail.most = 4 << 10
+		m.epoch.mu.Unlock()
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).handle
@@ -275,13 +275,13 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 			if got.Code != api.OK {
 				return false
 			}
-			if err := m.breakLock(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {
+			if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.leases.Alive(c.who.session)
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			return m.tables.leases.Alive(c.who.session)
 		}
 		author.open(t, "/ls/local/theirs", api.MayCreate)
 		n := 0

@@ -15,7 +15,7 @@ import (
 //
 // When too many events are waiting, or too many bytes of events in the mailboxes of
 // the principal's sessions, those that come later are replaced by one event that says
-// so, the marker. master.mu guards it.
+// so, the marker. epoch.mu guards it.
 type mailbox struct {
 	mail      *mail  // of all sessions
 	principal string // whose session it is

@@ -167,13 +167,13 @@ func TestManyInvalidations(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
 		const names = 9_000
-		m.mu.Lock()
+		m.epoch.mu.Lock()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
-			m.caches.register(reader.who.session, "p", name)
-			m.begin(0, []api.Name{name})
+			m.tables.copyset.register(reader.who.session, "p", name)
+			m.coherence.begin(0, []api.Name{name})
 		}
-		m.mu.Unlock()
+		m.epoch.mu.Unlock()
 		events, replies := 0, 0
 		for events < names {
 			told := reader.hear(t)
@@ -194,10 +194,10 @@ func TestManyInvalidations(t *testing.T) {
 		if was := reader.grant; len(reader.hear(t))+len(reader.hear(t)) != 0 || reader.grant == was {
 			t.Error("the lease is not extended after everything was told")
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if len(m.caches.copies) > 0 || len(m.caches.told) > 0 {
-			t.Errorf("%d copies are kept, and %d sessions are waited for", len(m.caches.copies), len(m.caches.told))
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if len(m.tables.copyset.copies) > 0 || len(m.tables.copyset.told) > 0 {
+			t.Errorf("%d copies are kept, and %d sessions are waited for", len(m.tables.copyset.copies), len(m.tables.copyset.told))
 		}
 	})
 }
@@ -217,7 +217,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 		began := time.Now()
 		done := author.write(t.Context(), f)
 		for {
-			id, grant, err := m.createSession(t.Context(), *cachingSession(2).CreateSession)
+			id, grant, err := m.sessions.createSession(t.Context(), *cachingSession(2).CreateSession)
 			if err != nil || id != silent.who.session {
 				break // that session has ended
 			}
@@ -235,7 +235,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 
 // acknowledgeAll sends a KeepAlive that acknowledges what the one before told.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
-	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard(), nil)
+	reply, err := c.m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		return
 	}

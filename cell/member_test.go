@@ -72,7 +72,7 @@ func seenOf(n *namespace.Node) seen {
 type crowdRequest struct {
 	number    api.RequestNumber
 	what      string
-	do        func(ctx context.Context, m *master, by session.Mutation) (any, error)
+	do        func(ctx context.Context, m *Master, by session.Mutation) (any, error)
 	concluded func(answer any, err error)
 	names     []api.Name // that it may change
 	on        api.HandleID
@@ -92,18 +92,18 @@ func (w *crowd) join() {
 	w.mu.Lock()
 	w.nonces++
 	nonce := append(make([]byte, 14), byte(w.nonces>>8), byte(w.nonces))
-	m := w.reign.master
+	m := w.reign.Master
 	w.mu.Unlock()
 	sent := time.Now()
 	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
-	id, grant, err := m.createSession(w.ctx, create)
+	id, grant, err := m.sessions.createSession(w.ctx, create)
 	if err != nil {
 		return // another time
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := &member{
-		w: w, id: id, epoch: m.epoch, grant: grant.Number,
+		w: w, id: id, epoch: m.epoch.number, grant: grant.Number,
 		lease: sent.Add(grant.Lease),
 		open:  map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{}, vacated: map[[2]uint64]bool{},
 		tainted: map[api.HandleID]bool{}, cache: map[api.Name]seen{}, dropped: map[api.Name]int{}, changing: map[api.Name]int{},
@@ -124,11 +124,11 @@ func (c *member) die() {
 }
 
 // master is whom it takes for the master. One that it has not heard of is not yet its own.
-func (c *member) master() *master {
-	if was := c.w.before; was != nil && c.epoch <= was.epoch && c.loyal {
-		return was.master
+func (c *member) master() *Master {
+	if was := c.w.before; was != nil && c.epoch <= was.epoch.number && c.loyal {
+		return was.Master
 	}
-	return c.w.reign.master
+	return c.w.reign.Master
 }
 
 // outstanding are the requests whose answers it wants, in their order.
@@ -151,7 +151,7 @@ func (c *member) declaration(n api.RequestNumber) session.Mutation {
 }
 
 // ask begins a request.
-func (c *member) ask(what string, on api.HandleID, names []api.Name, do func(context.Context, *master, session.Mutation) (any, error), concluded func(any, error)) *crowdRequest {
+func (c *member) ask(what string, on api.HandleID, names []api.Name, do func(context.Context, *Master, session.Mutation) (any, error), concluded func(any, error)) *crowdRequest {
 	c.number++
 	r := &crowdRequest{number: c.number, on: on, what: what, do: do, concluded: concluded, names: names}
 	c.all = append(c.all, r)
@@ -292,7 +292,7 @@ func (c *member) keep() {
 		}
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(c.w.ctx, time.Minute)
-		reply, err := m.keepAlive(ctx, who, says, nil)
+		reply, err := m.sessions.keepAlive(ctx, who, says, nil)
 		cancel()
 		if err != nil {
 			c.w.mu.Lock()
@@ -309,7 +309,7 @@ func (c *member) keep() {
 			continue
 		}
 		c.w.mu.Lock()
-		c.told(m.epoch, reply, sent)
+		c.told(m.epoch.number, reply, sent)
 		c.w.mu.Unlock()
 		c.w.upTo(20 * time.Millisecond)
 	}

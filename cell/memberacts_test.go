@@ -115,10 +115,10 @@ func (c *member) openSome() {
 		}
 	}
 	path, _ := name.In("local")
-	c.ask("open "+string(name), 0, touched(name), func(ctx context.Context, m *master, by session.Mutation) (any, error) {
+	c.ask("open "+string(name), 0, touched(name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		q := openRequest{mutation: by, path: path, directory: directory, handle: h, create: create}
 		q.handle.owner = namespace.Owner{Session: by.Session, Handle: api.HandleID(by.Number)}
-		return m.open(ctx, q)
+		return m.files.open(ctx, q)
 	}, func(answer any, err error) {
 		if err == nil {
 			c.handles = append(c.handles, answer.(opened).handle)
@@ -144,15 +144,15 @@ func (c *member) lockSome() {
 	if try {
 		what = "try " + what
 	}
-	c.ask(what, h.owner.Handle, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
+	c.ask(what, h.owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		claim := raftfsm.Claim{Mutation: by, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Preconditions: preconditions}
 		if try {
-			return m.tryAcquire(ctx, claim, h)
+			return m.locks.tryAcquire(ctx, claim, h)
 		}
 		c.w.mu.Lock()
 		t := place
 		c.w.mu.Unlock()
-		return m.acquire(ctx, claim, h, t, func(q Queued) error {
+		return m.locks.acquire(ctx, claim, h, t, func(q Queued) error {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			place = q.Ticket
@@ -175,8 +175,8 @@ func (c *member) giveUpSome() {
 
 func (c *member) release(id api.HandleID, hold held) {
 	delete(c.holds, id)
-	c.ask("release "+string(hold.lock.Name), id, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.release(ctx, by, hold.h, hold.generation)
+	c.ask("release "+string(hold.lock.Name), id, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.locks.release(ctx, by, hold.h, hold.generation)
 	}, nil)
 }
 
@@ -188,8 +188,8 @@ func (c *member) meddle() {
 		return
 	}
 	h := handle{owner: namespace.Owner{Session: c.id, Handle: api.HandleID(api.MaxGeneration)}, node: node.Ref()}
-	c.ask("release in vain "+string(name), 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.release(ctx, by, h, node.Lock)
+	c.ask("release in vain "+string(name), 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.locks.release(ctx, by, h, node.Lock)
 	}, nil)
 }
 
@@ -213,8 +213,8 @@ func (c *member) closeSome() {
 	c.handles = slices.DeleteFunc(c.handles, func(o handle) bool { return o == h })
 	delete(c.holds, h.owner.Handle)
 	c.lost[h.owner.Handle] = api.MaxGeneration
-	c.ask("close "+string(h.node.Name), h.owner.Handle, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.close(ctx, by, h)
+	c.ask("close "+string(h.node.Name), h.owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.files.close(ctx, by, h)
 	}, nil)
 }
 
@@ -235,7 +235,7 @@ func (c *member) changeSome() {
 	if hold, ok := c.holds[h.owner.Handle]; ok && c.w.percent(50) {
 		preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 	}
-	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.node.Name), h.owner.Handle, touched(h.node.Name), func(ctx context.Context, m *master, by session.Mutation) (any, error) {
+	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.node.Name), h.owner.Handle, touched(h.node.Name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.node, Contents: []byte("x"), Preconditions: preconditions}}
 		switch kind {
 		case 1:
@@ -243,7 +243,7 @@ func (c *member) changeSome() {
 		case 2:
 			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.node, ACL: api.ACL{Read: raftfsm.RootACL}, Preconditions: preconditions}}
 		}
-		return m.changeNode(ctx, h, namespace.ToWrite, by, command)
+		return m.files.changeNode(ctx, h, namespace.ToWrite, by, command)
 	}, nil)
 }
 
@@ -256,10 +256,10 @@ func (c *member) readSome() {
 	m, name := c.master(), h.node.Name
 	dropped, flushed := c.dropped[name], c.flushed
 	c.w.work.Go(func() {
-		node, cacheable, err := m.readToCache(c.w.ctx, h, namespace.ToRead)
+		node, cacheable, err := m.files.readToCache(c.w.ctx, h, namespace.ToRead)
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
-		if err == nil && cacheable && m.epoch == c.epoch && c.w.reign.master == m && !c.dead &&
+		if err == nil && cacheable && m.epoch.number == c.epoch && c.w.reign.Master == m && !c.dead &&
 			c.dropped[name] == dropped && c.flushed == flushed && c.changing[name] == 0 {
 			c.cache[name] = seenOf(node)
 		}
@@ -296,7 +296,7 @@ func (c *member) cancelSome() {
 	by.Hash = 0
 	r.copies++
 	c.w.work.Go(func() {
-		a, err := m.cancel(c.w.ctx, by)
+		a, err := m.locks.cancel(c.w.ctx, by)
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
 		r.copies--
@@ -321,15 +321,15 @@ func (c *member) breakSome() {
 	}
 	now, ref := c.w.percent(30), node.Ref()
 	c.w.forced[name] = c.w.forced[name] || now
-	c.ask("break "+string(name), 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.breakLock(ctx, raftfsm.Revoke{Mutation: by, Lock: ref, Why: "try", Now: now})
+	c.ask("break "+string(name), 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.locks.breakLock(ctx, raftfsm.Revoke{Mutation: by, Lock: ref, Why: "try", Now: now})
 	}, nil)
 }
 
 func (c *member) endOther() {
 	other, _ := pick(c.w, c.w.members)
-	c.ask("end another", 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return nil, m.endOther(ctx, raftfsm.Terminate{Mutation: by, Target: other.id, Why: "try"})
+	c.ask("end another", 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.sessions.endOther(ctx, raftfsm.Terminate{Mutation: by, Target: other.id, Why: "try"})
 	}, nil)
 }
 
@@ -353,13 +353,13 @@ func (c *member) setQuota() {
 		quota = api.Quota{}
 	}
 	principal := c.w.principal()
-	c.ask("set the quota of "+principal, 0, nil, func(ctx context.Context, m *master, by session.Mutation) (any, error) {
-		return m.propose(ctx, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: by, Principal: principal, Quota: quota}})
+	c.ask("set the quota of "+principal, 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return m.epoch.propose(ctx, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: by, Principal: principal, Quota: quota}})
 	}, nil)
 }
 
 func (c *member) endSession() {
 	c.die()
 	m := c.master()
-	c.w.work.Go(func() { _ = m.endSession(c.w.ctx, c.id) })
+	c.w.work.Go(func() { _ = m.sessions.endSession(c.w.ctx, c.id) })
 }

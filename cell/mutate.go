@@ -14,42 +14,54 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// coherence keeps what clients have in their caches consistent with the nodes (Chubby
+// §2.7): a change of what they see takes effect when nobody has it in a cache any more.
+type coherence struct {
+	epoch       *epoch
+	copyset     *caches
+	boxes       *mailboxes
+	leases      *session.Leases
+	revocations *revocations
+
+	slowClient time.Duration // see Config.SlowClient
+}
+
 // mutate is the one path of every change of what clients see of nodes, whoever
 // wants it (decision 21): the names are made uncacheable, whoever may have them in
 // a cache is told to drop them, and only when everybody has said so, or has
 // ended, is the change proposed. Its events are posted while the log's result is
 // observed; then the names may be cached again, and the caller is answered. A
 // change that was done before, and is only to be answered again, waits for nobody.
-func (m *master) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
-	return m.change(ctx, by, c, func() {}, names...)
+func (co *coherence) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
+	return co.change(ctx, by, c, func() {}, names...)
 }
 
 // change is mutate. It calls after when the change has been observed, or never will
 // be.
-func (m *master) change(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
-	if m.answered(by) {
-		result, err := m.commit(ctx, c, after)
-		return result, cmp.Or(err, m.explain(result.Answer.Err()))
+func (co *coherence) change(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
+	if co.epoch.answered(by) {
+		result, err := co.epoch.commit(ctx, c, after)
+		return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
 	}
-	if result, refused, err := m.refusedAnyway(ctx, by, c, names); refused || err != nil {
+	if result, refused, err := co.refusedAnyway(ctx, by, c, names); refused || err != nil {
 		after()
 		return result, err
 	}
-	m.mu.LockPatient()
-	ch, flush := m.begin(by.Session, names), m.takeover()
-	m.mu.Unlock()
+	co.epoch.mu.LockPatient()
+	ch, flush := co.begin(by.Session, names), co.takeover()
+	co.epoch.mu.Unlock()
 	for _, waits := range []*change{flush, ch} {
-		if err := m.await(ctx, waits, names); err != nil {
-			m.end(ch)
+		if err := co.await(ctx, waits, names); err != nil {
+			co.end(ch)
 			after()
 			return raftfsm.Result{}, err
 		}
 	}
-	result, err := m.commit(ctx, c, func() {
-		m.end(ch)
+	result, err := co.epoch.commit(ctx, c, func() {
+		co.end(ch)
 		after()
 	})
-	return result, cmp.Or(err, m.explain(result.Answer.Err()))
+	return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
 }
 
 // refusedAnyway refuses a change that cannot be made as things are, so that nobody
@@ -57,52 +69,52 @@ func (m *master) change(ctx context.Context, by session.Mutation, c raftfsm.Comm
 // request's answer for good, in the log: an earlier copy of it may be waiting here,
 // and things may be otherwise by the time that could go on. If there is nobody to
 // wait for, it leaves the request to the log.
-func (m *master) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
-	m.mu.Lock()
-	waits := m.expects(by.Session, names)
-	m.mu.Unlock()
+func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
+	co.epoch.mu.Lock()
+	waits := co.expects(by.Session, names)
+	co.epoch.mu.Unlock()
 	if !waits || by.Session == 0 {
 		return result, false, nil
 	}
-	answer := m.state().Try(c)
+	answer := co.epoch.state().Try(c)
 	if answer.Code == api.OK {
 		return result, false, nil
 	}
-	result, err = m.refuseAs(ctx, by, answer)
+	result, err = co.epoch.refuseAs(ctx, by, answer)
 	return result, true, err
 }
 
 // await waits until every session has dropped what a change of those names needs
 // it to drop. One that takes long is named in the log, and cut off if that is
 // the policy.
-func (m *master) await(ctx context.Context, ch *change, names []api.Name) error {
+func (co *coherence) await(ctx context.Context, ch *change, names []api.Name) error {
 	if ch == nil || ch.pending() == nil { // most often
 		return nil
 	}
-	began := m.clock()
-	defer func() { m.metrics.changeWaits.Observe(m.clock().Sub(began).Seconds()) }()
+	began := co.epoch.clock()
+	defer func() { co.epoch.metrics.changeWaits.Observe(co.epoch.clock().Sub(began).Seconds()) }()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()
-	late := time.NewTimer(m.slowClient - began.Sub(ch.since))
+	late := time.NewTimer(co.slowClient - began.Sub(ch.since))
 	defer late.Stop()
 	limit := late.C
-	if m.slowClient == 0 {
+	if co.slowClient == 0 {
 		limit = nil
 	}
 	for cl := ch.pending(); cl != nil; cl = ch.pending() {
 		select {
 		case <-cl.done:
 		case <-slow.C:
-			m.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", m.laggards(ch))
+			co.epoch.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", co.laggards(ch))
 		case <-limit:
-			late.Reset(m.cutOff(ch, names))
+			late.Reset(co.cutOff(ch, names))
 		case <-ctx.Done():
 			return &api.Error{
 				Code: api.Unavailable, Err: context.Cause(ctx),
-				Message: fmt.Sprintf("the change was not made: it waited for clients that have not dropped what they have cached: %s; each is waited for until its lease is over", m.laggards(ch)),
+				Message: fmt.Sprintf("the change was not made: it waited for clients that have not dropped what they have cached: %s; each is waited for until its lease is over", co.laggards(ch)),
 			}
-		case <-m.ctx.Done():
-			return context.Cause(m.ctx)
+		case <-co.epoch.ctx.Done():
+			return context.Cause(co.epoch.ctx)
 		}
 	}
 	return nil
@@ -110,16 +122,16 @@ func (m *master) await(ctx context.Context, ch *change, names []api.Name) error 
 
 // laggards names the clients that a change waits for. Of very many it does not say
 // exactly how many there are: many changes may ask.
-func (m *master) laggards(ch *change) string {
+func (co *coherence) laggards(ch *change) string {
 	const most = 5
-	m.mu.LockPatient()
-	defer m.mu.Unlock()
+	co.epoch.mu.LockPatient()
+	defer co.epoch.mu.Unlock()
 	var ids []api.SessionID // the lowest ones
 	count := 0
-	for id := range m.caches.slow(ch) {
+	for id := range co.copyset.slow(ch) {
 		if count++; count == maxSteps {
 			for _, cl := range ch.clearings {
-				count = max(count, len(cl.left), len(m.caches.copies[cl.name]))
+				count = max(count, len(cl.left), len(co.copyset.copies[cl.name]))
 			}
 			break
 		}
@@ -127,11 +139,11 @@ func (m *master) laggards(ch *change) string {
 			ids = slices.Insert(ids, at, id)
 		}
 		ids = ids[:min(len(ids), most)]
-		m.mu.pause(1)
+		co.epoch.mu.pause(1)
 	}
 	var list []string
 	for _, id := range ids {
-		who := m.holder(m.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
+		who := co.epoch.holder(co.epoch.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
 		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
 	}
 	if more := count - len(ids); more > 0 {
@@ -144,38 +156,38 @@ func (m *master) laggards(ch *change) string {
 // extended any more, whatever they acknowledge, and end with the leases that they
 // have been granted (decision 10). It returns when to look again, for sessions that
 // were told later than others.
-func (m *master) cutOff(ch *change, names []api.Name) time.Duration {
-	m.mu.LockPatient()
-	defer m.mu.Unlock()
-	now, next := m.clock(), m.slowClient
+func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
+	co.epoch.mu.LockPatient()
+	defer co.epoch.mu.Unlock()
+	now, next := co.epoch.clock(), co.slowClient
 	for _, cl := range ch.clearings {
-		for id := range m.caches.slowOf(cl) {
-			if left := m.slowClient - m.caches.asked(ch, id, now); left > 0 {
+		for id := range co.copyset.slowOf(cl) {
+			if left := co.slowClient - co.copyset.asked(ch, id, now); left > 0 {
 				next = min(next, left)
 			} else {
-				m.stopLease(id, m.heldUp(names[0]))
+				co.revocations.stopLease(id, co.heldUp(names[0]))
 			}
-			m.mu.pause(1)
+			co.epoch.mu.pause(1)
 		}
 	}
 	return next
 }
 
 // heldUp is why a session is cut off that a change of that node has waited for.
-func (m *master) heldUp(name api.Name) string {
-	return fmt.Sprintf("it held up a change of %s for more than %v", m.path(name), m.slowClient)
+func (co *coherence) heldUp(name api.Name) string {
+	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }
 
 // changeNode makes a change through a handle on a node, which was opened for it.
-func (m *master) changeNode(ctx context.Context, h handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
+func (f *Files) changeNode(ctx context.Context, h handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
-	err := m.use(h, right, false)
+	err := f.use(h, right, false)
 	if err != nil {
-		result, err = m.refuse(ctx, by, err)
+		result, err = f.refuse(ctx, by, err)
 	} else {
-		result, err = m.mutate(ctx, by, c, touched(h.node.Name)...)
+		result, err = f.coherence.mutate(ctx, by, c, touched(h.node.Name)...)
 	}
-	return result, m.refused(h.node, err)
+	return result, f.offers.refused(h.node, err)
 }
 
 // touched returns the names of which a client may see something else after a

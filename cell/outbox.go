@@ -17,7 +17,7 @@ import (
 // Two things are due again elsewhere: a lock-delay whose end was not committed runs out
 // once more, at once (delays), and the remover keeps the nodes that it has to remove.
 //
-// master.mu guards it. Each list is bounded by what it names: the sessions, the
+// epoch.mu guards it. Each list is bounded by what it names: the sessions, the
 // revocations, the locks and the requests of the queues.
 type outbox struct {
 	ends      map[api.SessionID]raftfsm.End // sessions that are to be ended

@@ -108,16 +108,16 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 // loop was not stopped, it waited.
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.mu.Lock()
-		m.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
-		m.mu.Unlock()
-		id, _, err := m.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
+		m.epoch.mu.Lock()
+		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
+		m.epoch.mu.Unlock()
+		id, _, err := m.sessions.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if _, lives := m.state().Sessions.Get(id); lives {
+		if _, lives := m.epoch.state().Sessions.Get(id); lives {
 			t.Error("a session with a lease of a second, of which nothing is heard, lives, because every hold of the mutex takes long")
 		}
 	})

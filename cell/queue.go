@@ -57,7 +57,7 @@ func (w *waiter) owner() namespace.Owner {
 }
 
 // queues is the wait queues of all locks, each in the order of its tickets. It
-// holds no lock and reads no clock; master.mu guards it.
+// holds no lock and reads no clock; epoch.mu guards it.
 //
 // Every question is answered by an index: those of one lock, those of one
 // session, those who wait through one handle, and the absent ones by when their
@@ -304,6 +304,16 @@ func (q *queues) ahead(lock namespace.Ref, mode api.LockMode) *waiter {
 		}
 	}
 	return nil
+}
+
+// offers hands locks to those who wait for them: it names them in commands, and takes
+// that back when a command has not granted them the lock.
+type offers struct {
+	epoch  *epoch
+	queues *queues
+	delays *delays
+	outbox *outbox
+	events *publisher
 }
 
 // offer marks waiters as being on their way to a grant and returns their

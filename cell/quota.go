@@ -27,29 +27,29 @@ func (u *QuotaUse) wireSize() int { return 3*maxEncoded + len(u.Principal) + len
 
 // listQuotas lists a page of the principals that use something or have a quota, by
 // name, and then of the directories that have one.
-func (m *master) listQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
-	if _, err := m.fence.prove(ctx); err != nil {
+func (in *Inspector) listQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
+	if _, err := in.epoch.fence.prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := m.page(ctx)
+	done, err := in.page(ctx)
 	if err != nil {
 		return p, err
 	}
 	defer done()
-	state := m.state()
+	state := in.epoch.state()
 	if len(after) == 0 || after[0] == ofPrincipals {
-		p.Next = m.listPrincipals(&p, state, string(after[min(len(after), 1):]))
+		p.Next = in.listPrincipals(&p, state, string(after[min(len(after), 1):]))
 		after = nil
 	}
 	if p.Next == nil {
-		p.Next = m.listDirectories(&p, state, after[min(len(after), 1):])
+		p.Next = in.listDirectories(&p, state, after[min(len(after), 1):])
 	}
 	return p, nil
 }
 
 // listPrincipals lists principals after the one of that name, and returns where the
 // next page begins.
-func (m *master) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
+func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
 	var names []string
 	for _, list := range []iter.Seq[string]{state.Tree.Creators(after), state.Sessions.Principals(after), quotaNames(state, after)} {
 		some := len(names)
@@ -77,11 +77,11 @@ func (m *master) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after 
 		p.add(info, info.wireSize())
 		last = name
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
 	for _, info := range p.List {
-		info.Used.Handles, info.Used.Waiters = m.handles.used[info.Principal], m.queues.used[info.Principal]
-		m.mu.pause(1)
+		info.Used.Handles, info.Used.Waiters = in.handles.used[info.Principal], in.queues.used[info.Principal]
+		in.epoch.mu.pause(1)
 	}
 	return next
 }
@@ -99,7 +99,7 @@ func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
 
 // listDirectories lists directories that have a quota, and returns where the next
 // page begins.
-func (m *master) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
+func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
 	if state.Tree.Counts().Limited == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (m *master) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behin
 		}
 		if behind = mark; node.Quota != nil {
 			info := &QuotaUse{
-				Directory: m.path(node.Name),
+				Directory: in.epoch.path(node.Name),
 				Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
 				Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
 			}

@@ -84,12 +84,12 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	}
 	m.start()
 	r.master.Store(m)
-	r.log.Info("master", "epoch", m.epoch, "sessions", m.state().Sessions.Len(), "took", r.clock().Sub(began))
+	r.log.Info("master", "epoch", m.epoch.number, "sessions", m.epoch.state().Sessions.Len(), "took", r.clock().Sub(began))
 	<-ctx.Done()
 	r.master.Store(nil)
-	m.fence.(*fence).close(context.Cause(ctx))
+	m.epoch.fence.close(context.Cause(ctx))
 	m.wait()
-	r.log.Info("not master any more", "epoch", m.epoch)
+	r.log.Info("not master any more", "epoch", m.epoch.number)
 }
 
 // Pauses between attempts to take over: the first, and the longest to which they
@@ -103,7 +103,7 @@ const (
 // It gives up, with the error of the last attempt, when attempts have failed for
 // two election timeouts: time enough for whatever passes by itself, and as long
 // as the others would take to replace a replica that had died.
-func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
+func (r *Replica) takeOver(ctx context.Context, term uint64) (*Master, error) {
 	limit := 2 * r.cfg.ElectionTimeout
 	var failing <-chan time.Time // since the first failure
 	for retry := minTakeOverRetry; ; retry = min(2*retry, maxTakeOverRetry) {
@@ -132,7 +132,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master, error) {
 // beginEpoch commits the new epoch. When that entry is applied, so is everything
 // that earlier masters committed, and whatever they proposed and did not commit
 // never will be, or will be refused.
-func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master, error) {
+func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*Master, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -184,23 +184,28 @@ func (r *Replica) restoresAccess() bool {
 }
 
 // newMaster puts a mastership together; start sets it going.
-func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master {
-	m := &master{
-		epoch: epoch, cell: r.cfg.Cell, cellID: state.CellID, clock: r.clock, state: r.fsm.State,
-		sign: signer{secret: state.Secret}, log: r.log.With("epoch", epoch), metrics: r.metrics.master, ctx: ctx,
-		slowClient: r.cfg.SlowClient, keepAlives: r.cfg.KeepAlives,
-		fence: newFence(fenceConfig{
-			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
-		}),
-	}
-	m.mu.watch = stopwatch()
-	m.mu.held = r.metrics.master.held
+func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *Master {
 	log := Log(entryLog{r.raft})
 	if r.cfg.proposeTo != nil {
 		log = r.cfg.proposeTo(log)
 	}
-	m.proposer = newProposer(log, epoch, r.cfg.Wall, m.observe)
-	return m
+	return newMaster(ctx, MasterConfig{
+		Epoch:  epoch,
+		Cell:   r.cfg.Cell,
+		CellID: state.CellID,
+		Clock:  r.clock,
+		State:  r.fsm.State,
+		Log:    log,
+		Fence: newFence(fenceConfig{
+			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
+		}),
+		Wall:       r.cfg.Wall,
+		Logger:     r.log.With("epoch", epoch),
+		Metrics:    r.metrics.master,
+		SlowClient: r.cfg.SlowClient,
+		KeepAlives: r.cfg.KeepAlives,
+		Stopwatch:  stopwatch(),
+	})
 }
 
 // notMaster is the error of a replica that is not the master: it names the one

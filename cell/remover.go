@@ -14,8 +14,12 @@ import (
 // does not drop one node from its cache delays that node, and no other. One
 // goroutine does it for all of them (removals); a node that waits for somebody's
 // cache is an element of waiting until its change is clear.
-// master.mu guards it.
+// epoch.mu guards it.
 type remover struct {
+	epoch     *epoch
+	queues    *queues
+	coherence *coherence
+
 	dying   []namespace.Ref   // to be removed, and nothing done about it yet
 	waiting map[*removal]bool // told to whoever may have them in a cache
 	again   []*removal        // of those, whose clearing has ended: they are looked at again
@@ -43,8 +47,8 @@ const (
 	removeAgain = 100 * time.Millisecond
 )
 
-func newRemover() *remover {
-	return &remover{waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
+func newRemover(e *epoch, q *queues, c *coherence) *remover {
+	return &remover{epoch: e, queues: q, coherence: c, waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // add takes over nodes that are dying.
@@ -79,23 +83,23 @@ func (r *remover) rouse() {
 }
 
 // removals is the remover's goroutine. It ends with the epoch.
-func (m *master) removals() {
+func (r *remover) removals() {
 	slow := time.NewTicker(slowChange)
 	defer slow.Stop()
 	for {
-		if m.flushed() != nil {
+		if r.flushed() != nil {
 			return
 		}
-		batch := m.nextRemovals()
+		batch := r.nextRemovals()
 		if len(batch) > 0 {
-			m.remove(batch)
+			r.remove(batch)
 			continue
 		}
 		select {
-		case <-m.remover.wake:
+		case <-r.wake:
 		case <-slow.C:
-			m.reportSlowRemovals()
-		case <-m.ctx.Done():
+			r.reportSlowRemovals()
+		case <-r.epoch.ctx.Done():
 			return
 		}
 	}
@@ -103,27 +107,26 @@ func (m *master) removals() {
 
 // flushed waits until every client has dropped what an earlier master let it
 // cache, if there is anything to remove.
-func (m *master) flushed() error {
-	m.mu.Lock()
-	flush := m.takeover()
+func (r *remover) flushed() error {
+	r.epoch.mu.Lock()
+	flush := r.coherence.takeover()
 	var names []api.Name
-	if dying := m.remover.dying; len(dying) > 0 {
+	if dying := r.dying; len(dying) > 0 {
 		names = append(names, dying[0].Name)
 	}
-	m.mu.Unlock()
+	r.epoch.mu.Unlock()
 	if len(names) == 0 {
 		return nil
 	}
-	return m.await(m.ctx, flush, names)
+	return r.coherence.await(r.epoch.ctx, flush, names)
 }
 
 // nextRemovals begins removals that wait to be begun, and returns those that
 // nobody's cache is in the way of, as many as fit into one command.
-func (m *master) nextRemovals() []*removal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.remover
-	if m.takeover() != nil {
+func (r *remover) nextRemovals() []*removal {
+	r.epoch.mu.Lock()
+	defer r.epoch.mu.Unlock()
+	if r.coherence.takeover() != nil {
 		return nil // these nodes came since; flushed waits for it
 	}
 	for _, one := range r.again[:min(len(r.again), maxSteps)] {
@@ -135,16 +138,16 @@ func (m *master) nextRemovals() []*removal {
 		r.again = nil
 	}
 	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
-		one := &removal{node: r.dying[0], began: m.clock()}
+		one := &removal{node: r.dying[0], began: r.epoch.clock()}
 		r.dying = r.dying[1:]
-		one.ch = m.begin(0, touched(one.node.Name))
+		one.ch = r.coherence.begin(0, touched(one.node.Name))
 		r.waiting[one] = true
 		r.look(one)
 	}
 	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
 		r.rouse() // those are begun next, though all of these may have to wait
 	}
-	batch := piece(r.ready, m.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
+	batch := piece(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
 	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
 		r.ready = nil
 	}
@@ -153,39 +156,39 @@ func (m *master) nextRemovals() []*removal {
 
 // remove proposes the removal of nodes that are in nobody's cache, and lets their
 // names be cached again when it has taken effect.
-func (m *master) remove(batch []*removal) {
+func (r *remover) remove(batch []*removal) {
 	nodes := make([]namespace.Ref, len(batch))
 	for i, one := range batch {
 		nodes[i] = one.node
-		m.metrics.changeWaits.Observe(m.clock().Sub(one.began).Seconds())
+		r.epoch.metrics.changeWaits.Observe(r.epoch.clock().Sub(one.began).Seconds())
 	}
-	_, err := m.commit(m.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
+	_, err := r.epoch.commit(r.epoch.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
 		for _, one := range batch {
-			m.end(one.ch)
+			r.coherence.end(one.ch)
 		}
 	})
-	if err == nil || m.ctx.Err() != nil {
+	if err == nil || r.epoch.ctx.Err() != nil {
 		return
 	}
-	m.mu.Lock()
-	m.remover.add(nodes...)
-	m.mu.Unlock()
+	r.epoch.mu.Lock()
+	r.add(nodes...)
+	r.epoch.mu.Unlock()
 	again := time.NewTimer(removeAgain)
 	defer again.Stop()
 	select {
 	case <-again.C:
-	case <-m.ctx.Done():
+	case <-r.epoch.ctx.Done():
 	}
 }
 
 // reportSlowRemovals names the clients that nodes wait for too long, once a node,
 // and cuts them off if that is the policy.
-func (m *master) reportSlowRemovals() {
+func (r *remover) reportSlowRemovals() {
 	var names []api.Name
-	late, now := map[*clearing]bool{}, m.clock()
-	m.mu.Lock()
-	for one := range m.remover.waiting {
-		m.mu.pause(1)
+	late, now := map[*clearing]bool{}, r.epoch.clock()
+	r.epoch.mu.Lock()
+	for one := range r.waiting {
+		r.epoch.mu.pause(1)
 		if now.Sub(one.ch.since) < slowChange {
 			continue
 		}
@@ -201,31 +204,31 @@ func (m *master) reportSlowRemovals() {
 	}
 	some := &change{}
 	for cl := range late {
-		m.mu.pause(1)
+		r.epoch.mu.pause(1)
 		if len(some.clearings) < maxLate {
 			some.clearings = append(some.clearings, cl)
 		}
-		if m.slowClient > 0 {
-			m.cutOffLate(cl, now)
+		if r.coherence.slowClient > 0 {
+			r.coherence.cutOffLate(cl, now)
 		}
 	}
-	m.mu.Unlock()
+	r.epoch.mu.Unlock()
 	if len(names) > 0 {
-		m.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", m.laggards(some))
+		r.epoch.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", r.coherence.laggards(some))
 	}
 }
 
 // maxLate is of how many clearings a log line names the clients.
 const maxLate = 8
 
-// cutOffLate cuts off the clients that have held up a removal for too long. m.mu is
+// cutOffLate cuts off the clients that have held up a removal for too long. epoch.mu is
 // held, and released in between.
-func (m *master) cutOffLate(cl *clearing, now session.Instant) {
+func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
 	one := &change{clearings: []*clearing{cl}}
-	for id := range m.caches.slowOf(cl) {
-		if m.caches.asked(one, id, now) >= m.slowClient {
-			m.stopLease(id, m.heldUp(cl.name))
+	for id := range co.copyset.slowOf(cl) {
+		if co.copyset.asked(one, id, now) >= co.slowClient {
+			co.revocations.stopLease(id, co.heldUp(cl.name))
 		}
-		m.mu.pause(1)
+		co.epoch.mu.pause(1)
 	}
 }

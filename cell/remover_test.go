@@ -53,22 +53,22 @@ func slowCache(t *testing.T, cached ...api.Name) {
 		good := m.client(t, 1)
 		good.keepAlive(ctx)
 		slow := m.client(t, 2)
-		if !m.remember(slow.who.session, cached...) {
+		if !m.coherence.remember(slow.who.session, cached...) {
 			t.Fatal("the client cannot cache the nodes")
 		}
-		if err := m.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+		if err := m.sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if n := m.state().Tree.Counts().Nodes; n != 4+len(cached) {
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
 			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d that somebody has in a cache", n, len(cached))
 		}
-		if !m.remember(good.who.session, "/d/767") {
+		if !m.coherence.remember(good.who.session, "/d/767") {
 			t.Error("a node that is gone cannot be cached, because of another that is not")
 		}
 		time.Sleep(13 * time.Second) // the slow client's lease
 		synctest.Wait()
-		if n := m.state().Tree.Counts().Nodes; n != 4 {
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4 {
 			t.Errorf("%d nodes are left after the lease of the client that had one in its cache; want 4", n)
 		}
 	})
@@ -82,17 +82,17 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 		l.pending = 0 // nothing is taken
 		refuse := func([]byte) { m.limit(l) }
 		m.wrote.Store(&refuse) // from the end of the session on
-		if err := m.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+		if err := m.sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if _, there := m.state().Tree.Get("/e"); !there {
+		if _, there := m.epoch.state().Tree.Get("/e"); !there {
 			t.Fatal("the node was removed although nothing could be committed")
 		}
 		m.wrote.Store(nil)
 		m.limit(defaultLimits())
 		time.Sleep(time.Second)
-		if _, there := m.state().Tree.Get("/e"); there {
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
 			t.Error("the node is still there after a second in which it could have been removed")
 		}
 	})
@@ -108,15 +108,15 @@ func TestRemovalWaitsForTheFailOver(t *testing.T) {
 		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: owner}}}})
 	}, func(t *testing.T, m *soloMaster) {
 		time.Sleep(11 * time.Second)
-		if node, there := m.state().Tree.Get("/e"); !there || !node.Dying() {
+		if node, there := m.epoch.state().Tree.Get("/e"); !there || !node.Dying() {
 			t.Fatal("the node was removed while a client could have it in its cache")
 		}
 		time.Sleep(2 * time.Second) // the reader's lease ends
 		synctest.Wait()
-		if _, lives := m.state().Sessions.Get(reader); lives {
+		if _, lives := m.epoch.state().Sessions.Get(reader); lives {
 			t.Fatal("the reader's session has not ended")
 		}
-		if _, there := m.state().Tree.Get("/e"); there {
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
 			t.Error("the node is still there")
 		}
 	})

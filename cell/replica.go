@@ -45,7 +45,7 @@ type Replica struct {
 	grpc       *grpc.Server
 	http       *http.Server
 
-	master atomic.Pointer[master] // nil unless this replica is the master
+	master atomic.Pointer[Master] // nil unless this replica is the master
 
 	cancel  context.CancelCauseFunc // ends runEpochs
 	elected chan bool               // Raft says here that it leads, or does not any more

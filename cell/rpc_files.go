@@ -12,12 +12,12 @@ import (
 )
 
 func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
-	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *master, who caller) (*pb.OpenReply, error) {
+	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *Master, who caller) (*pb.OpenReply, error) {
 		r, err := s.openRequest(m, who, q)
 		if err != nil {
 			return nil, err
 		}
-		o, err := m.open(ctx, r)
+		o, err := m.files.open(ctx, r)
 		if err != nil {
 			return nil, about(r.path.String(), err)
 		}
@@ -33,7 +33,7 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 }
 
 // openRequest decodes and checks an Open.
-func (s *service) openRequest(m *master, who caller, q *pb.OpenRequest) (openRequest, error) {
+func (s *service) openRequest(m *Master, who caller, q *pb.OpenRequest) (openRequest, error) {
 	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
 		return openRequest{}, err
@@ -70,7 +70,7 @@ func (s *service) openRequest(m *master, who caller, q *pb.OpenRequest) (openReq
 
 // openPath returns the path that an Open names, absolute or relative to a
 // directory's handle (Chubby §2.6), and that handle.
-func (s *service) openPath(m *master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
+func (s *service) openPath(m *Master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
 	text := q.GetPath()
 	var directory handle
 	if len(q.GetDirectory()) > 0 {
@@ -81,7 +81,7 @@ func (s *service) openPath(m *master, who caller, q *pb.OpenRequest) (api.Path, 
 		if !directory.directory {
 			return api.Path{}, directory, api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
 		}
-		text = m.path(directory.node.Name) + "/" + text
+		text = m.epoch.path(directory.node.Name) + "/" + text
 	}
 	path, err := s.pathOf(text)
 	return path, directory, err
@@ -134,18 +134,18 @@ func checkContents(contents []byte) error {
 
 func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
 	const op = "close"
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.CloseReply, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.CloseReply, error) {
 		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
-		return &pb.CloseReply{}, m.close(ctx, mutation, h)
+		return &pb.CloseReply{}, m.files.close(ctx, mutation, h)
 	})
 }
 
 // statIn describes a node by its path in this cell.
-func statIn(m *master, n *namespace.Node) (*pb.Stat, error) {
-	path, err := n.Name.In(m.cell)
+func statIn(m *Master, n *namespace.Node) (*pb.Stat, error) {
+	path, err := n.Name.In(m.epoch.cell)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func statIn(m *master, n *namespace.Node) (*pb.Stat, error) {
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
-	return onHandle(s, "read", q, func(m *master, h handle) (*pb.GetContentsAndStatReply, error) {
-		node, cacheable, err := m.readToCache(ctx, h, namespace.ToRead)
+	return onHandle(s, "read", q, func(m *Master, h handle) (*pb.GetContentsAndStatReply, error) {
+		node, cacheable, err := m.files.readToCache(ctx, h, namespace.ToRead)
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +167,8 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 }
 
 func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
-	return onHandle(s, "stat", q, func(m *master, h handle) (*pb.GetStatReply, error) {
-		node, cacheable, err := m.readToCache(ctx, h, 0)
+	return onHandle(s, "stat", q, func(m *Master, h handle) (*pb.GetStatReply, error) {
+		node, cacheable, err := m.files.readToCache(ctx, h, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -178,8 +178,8 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 }
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
-	return onHandle(s, "list", q, func(m *master, h handle) (*pb.ReadDirReply, error) {
-		p, err := m.readDir(ctx, h, q.GetAfter())
+	return onHandle(s, "list", q, func(m *Master, h handle) (*pb.ReadDirReply, error) {
+		p, err := m.files.readDir(ctx, h, q.GetAfter())
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 
 func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
 	const op = "write"
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.SetContentsReply, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.SetContentsReply, error) {
 		if err := checkContents(q.GetContents()); err != nil {
 			return nil, err
 		}
@@ -205,11 +205,11 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		result, err := m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
+		result, err := m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
 			Mutation:      mutation,
 			Node:          h.node,
 			Contents:      q.GetContents(),
@@ -219,23 +219,23 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.cell)
+		described, err := result.Stat.In(m.epoch.cell)
 		return &pb.SetContentsReply{Stat: pb.NewStat(described)}, err
 	})
 }
 
 func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
 	const op = "delete"
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.DeleteReply, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.DeleteReply, error) {
 		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		_, err = m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
+		_, err = m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
 			Mutation:      mutation,
 			Node:          h.node,
 			Handle:        h.owner.Handle,
@@ -247,7 +247,7 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 
 func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
 	const op = "set ACL"
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.SetACLReply, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.SetACLReply, error) {
 		acl := aclOf(q.GetAcl())
 		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
 			number(q.IfGeneration), []byte(q.GetIfSequencer()))
@@ -257,11 +257,11 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		result, err := m.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
+		result, err := m.files.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
 			Mutation:      mutation,
 			Node:          h.node,
 			ACL:           acl,
@@ -271,7 +271,7 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.cell)
+		described, err := result.Stat.In(m.epoch.cell)
 		return &pb.SetACLReply{Stat: pb.NewStat(described)}, err
 	})
 }

@@ -35,8 +35,8 @@ func claimOf(q lockRequest, h handle) (raftfsm.Claim, error) {
 }
 
 // lock serves a request for a lock; ask asks the master for it.
-func (s *service) lock(op string, q lockRequest, ask func(*master, raftfsm.Claim, handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.Granted, error) {
+func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim, handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.Granted, error) {
 		claim, err := claimOf(q, h)
 		if err != nil {
 			return nil, err
@@ -50,8 +50,8 @@ func (s *service) lock(op string, q lockRequest, ask func(*master, raftfsm.Claim
 }
 
 // grantOf describes a grant for the wire.
-func grantOf(m *master, a raftfsm.Answer) (*pb.Granted, error) {
-	seq, err := m.sequencerOf(a)
+func grantOf(m *Master, a raftfsm.Answer) (*pb.Granted, error) {
+	seq, err := m.locks.sequencerOf(a)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func grantOf(m *master, a raftfsm.Answer) (*pb.Granted, error) {
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	granted, err := s.lock("acquire", q, func(m *master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+	granted, err := s.lock("acquire", q, func(m *Master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
 		t := tokens.parseTicket(q.GetTicket(), h.node, by.Session, by.Number)
-		return m.acquire(stream.Context(), claim, h, t, func(now Queued) error {
+		return m.locks.acquire(stream.Context(), claim, h, t, func(now Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, h.node, by.Session, by.Number),
 				Place:       uint32(now.Place),
@@ -81,27 +81,27 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	granted, err := s.lock("try to acquire", q, func(m *master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
-		return m.tryAcquire(ctx, claim, h)
+	granted, err := s.lock("try to acquire", q, func(m *Master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+		return m.locks.tryAcquire(ctx, claim, h)
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
 }
 
 func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
 	const op = "release"
-	return onHandle(s, op, q, func(m *master, h handle) (*pb.ReleaseReply, error) {
+	return onHandle(s, op, q, func(m *Master, h handle) (*pb.ReleaseReply, error) {
 		generation := q.GetGeneration()
 		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), number(&generation))
 		if err != nil {
 			return nil, err
 		}
-		return &pb.ReleaseReply{}, m.release(ctx, mutation, h, api.Generation(generation))
+		return &pb.ReleaseReply{}, m.locks.release(ctx, mutation, h, api.Generation(generation))
 	})
 }
 
 func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (*pb.GetSequencerReply, error) {
-	return onHandle(s, "get sequencer", q, func(m *master, h handle) (*pb.GetSequencerReply, error) {
-		node, err := m.read(ctx, h, 0)
+	return onHandle(s, "get sequencer", q, func(m *Master, h handle) (*pb.GetSequencerReply, error) {
+		node, err := m.files.read(ctx, h, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -116,30 +116,30 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 // SetSequencer answers with a handle that carries the sequencer, so that every
 // later master knows it too. An invalid one is refused at once.
 func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
-	return onHandle(s, "set sequencer", q, func(m *master, h handle) (*pb.SetSequencerReply, error) {
+	return onHandle(s, "set sequencer", q, func(m *Master, h handle) (*pb.SetSequencerReply, error) {
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err != nil {
 			return nil, err
 		}
-		if err := m.checkSequencer(ctx, seq); err != nil {
+		if err := m.locks.checkSequencer(ctx, seq); err != nil {
 			return nil, err
 		}
-		if err := m.use(h, 0, false); err != nil {
+		if err := m.files.use(h, 0, false); err != nil {
 			return nil, err
 		}
-		h.precondition, err = m.precondition(seq)
+		h.precondition, err = m.locks.precondition(seq)
 		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
 	})
 }
 
 func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {
-	return onMaster(s, "check sequencer", "", func(m *master) (*pb.CheckSequencerReply, error) {
+	return onMaster(s, "check sequencer", "", func(m *Master) (*pb.CheckSequencerReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err == nil {
-			err = m.checkSequencer(ctx, seq)
+			err = m.locks.checkSequencer(ctx, seq)
 		}
 		if api.CodeOf(err) == api.BadSequencer {
 			return &pb.CheckSequencerReply{Explanation: explanation(err)}, nil
@@ -157,7 +157,7 @@ func explanation(err error) string {
 }
 
 func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
-	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *master, who caller) (*pb.BreakLockReply, error) {
+	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *Master, who caller) (*pb.BreakLockReply, error) {
 		mutation, err := mutationOf(who.session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -167,20 +167,20 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 		}
 		node, err := s.nodeAt(ctx, m, q.GetPath())
 		if err != nil {
-			_, err = m.refuse(ctx, mutation, err) // it may have been there
+			_, err = m.files.refuse(ctx, mutation, err) // it may have been there
 			return &pb.BreakLockReply{}, err
 		}
-		return &pb.BreakLockReply{}, m.breakLock(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
+		return &pb.BreakLockReply{}, m.locks.breakLock(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
 	})
 }
 
 func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
-	return inSession(s, "cancel", "", q.GetCaller(), func(m *master, who caller) (*pb.CancelReply, error) {
+	return inSession(s, "cancel", "", q.GetCaller(), func(m *Master, who caller) (*pb.CancelReply, error) {
 		mutation, err := mutationOf(who.session, q.GetMutation())
 		if err != nil {
 			return nil, err
 		}
-		answer, err := m.cancel(ctx, mutation)
+		answer, err := m.locks.cancel(ctx, mutation)
 		switch {
 		case err != nil:
 			return nil, err
@@ -190,12 +190,12 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 			granted, err := grantOf(m, answer)
 			return &pb.CancelReply{Granted: granted}, err
 		}
-		return &pb.CancelReply{}, m.explain(answer.Err())
+		return &pb.CancelReply{}, m.epoch.explain(answer.Err())
 	})
 }
 
 func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
-	return onMaster(s, "list locks", q.GetPrefix(), func(m *master) (*pb.ListLocksReply, error) {
+	return onMaster(s, "list locks", q.GetPrefix(), func(m *Master) (*pb.ListLocksReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -207,7 +207,7 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.listLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.inspector.listLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
 		reply := &pb.ListLocksReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))
@@ -243,12 +243,12 @@ func lockInfo(l *LockInfo) *pb.LockInfo {
 
 // Explain says what an operation on a node would wait for.
 func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
-	return onMaster(s, "explain", q.GetPath(), func(m *master) (*pb.ExplainReply, error) {
+	return onMaster(s, "explain", q.GetPath(), func(m *Master) (*pb.ExplainReply, error) {
 		path, err := s.pathOf(q.GetPath())
 		if err != nil {
 			return nil, err
 		}
-		e, err := m.explainNode(ctx, path.Name())
+		e, err := m.inspector.explainNode(ctx, path.Name())
 		if err != nil {
 			return nil, err
 		}

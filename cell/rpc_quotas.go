@@ -9,11 +9,11 @@ import (
 )
 
 func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.ListQuotasReply, error) {
-	return onMaster(s, "list quotas", "", func(m *master) (*pb.ListQuotasReply, error) {
+	return onMaster(s, "list quotas", "", func(m *Master) (*pb.ListQuotasReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.listQuotas(ctx, q.GetAfter())
+		page, err := m.inspector.listQuotas(ctx, q.GetAfter())
 		reply := &pb.ListQuotasReply{Next: page.Next}
 		for _, use := range page.List {
 			reply.Quotas = append(reply.Quotas, quotaInfo(use))
@@ -39,18 +39,18 @@ func amountsOf(q api.Quota) *pb.QuotaAmounts {
 }
 
 func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
-	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *master, who caller) (*pb.SetQuotaReply, error) {
+	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *Master, who caller) (*pb.SetQuotaReply, error) {
 		c, err := s.quotaOf(ctx, m, who, q)
 		if err != nil {
 			return nil, err
 		}
-		_, err = m.propose(ctx, raftfsm.Command{SetQuota: &c})
+		_, err = m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})
 		return &pb.SetQuotaReply{}, err
 	})
 }
 
 // quotaOf decodes and checks a SetQuota.
-func (s *service) quotaOf(ctx context.Context, m *master, who caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
+func (s *service) quotaOf(ctx context.Context, m *Master, who caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
 	a := q.GetAllowed()
 	allowed := api.Quota{
 		Nodes:    int(a.GetNodes()),
@@ -81,7 +81,7 @@ func (s *service) quotaOf(ctx context.Context, m *master, who caller, q *pb.SetQ
 	}
 	directory, err := s.nodeAt(ctx, m, q.GetPath())
 	if err != nil {
-		_, err = m.refuse(ctx, mutation, err) // it may have been there
+		_, err = m.files.refuse(ctx, mutation, err) // it may have been there
 	}
 	c.Directory = &directory
 	return c, err

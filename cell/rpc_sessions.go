@@ -19,16 +19,16 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	return onMaster(s, op, "", func(m *master) (*pb.CreateSessionReply, error) {
-		id, grant, err := m.createSession(ctx, c)
+	return onMaster(s, op, "", func(m *Master) (*pb.CreateSessionReply, error) {
+		id, grant, err := m.sessions.createSession(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		return &pb.CreateSessionReply{
 			Session: signerOf(m).session(id),
 			Id:      uint64(id),
-			Epoch:   uint64(m.epoch),
-			CellId:  string(m.cellID),
+			Epoch:   uint64(m.epoch.number),
+			CellId:  string(m.epoch.cellID),
 			Grant:   leaseOf(grant),
 		}, nil
 	})
@@ -89,19 +89,19 @@ func checkPrincipal(name string) error {
 const anonymous = "anonymous"
 
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
-	return onMaster(s, "keep alive", "", func(m *master) (*pb.KeepAliveReply, error) {
+	return onMaster(s, "keep alive", "", func(m *Master) (*pb.KeepAliveReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
-			err = m.checkEpoch(who)
+			err = m.sessions.checkEpoch(who)
 		}
 		if err != nil {
 			return nil, err
 		}
-		x, err := m.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()}, connectionOf(ctx))
+		x, err := m.sessions.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()}, connectionOf(ctx))
 		if err != nil {
 			return nil, err
 		}
-		reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch)}
+		reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch.number)}
 		if x.Grant != nil {
 			reply.Grant = leaseOf(*x.Grant)
 		}
@@ -140,21 +140,21 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 	if q.GetTarget() != 0 {
 		return s.endOther(ctx, op, q)
 	}
-	return onMaster(s, op, "", func(m *master) (*pb.EndSessionReply, error) {
+	return onMaster(s, op, "", func(m *Master) (*pb.EndSessionReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
-			err = m.checkEpoch(who)
+			err = m.sessions.checkEpoch(who)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &pb.EndSessionReply{}, m.endSession(ctx, who.session)
+		return &pb.EndSessionReply{}, m.sessions.endSession(ctx, who.session)
 	})
 }
 
 func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	target := api.SessionID(q.GetTarget())
-	return inSession(s, op, target.String(), q.GetCaller(), func(m *master, who caller) (*pb.EndSessionReply, error) {
+	return inSession(s, op, target.String(), q.GetCaller(), func(m *Master, who caller) (*pb.EndSessionReply, error) {
 		mutation, err := mutationOf(who.session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -162,16 +162,16 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 		if err != nil {
 			return nil, err
 		}
-		return &pb.EndSessionReply{}, m.endOther(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
+		return &pb.EndSessionReply{}, m.sessions.endOther(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
 	})
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	return onMaster(s, "list sessions", "", func(m *master) (*pb.ListSessionsReply, error) {
+	return onMaster(s, "list sessions", "", func(m *Master) (*pb.ListSessionsReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.listSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.inspector.listSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
 		reply := &pb.ListSessionsReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Sessions = append(reply.Sessions, sessionInfo(info))

@@ -17,7 +17,7 @@ import (
 // is late.
 func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.slowClient = 2 * time.Second
+		m.coherence.slowClient = 2 * time.Second
 		author, late, prompt := m.client(t, 1), m.client(t, 2), m.client(t, 3)
 		f := author.open(t, "/ls/local/f", api.MayCreate).handle
 		late.open(t, "/ls/local/f", api.MustExist)
@@ -32,9 +32,9 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		alive := func(c *soloClient) bool {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.leases.Alive(c.who.session)
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			return m.tables.leases.Alive(c.who.session)
 		}
 		if alive(late) || !alive(prompt) {
 			t.Errorf("late is alive: %v; prompt is alive: %v", alive(late), alive(prompt))
@@ -56,24 +56,24 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 // names that it touches they have: not one after the other.
 func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.slowClient = 2 * time.Second
+		m.coherence.slowClient = 2 * time.Second
 		owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 		e := owner.openEphemeral(t, "/ls/local/e")
 		for i, name := range []api.Name{"/e", ""} {
-			if !m.remember(readers[i].who.session, name) {
+			if !m.coherence.remember(readers[i].who.session, name) {
 				t.Fatal("it may not cache")
 			}
 		}
-		if err := m.close(t.Context(), owner.mutation(), e); err != nil {
+		if err := m.files.close(t.Context(), owner.mutation(), e); err != nil {
 			t.Fatal(err)
 		}
 		owner.acknowledge(t, owner.hear(t))
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
 		for i, r := range readers {
-			if m.leases.Alive(r.who.session) {
+			if m.tables.leases.Alive(r.who.session) {
 				t.Errorf("reader %d has held up the removal for too long, and is not cut off", i)
 			}
 		}
@@ -85,31 +85,31 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const clients = 20
-		m.slowClient = 2 * time.Second
+		m.coherence.slowClient = 2 * time.Second
 		names := []api.Name{"/a", "/b"}
 		for i := range clients {
-			if !m.remember(m.client(t, byte(i+1)).who.session, names...) {
+			if !m.coherence.remember(m.client(t, byte(i+1)).who.session, names...) {
 				t.Fatal("it may not cache")
 			}
 		}
 		var holds atomic.Int32
-		m.mu.Lock()
-		ch := m.begin(0, names)
-		m.mu.most = 1
-		m.mu.held = func(time.Duration) { holds.Add(1) }
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		ch := m.coherence.begin(0, names)
+		m.epoch.mu.most = 1
+		m.epoch.mu.held = func(time.Duration) { holds.Add(1) }
+		m.epoch.mu.Unlock()
 		holds.Store(0)
-		m.cutOff(ch, names)
+		m.coherence.cutOff(ch, names)
 		if n := int(holds.Load()); n < clients*len(names) {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients and of %d names", n, clients, len(names))
 		}
 		holds.Store(0)
-		if who := m.laggards(ch); !strings.HasSuffix(who, "and 15 more") {
+		if who := m.coherence.laggards(ch); !strings.HasSuffix(who, "and 15 more") {
 			t.Errorf("%s: want 5 of %d clients", who, clients)
 		}
 		if n := int(holds.Load()); n < clients {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients", n, clients)
 		}
-		m.master.end(ch)
+		m.Master.coherence.end(ch)
 	})
 }

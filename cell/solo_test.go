@@ -20,7 +20,7 @@ import (
 // soloMaster is a master of a cell of one, whose log is applied as it is
 // written. What a test wants to happen at a certain point happens in a hook.
 type soloMaster struct {
-	*master
+	*Master
 	fsm      atomic.Pointer[raftfsm.State]
 	end      context.CancelCauseFunc // ends its epoch
 	lost     atomic.Int64            // nanoseconds by which its clock is ahead of the bubble's
@@ -53,8 +53,10 @@ func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 	return results, nil
 }
 
+func (s *soloMaster) close(error) {}
+
 func (s *soloMaster) prove(context.Context) (session.Instant, error) {
-	t0 := s.clock()
+	t0 := s.epoch.clock()
 	if s.proving != nil {
 		s.proving()
 	}
@@ -74,12 +76,11 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		s.fsm.Store(&state)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s.end = cancel
-		s.master = &master{
-			epoch: 1, cell: "local", cellID: "c", ctx: ctx, fence: s, sign: signer{secret: state.Secret},
-			clock: func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			state: s.fsm.Load, log: slog.New(slog.NewTextHandler(io.Discard, nil)), metrics: NewMetrics(),
-		}
-		s.proposer = newProposer(s, 1, func() int64 { return 0 }, s.observe)
+		s.Master = newMaster(ctx, MasterConfig{
+			Epoch: 1, Cell: "local", CellID: "c", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
+			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: NewMetrics(),
+		})
 		s.start()
 		defer s.wait()
 		defer cancel(nil)
@@ -117,7 +118,7 @@ type soloClient struct {
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
-	id, grant, err := s.createSession(t.Context(), *cachingSession(nonce).CreateSession)
+	id, grant, err := s.sessions.createSession(t.Context(), *cachingSession(nonce).CreateSession)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) opene
 	t.Helper()
 	mutation := c.mutation()
 	create.Rights = namespace.ToRead | namespace.ToWrite
-	o, err := c.m.open(t.Context(), openRequest{
+	o, err := c.m.files.open(t.Context(), openRequest{
 		mutation: mutation, path: api.MustParsePath(path),
 		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: create.Rights},
 		create: create,
@@ -159,7 +160,7 @@ func (c *soloClient) write(ctx context.Context, h handle) <-chan error {
 	mutation := c.mutation()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.m.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: mutation, Node: h.node}})
+		_, err := c.m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: mutation, Node: h.node}})
 		done <- err
 	}()
 	return done
@@ -173,7 +174,7 @@ func (c *soloClient) heard() heard {
 // hear sends a KeepAlive and takes its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
-	reply, err := c.m.keepAlive(t.Context(), c.who, c.heard(), nil)
+	reply, err := c.m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func (c *soloClient) acknowledge(t *testing.T, events []*Event) {
 	t.Helper()
 	c.acked = events[len(events)-1].Sequence
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { _, _ = c.m.keepAlive(ctx, c.who, c.heard(), nil) }()
+	go func() { _, _ = c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil) }()
 	synctest.Wait()
 	cancel()
 	synctest.Wait()
@@ -211,9 +212,9 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		known := func() bool {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.caches.names[reader.who.session]["/f"] != nil
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			return m.tables.copyset.names[reader.who.session]["/f"] != nil
 		}
 		m.proving = func() {
 			if !known() {
@@ -221,10 +222,10 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 			}
 		}
 		o := reader.open(t, "/ls/local/f", api.MustExist)
-		m.mu.Lock()
-		m.caches.drop(reader.who.session, maxCopies)
-		m.mu.Unlock()
-		if _, cacheable, err := m.readToCache(t.Context(), o.handle, namespace.ToRead); err != nil || !cacheable {
+		m.epoch.mu.Lock()
+		m.tables.copyset.drop(reader.who.session, maxCopies)
+		m.epoch.mu.Unlock()
+		if _, cacheable, err := m.files.readToCache(t.Context(), o.handle, namespace.ToRead); err != nil || !cacheable {
 			t.Error(cacheable, err)
 		}
 		m.proving = nil
@@ -279,7 +280,7 @@ func TestRefusalIsForGood(t *testing.T) {
 		remove := func() <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := m.changeNode(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.node, Handle: f.owner.Handle}})
+				_, err := m.files.changeNode(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.node, Handle: f.owner.Handle}})
 				done <- err
 			}()
 			return done
@@ -289,14 +290,14 @@ func TestRefusalIsForGood(t *testing.T) {
 			t.Fatal("it waited for nobody")
 		}
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.owner.Handle, Mode: api.Exclusive}
-		granted, err := m.tryAcquire(t.Context(), claim, lock)
+		granted, err := m.locks.tryAcquire(t.Context(), claim, lock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := <-remove(); !errors.Is(err, api.LockHeld) {
 			t.Fatalf("delete of a node whose lock another holds: %v", err)
 		}
-		if err := m.release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
+		if err := m.locks.release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []*soloClient{reader, locker} {
@@ -305,7 +306,7 @@ func TestRefusalIsForGood(t *testing.T) {
 		if err := <-first; !errors.Is(err, api.LockHeld) {
 			t.Errorf("the copy that waited: %v", err)
 		}
-		if _, there := m.state().Tree.Get("/f"); !there {
+		if _, there := m.epoch.state().Tree.Get("/f"); !there {
 			t.Error("it was done after it had been refused")
 		}
 	})
@@ -318,9 +319,9 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).handle
-		m.mu.Lock()
-		m.caches.drop(reader.who.session, maxCopies)
-		m.mu.Unlock()
+		m.epoch.mu.Lock()
+		m.tables.copyset.drop(reader.who.session, maxCopies)
+		m.epoch.mu.Unlock()
 		entered, leave := make(chan struct{}), make(chan struct{})
 		m.applying = func() {
 			m.applying = nil
@@ -334,12 +335,12 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		if err := <-done; !errors.Is(err, api.Uncertain) {
 			t.Fatal(err)
 		}
-		if _, cacheable, err := m.readToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
+		if _, cacheable, err := m.files.readToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v while a change is on its way: %v", cacheable, err)
 		}
 		close(leave)
 		synctest.Wait()
-		if _, cacheable, err := m.readToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
+		if _, cacheable, err := m.files.readToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
 			t.Errorf("cacheable %v after the change: %v", cacheable, err)
 		}
 	})
@@ -355,7 +356,7 @@ func TestChangeWaitsForFlush(t *testing.T) {
 		mutation := author.mutation()
 		created := make(chan error, 1)
 		go func() {
-			_, err := m.open(t.Context(), openRequest{
+			_, err := m.files.open(t.Context(), openRequest{
 				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
 				handle: handle{owner: namespace.Owner{Session: author.who.session, Handle: 1}, rights: namespace.ToWrite},
 				create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToWrite},
@@ -382,7 +383,7 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		owner, reader := m.client(t, 1), m.client(t, 2)
 		mutation := owner.mutation()
-		o, err := m.open(t.Context(), openRequest{
+		o, err := m.files.open(t.Context(), openRequest{
 			mutation: mutation, path: api.MustParsePath("/ls/local/e"),
 			handle: handle{owner: namespace.Owner{Session: owner.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
 			create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
@@ -391,18 +392,18 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 			t.Fatal(err)
 		}
 		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
-		m.remember(reader.who.session, "/e", "")
-		if err := m.close(t.Context(), owner.mutation(), o.handle); err != nil {
+		m.coherence.remember(reader.who.session, "/e", "")
+		if err := m.files.close(t.Context(), owner.mutation(), o.handle); err != nil {
 			t.Fatal(err)
 		}
 		owner.acknowledge(t, owner.hear(t))
 		events := reader.hear(t)
 		synctest.Wait()
-		if _, there := m.state().Tree.Get("/e"); !there || len(events) != 2 {
+		if _, there := m.epoch.state().Tree.Get("/e"); !there || len(events) != 2 {
 			t.Fatalf("there %v, told %v", there, events)
 		}
 		reader.acknowledge(t, events)
-		if _, there := m.state().Tree.Get("/e"); there {
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
 			t.Error("it is still there")
 		}
 	})
@@ -413,12 +414,12 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		m.keepAlives = 0.02 // one session of 12 s sends more
+		m.sessions.keepAlives = 0.02 // one session of 12 s sends more
 		var granted time.Duration
 		for range 5 {
 			synctest.Wait()
-			s, _ := m.state().Sessions.Get(c.who.session)
-			reply, err := m.keepAlive(t.Context(), c.who, heard{}, nil) // as if the reply before had been lost: it is answered at once
+			s, _ := m.epoch.state().Sessions.Get(c.who.session)
+			reply, err := m.sessions.keepAlive(t.Context(), c.who, heard{}, nil) // as if the reply before had been lost: it is answered at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -444,7 +445,7 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		events := reader.hear(t) // what it had heard before is extended with this reply
 		for range 3 {
 			time.Sleep(time.Second)
-			if reply, err := m.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
+			if reply, err := m.sessions.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
 				t.Fatalf("%v, %v", reply, err)
 			}
 		}
@@ -468,8 +469,8 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		m.proving = func() { time.Sleep(3 * time.Second) }
-		began := m.clock()
-		reply, err := m.keepAlive(t.Context(), c.who, heard{}, nil)
+		began := m.epoch.clock()
+		reply, err := m.sessions.keepAlive(t.Context(), c.who, heard{}, nil)
 		m.proving = nil
 		if err != nil {
 			t.Fatal(err)
@@ -478,9 +479,9 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		if g.Parked > time.Second {
 			t.Errorf("the lease is said to begin %v after the request", g.Parked)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if end, _ := m.leases.End(c.who.session); end > began.Add(g.Lease) {
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if end, _ := m.tables.leases.End(c.who.session); end > began.Add(g.Lease) {
 			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
 		}
 	})
@@ -542,15 +543,15 @@ func TestHandleOfAnEarlierEpoch(t *testing.T) {
 	var id api.SessionID
 	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
 		c := &soloClient{m: m, who: caller{session: id, epoch: 1}}
-		node, _ := m.state().Tree.Get("/acl/everyone")
+		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
 		h := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref(), rights: namespace.ToRead, epoch: 0}
-		if _, err := m.read(t.Context(), h, namespace.ToRead); err != nil {
+		if _, err := m.files.read(t.Context(), h, namespace.ToRead); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.close(t.Context(), c.mutation(), h); err != nil {
+		if err := m.files.close(t.Context(), c.mutation(), h); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+		if _, err := m.files.read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("after it was closed: %v", err)
 		}
 	})

@@ -17,13 +17,13 @@ import (
 func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h handle, by session.Mutation) {
 	return map[string]func(t *testing.T, c *soloClient, h handle, by session.Mutation){
 		"a Release of another's lock": func(t *testing.T, _ *soloClient, h handle, by session.Mutation) {
-			_ = m.release(t.Context(), by, h, 1)
+			_ = m.locks.release(t.Context(), by, h, 1)
 		},
 		"a break without the right to it": func(t *testing.T, _ *soloClient, h handle, by session.Mutation) {
-			_ = m.breakLock(t.Context(), raftfsm.Revoke{Mutation: by, Lock: h.node, Why: "impatience", Now: true})
+			_ = m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: by, Lock: h.node, Why: "impatience", Now: true})
 		},
 		"the end of a session that has the file open": func(t *testing.T, c *soloClient, _ handle, _ session.Mutation) {
-			_ = m.endSession(t.Context(), c.who.session)
+			_ = m.sessions.endSession(t.Context(), c.who.session)
 		},
 	}
 }
@@ -59,7 +59,7 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 				by, release := c[2].mutation(), c[0].mutation()
 				m.together(t, func() { idle(m)[what](t, c[2], h[2], by) },
 					func() {
-						if err := m.release(t.Context(), release, h[0], held.Generation); err != nil {
+						if err := m.locks.release(t.Context(), release, h[0], held.Generation); err != nil {
 							t.Error(err)
 						}
 					})
@@ -83,7 +83,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 		m.applying = func() { // one such request is always on its way
 			if !asked.Load() {
 				by := c[2].mutation()
-				go func() { _ = m.release(t.Context(), by, h[2], 1) }()
+				go func() { _ = m.locks.release(t.Context(), by, h[2], 1) }()
 				time.Sleep(time.Millisecond + 7*time.Nanosecond) // at no time when the clock ticks
 			}
 		}
@@ -91,7 +91,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 			held := c[0].try(t, h[0], api.Exclusive)
 			waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 			time.Sleep(time.Duration(round)*time.Millisecond + 500*time.Microsecond)
-			if err := m.release(t.Context(), c[0].mutation(), h[0], held.Generation); err != nil {
+			if err := m.locks.release(t.Context(), c[0].mutation(), h[0], held.Generation); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)
@@ -99,7 +99,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 				t.Fatalf("it waits in vain; the lock is held by %v", m.holders())
 			}
 			got := <-waits
-			if err := m.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
+			if err := m.locks.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
 				t.Fatal(err)
 			}
 		}

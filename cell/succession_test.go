@@ -17,7 +17,7 @@ func TestSuccessorsAreOfOneNode(t *testing.T) {
 			c, h := lockers(t, m)
 			author, id := c[2], h[2]
 			remove := author.mutation()
-			if _, err := m.changeNode(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.node, Handle: id.owner.Handle}}); err != nil {
+			if _, err := m.files.changeNode(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.node, Handle: id.owner.Handle}}); err != nil {
 				t.Fatal(err)
 			}
 			young := c[1].open(t, "/ls/local/f", api.MayCreate).handle
@@ -46,7 +46,7 @@ func TestHandOverIsOfOneNode(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		remove := c[2].mutation()
-		if _, err := m.changeNode(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].node, Handle: h[2].owner.Handle}}); err != nil {
+		if _, err := m.files.changeNode(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].node, Handle: h[2].owner.Handle}}); err != nil {
 			t.Fatal(err)
 		}
 		holder, young := c[2].open(t, "/ls/local/f", api.MayCreate).handle, c[1].open(t, "/ls/local/f", api.MayCreate).handle
@@ -54,7 +54,7 @@ func TestHandOverIsOfOneNode(t *testing.T) {
 		waits := c[1].wait(t.Context(), young, c[1].claim(young, api.Shared))
 		var gone <-chan lockAnswer
 		m.congested(func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) })
-		if err := m.release(t.Context(), c[2].mutation(), holder, held.Generation); err != nil {
+		if err := m.locks.release(t.Context(), c[2].mutation(), holder, held.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {

@@ -17,7 +17,7 @@ const maxTurns = 4096
 // lock that was free, or is handed over, and ends when nobody has it; readers who
 // hold it together take one turn. It knows the locks that were granted last, from
 // the beginning of the epoch on. Nothing depends on it but what people read.
-// master.mu guards it.
+// epoch.mu guards it.
 type turns struct {
 	byName *simplelru.LRU[api.Name, turn]
 }

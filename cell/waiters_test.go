@@ -55,14 +55,14 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 			<-leave
 		}
 		closed := make(chan error, 1)
-		go func() { closed <- m.close(t.Context(), closing, h[1]) }()
+		go func() { closed <- m.files.close(t.Context(), closing, h[1]) }()
 		<-entered
 		waits := c[1].wait(t.Context(), h[1], claim)
 		tried := make(chan error, 1)
 		trying := c[1].claim(h[1], api.Exclusive)
 		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
 		go func() {
-			_, err := m.tryAcquire(t.Context(), trying, h[1])
+			_, err := m.locks.tryAcquire(t.Context(), trying, h[1])
 			tried <- err
 		}()
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 		closing := c[0].mutation()
 		finishing := c[0].mutation()
 		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // and not that of the Close
-		if _, err := m.cancel(t.Context(), finishing); err != nil {
+		if _, err := m.locks.cancel(t.Context(), finishing); err != nil {
 			t.Fatal(err)
 		}
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
@@ -133,9 +133,9 @@ func (c *soloClient) waitAndClose(t *testing.T, h handle, claim raftfsm.Claim, c
 		<-leave
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.m.close(t.Context(), closing, h) }()
+	go func() { done <- c.m.files.close(t.Context(), closing, h) }()
 	<-entered
-	c.m.tick(c.m.clock(), 0)
+	c.m.timekeeper.tick(c.m.epoch.clock(), 0)
 	close(leave)
 	return waits, <-done
 }
@@ -153,29 +153,29 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
 
-		m.mu.Lock()
-		m.mu.most = 64
-		for i := range 2 * m.mu.most { // of whom the log knows nothing
+		m.epoch.mu.Lock()
+		m.epoch.mu.most = 64
+		for i := range 2 * m.epoch.mu.most { // of whom the log knows nothing
 			id := api.SessionID(1<<40 + i)
-			m.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
+			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
-		m.losses.ends[c[0].who.session] = &ending{} // its end comes after those
-		m.losses.over.Put(c[0].who.session, m.clock())
-		m.queues.claims = 1 // a command for each of them
+		m.revocations.ends[c[0].who.session] = &ending{} // its end comes after those
+		m.revocations.over.Put(c[0].who.session, m.epoch.clock())
+		m.tables.queues.claims = 1 // a command for each of them
 		var between atomic.Bool
-		m.mu.held = func(time.Duration) {
-			if !strings.Contains(string(debug.Stack()), ".(*master).tick(") {
+		m.epoch.mu.held = func(time.Duration) {
+			if !strings.Contains(string(debug.Stack()), ".(*timekeeper).tick(") {
 				return // the proposer's hold, say, which cannot wait for itself
 			}
 			if between.CompareAndSwap(true, false) {
-				if err := m.close(t.Context(), closing, h[1]); err != nil {
+				if err := m.files.close(t.Context(), closing, h[1]); err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		m.mu.Unlock()
+		m.epoch.mu.Unlock()
 		between.Store(true)
-		m.tick(m.clock(), 0)
+		m.timekeeper.tick(m.epoch.clock(), 0)
 		if between.Load() {
 			t.Fatal("the clock loop did not pause")
 		}

@@ -6,7 +6,7 @@ func againGuards() []guard {
 	return []guard{
 		{
 			name: "an eviction that was refused is tried again", file: "cell/clock.go",
-			old: "		m.evict(*c)\n", new: "		_ = c\n",
+			old: "		t.revocations.evict(*c)\n", new: "		_ = c\n",
 			pkg: "./cell", test: "TestRefusedEviction",
 		},
 		{

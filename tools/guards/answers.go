@@ -5,14 +5,14 @@ package main
 func answerGuards() []guard {
 	return []guard{
 		{
-			name: "what was marked for a command that was refused is unmarked", file: "cell/master.go",
-			old: "		m.unproposed(one.command, false)\n	}\n	return err\n", new: "		_ = m.unproposed\n	}\n	return err\n",
+			name: "what was marked for a command that was refused is unmarked", file: "cell/epoch.go",
+			old: "		e.unproposed(one.command, false)\n	}\n	return err\n", new: "		_ = e.unproposed\n	}\n	return err\n",
 			pkg: "./cell", test: "TestRefusedRelease",
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/files.go",
-			old: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.mu.pause(m.queues.weight(h.node.Name))\n		m.queues.closing[h.owner]++\n",
-			new: "	_, err := m.proposeMade(ctx, func() raftfsm.Command {\n		m.handles.close(h.owner)\n		m.queues.closing[h.owner]++\n",
+			old: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.weight(h.node.Name))\n		f.queues.closing[h.owner]++\n",
+			new: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.handles.close(h.owner)\n		f.queues.closing[h.owner]++\n",
 			pkg: "./cell", test: "TestRefusedClose",
 		},
 		{
@@ -27,43 +27,43 @@ func answerGuards() []guard {
 		},
 		{
 			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/files.go",
-			old: "	if one := m.handles.find(owner); one == nil || !one.open || m.queues.closes(owner) {\n", new: "	if one := m.handles.find(owner); one == nil || !one.open {\n",
+			old: "	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {\n", new: "	if one := f.handles.find(owner); one == nil || !one.open {\n",
 			pkg: "./cell", test: "TestClosingHandleTakesNoRequest",
 		},
 		{
 			name: "who needs no free lock is answered when there is room", file: "cell/clock.go",
-			old: "	for _, w := range requests {\n		m.settle(w)\n	}\n", new: "	_ = requests\n",
+			old: "	for _, w := range requests {\n		t.offers.settle(w)\n	}\n", new: "	_ = requests\n",
 			pkg: "./cell", test: "TestSettledRequestIsAnsweredLater",
 		},
 		{
 			name: "a successor is named under the hold under which its command is handed over", file: "cell/clock.go",
-			old: "	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = m.endCommand(left)\n		m.submit(c)\n",
-			new: "	var late []raftfsm.Command\n	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = m.endCommand(left)\n		late = append(late, c)\n	}\n	for _, c := range late {\n		m.submit(c)\n",
+			old: "	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = t.offers.endCommand(left)\n		t.epoch.submit(c)\n",
+			new: "	var late []raftfsm.Command\n	for left := ending[:ends]; len(left) > 0; {\n		var c raftfsm.Command\n		c, left = t.offers.endCommand(left)\n		late = append(late, c)\n	}\n	for _, c := range late {\n		t.epoch.submit(c)\n",
 			pkg: "./cell", test: "TestSuccessorIsNamedWhenItsCommandIsHandedOver",
 		},
 		{
 			name: "the log refuses, not the master", file: "cell/answers.go",
-			old: "	return m.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
+			old: "	return f.epoch.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
 			pkg: "./cell", test: "TestGrantedIsNotRefused",
 		},
 		{
 			name: "the quota of handles is asked before the log", file: "cell/files.go",
-			old: "	return m.handles.reserve(h, principal, &allowed)\n", new: "	_ = allowed\n	return m.handles.reserve(h, principal, nil)\n",
+			old: "	return f.handles.reserve(h, principal, &allowed)\n", new: "	_ = allowed\n	return f.handles.reserve(h, principal, nil)\n",
 			pkg: "./cell", test: "TestRefusedOpenMakesNothing",
 		},
 		{
 			name: "a late copy of an Open opens nothing", file: "cell/files.go",
-			old: "!m.handles.own(by.Session).declared.Finished(by.Number) {", new: "true {",
+			old: "!f.handles.own(by.Session).declared.Finished(by.Number) {", new: "true {",
 			pkg: "./cell", test: "TestLateCopyOfOpen",
 		},
 		{
 			name: "an Open that was refused stays refused", file: "cell/answers.go",
-			old: "	m.handles.own(by.Session).refused[by.Number] = refusal\n", new: "",
+			old: "	f.handles.own(by.Session).refused[by.Number] = refusal\n", new: "",
 			pkg: "./cell", test: "TestLateCopyOfOpen",
 		},
 		{
 			name: "no handle is entered for a session that has ended", file: "cell/files.go",
-			old: "		return m.ended(by.Session) // though that", new: "		m.handles.own(by.Session)\n		return m.ended(by.Session) // though that",
+			old: "		return f.epoch.ended(by.Session) // though that", new: "		f.handles.own(by.Session)\n		return f.epoch.ended(by.Session) // though that",
 			pkg: "./cell", test: "TestOpenOfAnEndedSession",
 		},
 		{
@@ -77,8 +77,8 @@ func answerGuards() []guard {
 			pkg: "./cell", test: "TestTryAcquireOvertakesNobody",
 		},
 		{
-			name: "who gets a lock hears who waits for it", file: "cell/master.go",
-			old: "				m.conflictsAlready(claim.Owner, claim.Answer)\n", new: "				_ = m.conflictsAlready\n",
+			name: "who gets a lock hears who waits for it", file: "cell/observer.go",
+			old: "				o.events.conflictsAlready(claim.Owner, claim.Answer)\n", new: "				_ = o.events.conflictsAlready\n",
 			pkg: "./cell", test: "TestSuccessorHearsOfConflict",
 		},
 		{

@@ -21,7 +21,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "time spent waiting for the mutex extends no lease", file: "cell/clock.go",
-			old: "		asleep = m.clock()\n		timer.Reset(next)\n", new: "		asleep = awake\n		timer.Reset(next)\n",
+			old: "		asleep = t.epoch.clock()\n		timer.Reset(next)\n", new: "		asleep = awake\n		timer.Reset(next)\n",
 			pkg: "./cell", test: "TestHoldsExtendNoLease",
 		},
 		{
@@ -66,7 +66,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "each principal is asked about once for an event", file: "cell/events.go",
-			old: "				m.mu.pause(permitSteps)\n", new: "				delete(readers, h.principal)\n				m.mu.steps = 0\n",
+			old: "				p.epoch.mu.pause(permitSteps)\n", new: "				delete(readers, h.principal)\n				p.epoch.mu.steps = 0\n",
 			pkg: "./cell", test: "TestNoHoldIsLong",
 		},
 		{

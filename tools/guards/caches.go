@@ -15,8 +15,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a reader is known before it looks", file: "cell/files.go",
-			old: "	cacheable = m.remember(h.owner.Session, h.node.Name)\n	node, err = m.read(ctx, h, right)\n",
-			new: "	node, err = m.read(ctx, h, right)\n	cacheable = m.remember(h.owner.Session, h.node.Name)\n",
+			old: "	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)\n	node, err = f.read(ctx, h, right)\n",
+			new: "	node, err = f.read(ctx, h, right)\n	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)\n",
 			pkg: "./cell", test: "TestReaderIsKnownBeforeItLooks",
 		},
 		{
@@ -26,24 +26,24 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a node is uncacheable until the change is applied", file: "cell/mutate.go",
-			old: "	result, err := m.commit(ctx, c, func() {\n		m.end(ch)\n",
-			new: "	m.end(ch)\n	result, err := m.commit(ctx, c, func() {\n",
+			old: "	result, err := co.epoch.commit(ctx, c, func() {\n		co.end(ch)\n",
+			new: "	co.end(ch)\n	result, err := co.epoch.commit(ctx, c, func() {\n",
 			pkg: "./cell", test: "TestUncacheableUntilApplied",
 		},
 		{
 			name: "what was told is not what was acknowledged", file: "cell/keepalive.go",
-			old: "m.caches.acknowledge(c.session, box.received, maxSteps)", new: "m.caches.acknowledge(c.session, box.told, maxSteps)",
+			old: "s.copyset.acknowledge(c.session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.session, box.told, maxSteps)",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
 			name: "the second change waits too", file: "cell/caches.go",
-			old: "	if one.sequence > 0 {\n		return\n	}\n	one.posted = now\n", new: "	if one.sequence > 0 {\n		m.caches.forget(one)\n		return\n	}\n	one.posted = now\n",
+			old: "	if one.sequence > 0 {\n		return\n	}\n	one.posted = now\n", new: "	if one.sequence > 0 {\n		co.copyset.forget(one)\n		return\n	}\n	one.posted = now\n",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
 			name: "what was refused stays refused", file: "cell/mutate.go",
-			old: "	result, err = m.refuseAs(ctx, by, answer)\n	return result, true, err\n",
-			new: "	_, err = m.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
+			old: "	result, err = co.epoch.refuseAs(ctx, by, answer)\n	return result, true, err\n",
+			new: "	_, err = co.epoch.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
 			pkg: "./cell", test: "TestRefusalIsForGood",
 		},
 		{
@@ -53,7 +53,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "the end of an ephemeral node is a change", file: "cell/remover.go",
-			old: "m.begin(0, touched(one.node.Name))", new: "m.begin(0, touched(\"/none\"))",
+			old: "r.coherence.begin(0, touched(one.node.Name))", new: "r.coherence.begin(0, touched(\"/none\"))",
 			pkg: "./cell", test: "TestEphemeralDeathWaitsForCaches",
 		},
 		{
@@ -94,17 +94,17 @@ func leaseGuards() []guard {
 	return []guard{
 		{
 			name: "a new master waits as long as leases may have been", file: "cell/master.go",
-			old: "		m.leases.Start(s.ID, s.Lease, now)\n", new: "		m.leases.Start(s.ID, s.Asked, now)\n",
+			old: "		m.tables.leases.Start(s.ID, s.Lease, now)\n", new: "		m.tables.leases.Start(s.ID, s.Asked, now)\n",
 			pkg: "./cell", test: "TestTakeoverHonoursLongLeases",
 		},
 		{
 			name: "a longer lease is in the log before it is granted", file: "cell/keepalive.go",
-			old: "		return min(m.wanted(s), s.Lease)\n", new: "		return m.wanted(s)\n",
+			old: "		return min(s.wanted(record), record.Lease)\n", new: "		return s.wanted(record)\n",
 			pkg: "./cell", test: "TestLongerLeaseIsInTheLogFirst",
 		},
 		{
 			name: "a lease counts from the start of its proof", file: "cell/keepalive.go",
-			old: "	return m.extend(c, p, receipt, t0, client.fresh(t0))\n", new: "	t0 = m.clock()\n	return m.extend(c, p, receipt, t0, client.fresh(t0))\n",
+			old: "	return s.extend(c, p, receipt, t0, client.fresh(t0))\n", new: "	t0 = s.epoch.clock()\n	return s.extend(c, p, receipt, t0, client.fresh(t0))\n",
 			pkg: "./cell", test: "TestLeaseCountsFromTheProof",
 		},
 		{

@@ -5,7 +5,7 @@ func crowdingGuards() []guard {
 	return []guard{
 		{
 			name: "few pages of listings are made at a time", file: "cell/listing.go",
-			old: "	case m.pages <- struct{}{}:\n		return func() { <-m.pages }, nil\n", new: "	default:\n		return func() {}, nil\n",
+			old: "	case in.pages <- struct{}{}:\n		return func() { <-in.pages }, nil\n", new: "	default:\n		return func() {}, nil\n",
 			pkg: "./cell", test: "TestFewPagesAreMadeAtATime",
 		},
 		{
@@ -20,7 +20,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "changes of a name wait together", file: "cell/clearing.go",
-			old: "	if cl := c.clearings[name]; cl != nil { //", new: "	if cl := c.clearings[name]; cl != nil {\n		for range c.copies[name] {\n			m.mu.pause(1)\n		} //",
+			old: "	if cl := c.clearings[name]; cl != nil { //", new: "	if cl := c.clearings[name]; cl != nil {\n		for range c.copies[name] {\n			co.epoch.mu.pause(1)\n		} //",
 			pkg: "./cell", test: "TestChangesOfANameWaitTogether",
 		},
 		{
@@ -45,7 +45,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "the end of a session is told before it is observed", file: "cell/files.go",
-			old: "		return m.ended(by.Session) // though that may not have been observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
+			old: "		return f.epoch.ended(by.Session) // though that may not have been observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
 			pkg: "./cell", test: "TestCallsOfASessionThatHasJustEnded",
 		},
 		{

@@ -9,8 +9,8 @@ func crowdGuards() []guard {
 			pkg: "./cell", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
-			name: "a principal's mail is its own", file: "cell/master.go",
-			old: "newMailbox(m.mail, c.CreateSession.Principal)", new: "newMailbox(m.mail, \"\")",
+			name: "a principal's mail is its own", file: "cell/observer.go",
+			old: "newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)", new: "newMailbox(o.tables.boxes.mail, \"\")",
 			pkg: "./cell", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
@@ -30,7 +30,7 @@ func crowdGuards() []guard {
 		},
 		{
 			name: "losses that nobody hears end the session", file: "cell/loss.go",
-			old: "box != nil && m.mail.isOver(box.principal)", new: "box != nil && false",
+			old: "box != nil && r.boxes.mail.isOver(box.principal)", new: "box != nil && false",
 			pkg: "./cell", test: "TestLossesThatNobodyHearsEnd",
 		},
 		{

@@ -6,12 +6,12 @@ func doubtGuards() []guard {
 	return []guard{
 		{
 			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/locks.go",
-			old: "	return raftfsm.Answer{}, w.forsaken(context.Cause(m.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(m.ctx)\n",
+			old: "	return raftfsm.Answer{}, w.forsaken(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",
 			pkg: "./cell", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
 			name: "a session that is cut off is refused nothing that the log was asked", file: "cell/loss.go",
-			old: "raftfsm.Refusal(w.forsaken(m.ended(id)))", new: "raftfsm.Refusal(m.ended(id))",
+			old: "raftfsm.Refusal(w.forsaken(r.epoch.ended(id)))", new: "raftfsm.Refusal(r.epoch.ended(id))",
 			pkg: "./cell", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
@@ -20,18 +20,18 @@ func doubtGuards() []guard {
 			pkg: "./cell", test: "TestDoubtStays",
 		},
 		{
-			name: "an end that was refused is proposed again", file: "cell/master.go",
-			old: "			m.endAgain(end)\n", new: "			_ = end\n",
+			name: "an end that was refused is proposed again", file: "cell/observer.go",
+			old: "			o.sessions.endAgain(end)\n", new: "			_ = end\n",
 			pkg: "./cell", test: "TestEndIsRememberedOnce",
 		},
 		{
-			name: "ends that clients ask for leave the master its room", file: "cell/master.go",
+			name: "ends that clients ask for leave the master its room", file: "cell/epoch.go",
 			old: "	one := newProposal(c, false, nil)\n", new: "	one := newProposal(c, c.EndSessions != nil, nil)\n",
 			pkg: "./cell", test: "TestEndsLeaveRoom",
 		},
 		{
 			name: "a change that was given up is forgotten", file: "cell/clearing.go",
-			old: "			delete(m.caches.clearings, cl.name)\n", new: "",
+			old: "			delete(co.copyset.clearings, cl.name)\n", new: "",
 			pkg: "./cell", test: "TestChangeThatIsGivenUpIsForgotten",
 		},
 		{

@@ -9,8 +9,8 @@ func drillGuards() []guard {
 			pkg: "./e2e", test: "TestSilentHolder",
 		},
 		{
-			name: "the master times the whole lock-delay (real processes)", file: "cell/master.go",
-			old: "m.delays.start(name, d.ID, d.For, m.clock())\n			m.log", new: "m.delays.start(name, d.ID, 0, m.clock())\n			m.log",
+			name: "the master times the whole lock-delay (real processes)", file: "cell/observer.go",
+			old: "o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())\n			o.epoch.log", new: "o.tables.delays.start(name, d.ID, 0, o.epoch.clock())\n			o.epoch.log",
 			pkg: "./e2e", test: "TestSilentHolder",
 		},
 	}

@@ -5,21 +5,21 @@ func limitGuards() []guard {
 	return []guard{
 		{
 			name: "nodes that die together are removed in pieces", file: "cell/remover.go",
-			old: "	batch := piece(r.ready, m.queues.claims, ", new: "	batch := piece(r.ready, 1<<40, ",
+			old: "	batch := piece(r.ready, r.queues.claims, ", new: "	batch := piece(r.ready, 1<<40, ",
 			pkg: "./cell", test: "TestDyingNodesFitTheLog",
 		},
 		{
 			name: "sessions that end together end in pieces", file: "cell/keepalive.go",
-			old: "	part := piece(ends, m.queues.claims, ", new: "	part := piece(ends, 1<<40, ",
+			old: "	part := piece(ends, o.queues.claims, ", new: "	part := piece(ends, 1<<40, ",
 			pkg: "./cell", test: "TestEndsAreCut",
 		},
 		{
 			name: "a command names no more successors than fit", file: "cell/keepalive.go",
-			old: "len(list) > 0 && bytes > m.queues.claims", new: "false",
+			old: "len(list) > 0 && bytes > o.queues.claims", new: "false",
 			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
 		},
 		{
-			name: "those who were not named have the lock next", file: "cell/master.go",
+			name: "those who were not named have the lock next", file: "cell/observer.go",
 			old: "slices.Concat(r.Free, r.Delayed, joinable(r.Claims))", new: "slices.Concat(r.Free, r.Delayed)",
 			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
 		},
@@ -50,12 +50,12 @@ func limitGuards() []guard {
 		},
 		{
 			name: "a removal waits for the fail-over to be acknowledged", file: "cell/remover.go",
-			old: "	return m.await(m.ctx, flush, names)\n", new: "	m.mu.Lock()\n	defer m.mu.Unlock()\n	m.caches.flush = nil\n	_ = flush\n	return nil\n",
+			old: "	return r.coherence.await(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.tables.copyset.flush = nil\n	_ = flush\n	return nil\n",
 			pkg: "./cell", test: "TestRemovalWaitsForTheFailOver",
 		},
 		{
 			name: "a removal that failed is made again", file: "cell/remover.go",
-			old: "	m.remover.add(nodes...)\n	m.mu.Unlock()\n", new: "	m.mu.Unlock()\n",
+			old: "	r.add(nodes...)\n	r.epoch.mu.Unlock()\n", new: "	r.epoch.mu.Unlock()\n",
 			pkg: "./cell", test: "TestRemovalIsMadeAgain",
 		},
 		{

@@ -112,7 +112,7 @@ func masterGuards() []guard {
 	return []guard{
 		{
 			name: "Release names its successors", file: "cell/locks.go",
-			old: "			Successions: m.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
+			old: "			Successions: l.offers.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
@@ -126,13 +126,13 @@ func masterGuards() []guard {
 			pkg: "./cell", test: "TestReadersAndWriters",
 		},
 		{
-			name: "the master times the whole lock-delay", file: "cell/master.go",
-			old: "m.delays.start(name, d.ID, d.For, m.clock())\n			m.log", new: "m.delays.start(name, d.ID, 0, m.clock())\n			m.log",
+			name: "the master times the whole lock-delay", file: "cell/observer.go",
+			old: "o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())\n			o.epoch.log", new: "o.tables.delays.start(name, d.ID, 0, o.epoch.clock())\n			o.epoch.log",
 			pkg: "./cell", test: "TestLockPassesOnAfterLeaseAndDelay",
 		},
 		{
-			name: "withdrawing a request leaves no trace", file: "cell/master.go",
-			old: "		if w := m.queues.finish(key, r.Answer); w != nil {", new: "		if w := m.queues.get(key); w != nil && false {",
+			name: "withdrawing a request leaves no trace", file: "cell/observer.go",
+			old: "		if w := o.tables.queues.finish(key, r.Answer); w != nil {", new: "		if w := o.tables.queues.get(key); w != nil && false {",
 			pkg: "./cell", test: "TestGivingUp",
 		},
 		{

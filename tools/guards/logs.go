@@ -35,7 +35,7 @@ func logGuards() []guard {
 			pkg: "./cell", test: "TestRaftLogNamesReplicas",
 		},
 		{
-			name: "sessions that are closed are no news", file: "cell/master.go",
+			name: "sessions that are closed are no news", file: "cell/observer.go",
 			old: "	if end.Reason == api.ByClose {\n		level", new: "	if false {\n		level",
 			pkg: "./cell", test: "TestLogOfEndedSessions",
 		},

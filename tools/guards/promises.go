@@ -6,8 +6,8 @@ func promiseGuards() []guard {
 	return []guard{
 		{
 			name: "a broken lock waits for its holder", file: "cell/loss.go",
-			old: "		m.losses.lose(owner, lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence})\n",
-			new: "		m.boxes[owner.Session].acked = sequence\n		m.losses.lose(owner, lostLock{lock: r.Lock, generation: r.Generation, sequence: sequence})\n		m.acknowledged(owner.Session)\n",
+			old: "		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",
+			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.acknowledged(owner.Session)\n",
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{
@@ -47,7 +47,7 @@ func promiseGuards() []guard {
 		},
 		{
 			name: "a fail-over is announced", file: "cell/master.go",
-			old: "	m.failedOver()\n", new: "",
+			old: "	m.events.failedOver()\n", new: "",
 			pkg: "./cell", test: "TestFailOverIsTold",
 		},
 	}

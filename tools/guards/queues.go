@@ -21,7 +21,7 @@ func queueGuards() []guard {
 		},
 		{
 			name: "the log is not asked about a request that is finished", file: "cell/answers.go",
-			old: "	err := m.finished(by)\n", new: "	var err error\n",
+			old: "	err := f.finished(by)\n", new: "	var err error\n",
 			pkg: "./cell", test: "TestLateCopyOfLoggedOpen",
 		},
 		{
@@ -31,12 +31,12 @@ func queueGuards() []guard {
 		},
 		{
 			name: "only those who are late are cut off", file: "cell/mutate.go",
-			old: "m.caches.asked(ch, id, now); left > 0", new: "now.Sub(ch.since); left > 0",
+			old: "co.copyset.asked(ch, id, now); left > 0", new: "now.Sub(ch.since); left > 0",
 			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
 		},
 		{
 			name: "those told later are cut off later", file: "cell/mutate.go",
-			old: "			late.Reset(m.cutOff(ch, names))\n", new: "			m.cutOff(ch, names)\n",
+			old: "			late.Reset(co.cutOff(ch, names))\n", new: "			co.cutOff(ch, names)\n",
 			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
 		},
 		{
@@ -46,8 +46,8 @@ func queueGuards() []guard {
 		},
 		{
 			name: "a look at slow removals lets others in", file: "cell/remover.go",
-			old: "	m.mu.Lock()\n	for one := range m.remover.waiting {\n",
-			new: "	m.mu.Lock()\n	for one := range m.remover.waiting {\n		m.mu.steps = 0\n",
+			old: "	r.epoch.mu.Lock()\n	for one := range r.waiting {\n",
+			new: "	r.epoch.mu.Lock()\n	for one := range r.waiting {\n		r.epoch.mu.steps = 0\n",
 			pkg: "./cell", test: "TestNoHoldIsLong",
 		},
 	}

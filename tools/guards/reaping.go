@@ -16,12 +16,12 @@ func reapingGuards() []guard {
 		},
 		{
 			name: "a look for late clients lets others in", file: "cell/mutate.go",
-			old: "	for _, cl := range ch.clearings {\n		for id := range m.caches.slowOf(cl) {\n", new: "	for range 1 {\n		for id := range m.caches.slow(ch) {\n",
+			old: "	for _, cl := range ch.clearings {\n		for id := range co.copyset.slowOf(cl) {\n", new: "	for range 1 {\n		for id := range co.copyset.slow(ch) {\n",
 			pkg: "./cell", test: "TestLookForLateClientsLetsOthersIn",
 		},
 		{
 			name: "naming the clients that hold up a change lets others in", file: "cell/mutate.go",
-			old: "		ids = ids[:min(len(ids), most)]\n		m.mu.pause(1)\n", new: "		ids = ids[:min(len(ids), most)]\n",
+			old: "		ids = ids[:min(len(ids), most)]\n		co.epoch.mu.pause(1)\n", new: "		ids = ids[:min(len(ids), most)]\n",
 			pkg: "./cell", test: "TestLookForLateClientsLetsOthersIn",
 		},
 	}

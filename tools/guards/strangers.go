@@ -36,7 +36,7 @@ func strangerGuards() []guard {
 		},
 		{
 			name: "one command takes a lock from many handles of a session", file: "cell/loss.go",
-			old: "{ return mostOwnerBytes })", new: "{ return m.queues.claims })",
+			old: "{ return mostOwnerBytes })", new: "{ return r.queues.claims })",
 			pkg: "./cell", test: "TestManyHandlesLetGoAtOnce",
 		},
 		{

@@ -20,12 +20,12 @@ func streamGuards() []guard {
 		},
 		{
 			name: "a waiter whose handle is closed is refused by the log", file: "cell/locks.go",
-			old: "	if w.refusal != nil {\n		m.submit(", new: "	if w.refusal != nil {\n		m.queues.finish(w.key(), *w.refusal)\n		m.submit(",
+			old: "	if w.refusal != nil {\n		o.epoch.submit(", new: "	if w.refusal != nil {\n		o.tables.queues.finish(w.key(), *w.refusal)\n		o.epoch.submit(",
 			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
 		{
-			name: "the refusal of a waiter is tried again", file: "cell/master.go",
-			old: "		if w := m.refusing(c.Cancel); w != nil {\n			m.outbox.putRequest(w)\n		}\n", new: "",
+			name: "the refusal of a waiter is tried again", file: "cell/observer.go",
+			old: "		if w := o.offers.refusing(c.Cancel); w != nil {\n			o.tables.outbox.putRequest(w)\n		}\n", new: "",
 			pkg: "./cell", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
 		{
@@ -35,7 +35,7 @@ func streamGuards() []guard {
 		},
 		{
 			name: "a lock that is broken again is lost once", file: "cell/loss.go",
-			old: "told && was.generation == r.Generation {\n", new: "told && was.generation == 0 {\n",
+			old: "told && was.generation == lost.Generation {\n", new: "told && was.generation == 0 {\n",
 			pkg: "./cell", test: "TestLockIsLostOnce",
 		},
 	}

@@ -4,13 +4,13 @@ package main
 func toldGuards() []guard {
 	return []guard{
 		{
-			name: "Open for events and the events leave no gap", file: "cell/master.go",
+			name: "Open for events and the events leave no gap", file: "cell/observer.go",
 			old: "	if c.Open != nil && r.Code == api.OK && r.Stat != nil {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestOpenAndEventsLeaveNoGap",
 		},
 		{
 			name: "Open of a node that goes is told that it went", file: "cell/files.go",
-			old: "		m.tellRemoved(owner, node)\n", new: "",
+			old: "		f.events.tellRemoved(owner, node)\n", new: "",
 			pkg: "./cell", test: "TestRetriedOpenOfWhatIsGone",
 		},
 		{
@@ -30,8 +30,8 @@ func toldGuards() []guard {
 		},
 		{
 			name: "CreateSession again extends nothing", file: "cell/keepalive.go",
-			old: "	number, left, ok := m.leases.Promise(result.Session, m.leaseOf(result.Session), receipt)\n",
-			new: "	left := m.leaseOf(result.Session)\n	number, ok := m.leases.Grant(result.Session, left, receipt)\n",
+			old: "	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)\n",
+			new: "	left := s.leaseOf(result.Session)\n	number, ok := s.leases.Grant(result.Session, left, receipt)\n",
 			pkg: "./cell", test: "TestCreateSessionAgainExtendsNothing",
 		},
 		{
@@ -46,7 +46,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/keepalive.go",
-			old: "m.caches.acknowledge(c.session, box.received, maxSteps)", new: "m.caches.acknowledge(c.session, box.acked, maxSteps)",
+			old: "s.copyset.acknowledge(c.session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.session, box.acked, maxSteps)",
 			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
 		},
 		{
@@ -66,7 +66,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "one session of a connection is asked for a sign of life", file: "cell/life.go",
-			old: "	if s.conn != nil && !s.conn.AskForLife(now, now.Add(-wait)) {", new: "	if s.conn != nil && !s.conn.ask(now, now.Add(-wait)) && false {",
+			old: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {", new: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) && false {",
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
 		{
@@ -76,7 +76,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "a session that is full makes room", file: "cell/caches.go",
-			old: "		for _, one := range m.caches.surplus(id, s.Principal) {", new: "		for _, one := range m.caches.surplus(id, s.Principal)[:0] {",
+			old: "		for _, one := range co.copyset.surplus(id, s.Principal) {", new: "		for _, one := range co.copyset.surplus(id, s.Principal)[:0] {",
 			pkg: "./cell", test: "TestFullCacheMakesRoom",
 		},
 		{
@@ -85,7 +85,7 @@ func toldGuards() []guard {
 			pkg: "./cell", test: "TestFullCacheMakesRoom",
 		},
 		{
-			name: "what a session has deleted itself is forgotten", file: "cell/master.go",
+			name: "what a session has deleted itself is forgotten", file: "cell/observer.go",
 			old: "	if c.Delete != nil && len(r.Changes) > 0 {", new: "	if false {",
 			pkg: "./cell", test: "TestOwnDeletionIsForgotten",
 		},

@@ -5,17 +5,17 @@ func waitGuards() []guard {
 	return []guard{
 		{
 			name: "the log is asked about no handle that is being closed", file: "cell/locks.go",
-			old: "w.offered || w.refusal == nil && m.queues.closes(w.owner()) || !m.settled(w)", new: "w.offered || !m.settled(w)",
+			old: "w.offered || w.refusal == nil && o.queues.closes(w.owner()) || !o.settled(w)", new: "w.offered || !o.settled(w)",
 			pkg: "./cell", test: "TestClosingHandleIsNotAskedAbout",
 		},
 		{
 			name: "a Close that was refused lets the log be asked", file: "cell/locks.go",
-			old: "			m.outbox.putRequest(w)\n			m.outbox.putLock(", new: "			m.outbox.putLock(",
+			old: "			o.outbox.putRequest(w)\n			o.outbox.putLock(", new: "			o.outbox.putLock(",
 			pkg: "./cell", test: "TestRefusedCloseLetsTheLogBeAsked",
 		},
 		{
 			name: "those who wait through a closed handle are refused in pieces", file: "cell/files.go",
-			old: "		m.mu.pause(4) // a proposal is made, and handed over\n", new: "",
+			old: "		f.epoch.mu.pause(4) // a proposal is made, and handed over\n", new: "",
 			pkg: "./cell", test: "TestNoHoldIsLong",
 		},
 		{
@@ -29,28 +29,28 @@ func waitGuards() []guard {
 			pkg: "./cell", test: "TestVacancyIsToldOnce",
 		},
 		{
-			name: "a vacancy is told though a delay runs", file: "cell/master.go",
-			old: "	m.vacated(r)\n", new: "	if len(r.Free) > 0 {\n		m.vacated(r)\n	}\n",
+			name: "a vacancy is told though a delay runs", file: "cell/observer.go",
+			old: "	o.events.vacated(r)\n", new: "	if len(r.Free) > 0 {\n		o.events.vacated(r)\n	}\n",
 			pkg: "./cell", test: "TestVacancyUnderADelayIsTold",
 		},
 		{
 			name: "vacancies are told in their order", file: "cell/events.go",
-			old: "		if !handedOn[v.Lock] {\n", new: "		if node, _ := m.state().Tree.Get(v.Lock.Name); node != nil && len(node.Holders) == 0 {\n",
+			old: "		if !handedOn[v.Lock] {\n", new: "		if node, _ := p.epoch.state().Tree.Get(v.Lock.Name); node != nil && len(node.Holders) == 0 {\n",
 			pkg: "./cell", test: "TestVacanciesAreToldInTheirOrder",
 		},
 		{
-			name: "readers do not wait for the delay of a reader", file: "cell/master.go",
+			name: "readers do not wait for the delay of a reader", file: "cell/observer.go",
 			old: "slices.Concat(r.Free, r.Delayed, joinable(r.Claims))", new: "slices.Concat(r.Free, joinable(r.Claims))",
 			pkg: "./cell", test: "TestReadersDoNotWaitForTheDelayOfAReader",
 		},
 		{
 			name: "a call of an earlier epoch is refused", file: "cell/callers.go",
-			old: "	if who.epoch != m.epoch {\n", new: "	if false {\n",
+			old: "	if who.epoch != s.epoch.number {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestCallOfAnotherEpochIsRefused",
 		},
 		{
 			name: "a lease is granted after a proof", file: "cell/keepalive.go",
-			old: "t0, err := m.fence.prove(ctx)", new: "t0, err := m.clock(), error(nil)",
+			old: "t0, err := s.epoch.fence.prove(ctx)", new: "t0, err := s.epoch.clock(), error(nil)",
 			pkg: "./cell", test: "TestDeposedMaster",
 		},
 	}
