@@ -71,31 +71,6 @@ func (e *entry) blank() {
 	e.absent, e.stat, e.contents, e.whole, e.children, e.listed = nil, nil, nil, false, nil, 0
 }
 
-// openKey is what two Opens must agree in to share a handle.
-type openKey struct {
-	read, write, changeACL bool
-	create                 Create
-	kind                   api.Kind
-	delay                  int64
-}
-
-// spare is a handle that was closed by its owner, and is open at the cell.
-type spare struct {
-	token    []byte
-	id       api.HandleID
-	instance api.Generation
-	rights   uint64
-	epoch    api.Epoch // that the session had heard of when it was closed: of the master that has it open
-}
-
-// fetch is a read that is under way. It is spoiled if what it brings may not be
-// kept.
-type fetch struct {
-	name    api.Name
-	rights  uint64
-	spoiled bool
-}
-
 const (
 	entryBytes = 512 // that an entry takes, about, besides its contents
 	mostSpare  = 64  // handles kept for another Open
@@ -171,26 +146,6 @@ func (c *cache) absence(name api.Name) *api.Error {
 	return nil
 }
 
-// begin takes note of a read that is about to be asked for.
-func (c *cache) begin(name api.Name) *fetch {
-	if !c.on() {
-		return &fetch{spoiled: true}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Misses++
-	f := &fetch{name: name, rights: c.rights, spoiled: c.changing[name] > 0}
-	c.fetches[f] = struct{}{}
-	return f
-}
-
-// done takes note that a read is over.
-func (c *cache) done(f *fetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.fetches, f)
-}
-
 // keep keeps what a read brought, unless it was spoiled or another master has
 // answered it. It returns the entry, nil if nothing was kept, and the handles to
 // be closed for want of room.
@@ -238,169 +193,11 @@ func (c *cache) drop(e *entry) (closing []spare) {
 	return closing
 }
 
-// invalidate drops everything of a name, because the master says so.
-func (c *cache) invalidate(name api.Name) (closing []spare) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Invalidations++
-	return c.void(name)
-}
-
-// void drops a name, and spoils reads of it; mu is held.
-func (c *cache) void(name api.Name) (closing []spare) {
-	c.spoil(name)
-	if e := c.entries[name]; e != nil {
-		closing = c.drop(e)
-	}
-	return closing
-}
-
-// spoil sees to it that no read of a name that is under way is kept; mu is held.
-func (c *cache) spoil(name api.Name) {
-	if name == api.ACLDir { // clients that may open something are told when a list there changes
-		c.rights++
-	}
-	for f := range c.fetches {
-		if f.name == name {
-			f.spoiled = true
-		}
-	}
-}
-
-// flush drops everything, and takes what masters of that epoch say from now on.
-// It returns the handles that were kept and are open at the cell still: a new
-// master does not know them, but the present one does, whatever has become of the
-// lease.
-func (c *cache) flush(epoch api.Epoch) (closing []spare) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		e.dropped = true
-		if epoch > c.epoch {
-			continue
-		}
-		for _, list := range e.handles {
-			closing = append(closing, list...)
-		}
-	}
-	for f := range c.fetches {
-		f.spoiled = true
-	}
-	clear(c.entries)
-	c.used.Init()
-	c.epoch, c.bytes, c.idle = max(c.epoch, epoch), 0, 0
-	c.stats.Flushes++
-	return closing
-}
-
-// spares takes out all handles that are kept.
-func (c *cache) spares() (closing []spare) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		for _, list := range e.handles {
-			closing = append(closing, list...)
-		}
-		clear(e.handles)
-	}
-	c.idle = 0
-	return closing
-}
-
-// suspend puts aside what a change of this client's own is about to touch.
-// A read that is part of the change is not spoiled by it: what it brings is kept
-// if the change turns out to be none.
-func (c *cache) suspend(names []api.Name, part *fetch) {
-	if !c.on() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	spoiled := part != nil && part.spoiled
-	for _, name := range names {
-		c.changing[name]++
-		c.spoil(name)
-	}
-	if part != nil {
-		part.spoiled = spoiled
-	}
-}
-
-// effect is what a change of this client's own has done to the nodes it touches.
-type effect uint8
-
 const (
 	unchanged effect = 0
 	written   effect = 1 // contents are others: handles are as good as before
 	changed   effect = 2 // anything may be
 )
-
-// resume ends what suspend began.
-func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
-	if !c.on() {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range names {
-		if c.changing[name]--; c.changing[name] == 0 {
-			delete(c.changing, name)
-		}
-		e := c.entries[name]
-		switch {
-		case did == unchanged:
-		case did == changed || name == api.ACLDir:
-			closing = append(closing, c.void(name)...)
-		default:
-			c.spoil(name)
-			if e != nil {
-				e.blank()
-				c.weigh(e)
-			}
-		}
-	}
-	return closing
-}
-
-// put keeps a handle whose owner has closed it, and reports whether it does. The
-// handle was opened with e, by a read that began when rights was counted. It is not
-// kept if another master is in office already, as what is kept is about to go, and
-// that one may have the handle open.
-func (c *cache) put(e *entry, key openKey, one spare) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e == nil || e.dropped || one.rights != c.rights || one.epoch != c.epoch || c.idle >= mostSpare {
-		return false
-	}
-	if e.handles == nil {
-		e.handles = map[openKey][]spare{}
-	}
-	e.handles[key] = append(e.handles[key], one)
-	c.idle++
-	return true
-}
-
-// take returns a handle that was kept for such an Open. While this client is
-// changing an access control list itself there is none: the change may have been
-// made already, and the Open be refused.
-func (c *cache) take(name api.Name, key openKey) (e *entry, one spare, ok bool, closing []spare) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e = c.find(name); e == nil || c.changing[api.ACLDir] > 0 {
-		return nil, one, false, nil
-	}
-	for list := e.handles[key]; len(list) > 0; list = e.handles[key] {
-		one = list[len(list)-1]
-		e.handles[key] = list[:len(list)-1]
-		c.idle--
-		if one.rights == c.rights {
-			c.hit(e)
-			return e, one, true, closing
-		}
-		closing = append(closing, one)
-	}
-	return e, one, false, closing
-}
 
 // count returns the numbers of now.
 func (c *cache) count() CacheStats {

@@ -36,7 +36,7 @@ func clientGuards() []guard {
 			pkg: "./client", test: "TestStatusWhileAMasterIsFound",
 		},
 		{
-			name: "a handle closed in a new epoch is not kept", file: "client/cache.go",
+			name: "a handle closed in a new epoch is not kept", file: "client/idlehandles.go",
 			old: "one.epoch != c.epoch || c.idle", new: "c.idle",
 			pkg: "./client", test: "TestHandleClosedInANewEpochIsNotKept",
 		},

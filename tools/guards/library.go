@@ -20,12 +20,12 @@ func libraryGuards() []guard {
 			pkg: "./client/recipe", test: "TestGivenBackWithEndedContext",
 		},
 		{
-			name: "a handle that is used is not kept", file: "client/handlecache.go",
+			name: "a handle that is used is not kept", file: "client/idlehandles.go",
 			old: " || h.running > 0", new: "",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
 		{
-			name: "a handle that locks is not kept", file: "client/handlecache.go",
+			name: "a handle that locks is not kept", file: "client/idlehandles.go",
 			old: "used := h.locked || h.guarded != nil", new: "used := h.guarded != nil",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},

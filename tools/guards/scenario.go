@@ -9,7 +9,7 @@ func scenarioGuards() []guard {
 			pkg: "./cell/celltest", test: "TestWriteToAClosedConnection",
 		},
 		{
-			name: "whatever happens, what is read is not stale", file: "client/cache.go",
+			name: "whatever happens, what is read is not stale", file: "client/cachechanges.go",
 			old: "	c.stats.Invalidations++\n	return c.void(name)\n", new: "	c.stats.Invalidations++\n	return nil\n",
 			pkg: "./client", test: "TestScenario",
 		},

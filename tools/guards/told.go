@@ -55,7 +55,7 @@ func toldGuards() []guard {
 			pkg: "./client", test: "TestLossIsAcknowledged",
 		},
 		{
-			name: "a cached listing does not count the children of children", file: "client/handle.go",
+			name: "a cached listing does not count the children of children", file: "client/read.go",
 			old: "		stat.Children = 0\n", new: "",
 			pkg: "./cell", test: "TestCachedIsUncached",
 		},
