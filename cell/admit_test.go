@@ -13,9 +13,9 @@ import (
 // after it was deleted.
 func TestCallOfAnotherEpochIsRefused(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		id := m.client(t, 1).who.session
+		id := m.client(t, 1).who.Session
 		for epoch, want := range []error{api.StaleEpoch, nil, api.NotMaster} {
-			if err := m.sessions.admit(caller{session: id, epoch: api.Epoch(epoch)}); !errors.Is(err, want) {
+			if err := m.Sessions.Admit(Caller{Session: id, Epoch: api.Epoch(epoch)}); !errors.Is(err, want) {
 				t.Errorf("a call of epoch %d in epoch 1: %v, want %v", epoch, err, want)
 			}
 		}

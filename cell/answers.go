@@ -17,10 +17,10 @@ import (
 // be. That entry is a proof of leadership besides. The error says so (Final), and
 // a client takes no other for the outcome of a request that it has sent before.
 
-// refuse makes a refusal the answer of a request. It returns what the log has
+// Refuse makes a refusal the answer of a request. It returns what the log has
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
-func (f *Files) refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
 	if code := api.CodeOf(because); code == api.Cancelled || !raftfsm.Settles(code) {
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}

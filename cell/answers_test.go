@@ -26,14 +26,14 @@ func (s *soloMaster) congested(do func()) {
 	set(nil)
 }
 
-func (c *soloClient) claim(h handle, mode api.LockMode) raftfsm.Claim {
-	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: mode}
+func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
+	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode}
 }
 
-func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answer {
+func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.locks.tryAcquire(t.Context(), claim, h)
+	got, err := c.m.Locks.TryAcquire(t.Context(), claim, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func (c *soloClient) try(t *testing.T, h handle, mode api.LockMode) raftfsm.Answ
 }
 
 // wait asks for a lock and waits in its queue; the answer comes through the channel.
-func (c *soloClient) wait(ctx context.Context, h handle, claim raftfsm.Claim) <-chan lockAnswer {
+func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.locks.acquire(ctx, claim, h, ticket{}, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, func(Queued) error { return nil })
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()
@@ -71,14 +71,14 @@ func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
 }
 
 // lockers are three clients with the same file open, kept alive.
-func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []handle) {
+func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []Handle) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	for i := range byte(3) {
 		c := m.client(t, i+1)
 		go c.keep(ctx)
-		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).handle)
+		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).Handle)
 	}
 	return clients, handles
 }
@@ -97,11 +97,11 @@ func TestRefusedRelease(t *testing.T) {
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		release := c[0].mutation()
 		m.congested(func() {
-			if err := m.locks.release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
+			if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
 				t.Fatal(err)
 			}
 		})
-		if err := m.locks.release(t.Context(), release, h[0], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {
@@ -128,21 +128,21 @@ func TestRefusedClose(t *testing.T) {
 				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is one of them
 			}
 			m.congested(func() {
-				if err := m.files.close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
+				if err := m.Files.Close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
 					t.Fatal(err)
 				}
 			})
-			if err := m.files.use(h[i], namespace.ToWrite, false); err != nil {
+			if err := m.Files.Use(h[i], namespace.ToWrite, false); err != nil {
 				t.Errorf("after a Close that was refused: %v", err)
 			}
-			if err := m.files.close(t.Context(), closing, h[i]); err != nil {
+			if err := m.Files.Close(t.Context(), closing, h[i]); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.files.use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
+			if err := m.Files.Use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
 				t.Errorf("after Close: %v", err)
 			}
 		}
-		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
 		if a := answered(t, own); !errors.Is(a.err, api.HandleClosed) {
@@ -168,9 +168,9 @@ func TestClosingHandleIsOfferedNothing(t *testing.T) {
 			<-leave
 		}
 		done := make(chan error, 2)
-		go func() { done <- m.files.close(t.Context(), closing, h[1]) }()
+		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
-		go func() { done <- m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
 		synctest.Wait()
 		close(leave)
 		for range 2 {
@@ -200,7 +200,7 @@ func TestGrantedIsNotRefused(t *testing.T) {
 			t.Errorf("a second waiter: %v", a.err)
 		}
 		// Its other copies hear the same, though there is room by now.
-		if _, err := m.locks.cancel(t.Context(), session.Mutation{Session: c[1].who.session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
+		if _, err := m.Locks.Cancel(t.Context(), session.Mutation{Session: c[1].who.Session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
@@ -219,7 +219,7 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 		for range 3 {
 			streams = append(streams, c[1].wait(t.Context(), h[1], claim))
 		}
-		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range streams {
@@ -237,10 +237,10 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Shared)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		if _, err := m.locks.tryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
+		if _, err := m.Locks.TryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a reader who came after a writer: %v", err)
 		}
-		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {
@@ -256,14 +256,14 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Exclusive)
 		q := c[1].asked("/ls/local/f", raftfsm.Open{})
-		q.handle.events = eventSet(0).with(api.EventConflictingLock)
-		o, err := m.files.open(t.Context(), q)
+		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
+		o, err := m.Files.Open(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second := c[1].wait(t.Context(), o.handle, c[1].claim(o.handle, api.Exclusive))
+		second := c[1].wait(t.Context(), o.Handle, c[1].claim(o.Handle, api.Exclusive))
 		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		answered(t, second)
@@ -277,12 +277,12 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 func TestTicketOfAnotherLock(t *testing.T) {
 	s := signer{secret: make([]byte, 32)}
 	a, b := namespace.Ref{Name: "/a", Instance: 3}, namespace.Ref{Name: "/b", Instance: 4}
-	given := ticket{epoch: 1, number: 5}
+	given := Ticket{Epoch: 1, Number: 5}
 	token := s.ticket(given, a, 7, 9)
 	if got := s.parseTicket(token, a, 7, 9); got != given {
 		t.Errorf("%+v reads back as %+v", given, got)
 	}
-	if got := s.parseTicket(token, b, 7, 9); got != (ticket{}) {
+	if got := s.parseTicket(token, b, 7, 9); got != (Ticket{}) {
 		t.Errorf("for another lock it is %+v", got)
 	}
 }
@@ -292,10 +292,10 @@ func TestTicketOfAnotherLock(t *testing.T) {
 func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		f := c.open(t, "/ls/local/f", api.MayCreate).handle
+		f := c.open(t, "/ls/local/f", api.MayCreate).Handle
 		calls := map[string]func() error{
-			"any call":  func() error { return m.sessions.admit(c.who) },
-			"KeepAlive": func() error { _, err := m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil); return err },
+			"any call":  func() error { return m.Sessions.Admit(c.who) },
+			"KeepAlive": func() error { _, err := m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil); return err },
 		}
 		m.congested(func() {
 			time.Sleep(20 * time.Second) // its lease runs out, and the end cannot be proposed
@@ -311,7 +311,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 				t.Errorf("%s after its end has committed: %v", name, err)
 			}
 		}
-		if err := m.files.use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
+		if err := m.Files.Use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
 			t.Error(err)
 		}
 	})
@@ -319,16 +319,16 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 
 // contended has a client hold the lock that the second of the others waits for. take
 // breaks it.
-func contended(t *testing.T, m *soloMaster) (h []handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
+func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
 	t.Helper()
 	c, h := lockers(t, m)
 	holder = m.client(t, 9)
-	mine := holder.open(t, "/ls/local/f", api.MustExist).handle
+	mine := holder.open(t, "/ls/local/f", api.MustExist).Handle
 	holder.try(t, mine, api.Exclusive)
 	waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 	return h, holder, waits, func() {
 		t.Helper()
-		if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -342,7 +342,7 @@ func TestRefusedEviction(t *testing.T) {
 		take()
 		events := holder.hear(t)
 		m.congested(func() { holder.acknowledge(t, events) })
-		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
 	})
@@ -354,9 +354,9 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		holder := m.client(t, 9)
-		var mine handle
+		var mine Handle
 		for range 300 {
-			mine = holder.open(t, "/ls/local/f", api.MustExist).handle
+			mine = holder.open(t, "/ls/local/f", api.MustExist).Handle
 			holder.try(t, mine, api.Shared)
 		}
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
@@ -373,11 +373,11 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 			}
 		}
 		m.wrote.Store(&wrote)
-		if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.node, Why: "try"}); err != nil {
+		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
 			t.Fatal(err)
 		}
 		holder.acknowledge(t, holder.hear(t))
-		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].owner {
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
 		if n := evictions.Load(); n != 1 {
@@ -393,10 +393,10 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		c, h := lockers(t, m)
 		mutation := c[0].mutation()
 		ask := func() error {
-			_, err := m.files.open(t.Context(), openRequest{
-				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
-				handle: handle{owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
-				create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
+			_, err := m.Files.Open(t.Context(), OpenRequest{
+				Mutation: mutation, Path: api.MustParsePath("/ls/local/f"),
+				Handle: Handle{Owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
+				Create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
 			})
 			return err
 		}
@@ -404,7 +404,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		remove := c[1].mutation()
-		if _, err := m.files.changeNode(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].node, Handle: h[1].owner.Handle}}); err != nil {
+		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
 			t.Fatal(err)
 		}
 		m.epoch.mu.Lock()
@@ -421,16 +421,16 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		f := c.open(t, "/ls/local/f", api.MayCreate).handle
+		f := c.open(t, "/ls/local/f", api.MayCreate).Handle
 		ended := *m.fsm.Load()
-		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.session, Reason: api.ByOperator}}}})
+		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.Session, Reason: api.ByOperator}}}})
 		m.fsm.Store(&ended)
 		mutation := c.mutation()
-		if _, err := m.files.open(t.Context(), openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.Files.Open(t.Context(), OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("open: %v", err)
 		}
-		claim := raftfsm.Claim{Mutation: mutation, Handle: f.owner.Handle, Mode: api.Exclusive}
-		if _, err := m.locks.acquire(t.Context(), claim, f, ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
+		if _, err := m.Locks.Acquire(t.Context(), claim, f, Ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("acquire: %v", err)
 		}
 	})

@@ -50,10 +50,10 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it is made
 				m.locked(func() { m.uncached(node.Name) })
 				mutation := watcher.mutation()
-				r := openRequest{mutation: mutation, path: api.MustParsePath("/ls/local/f"), create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
-				r.handle = handle{owner: namespace.Owner{Session: watcher.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}
-				var o opened
-				open := func() (err error) { o, err = m.files.open(t.Context(), r); return err }
+				r := OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
+				r.Handle = Handle{Owner: namespace.Owner{Session: watcher.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}
+				var o Opened
+				open := func() (err error) { o, err = m.Files.Open(t.Context(), r); return err }
 				done := make(chan error, 1)
 				if test.exists {
 					author.open(t, "/ls/local/f", api.MayCreate)
@@ -85,7 +85,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				m.epoch.mu.Lock()
 				defer m.epoch.mu.Unlock()
 				told := map[api.EventKind]int{}
-				for _, e := range m.tables.boxes.byID[watcher.who.session].events {
+				for _, e := range m.tables.boxes.byID[watcher.who.Session].events {
 					if e.Handle == api.HandleID(mutation.Number) {
 						told[e.Kind]++
 					}
@@ -94,8 +94,8 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				switch {
 				case !there && told[api.EventHandleInvalid] == 0:
 					t.Error("the node is gone, and no event says so")
-				case there && now.Content != o.stat.Content && told[api.EventContentsModified] == 0:
-					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.stat.Content, now.Content)
+				case there && now.Content != o.Stat.Content && told[api.EventContentsModified] == 0:
+					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.Stat.Content, now.Content)
 				case there && now.Content == now.Instance:
 					t.Error("nothing was changed, so nothing was tested")
 				}

@@ -55,7 +55,7 @@ func TestClosedHandleMakesRoom(t *testing.T) {
 		reader := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Shared))
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		if err := m.files.close(t.Context(), closing, h[1]); err != nil {
+		if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, writer); !errors.Is(a.err, api.HandleClosed) {

@@ -21,7 +21,7 @@ import (
 func TestFullCacheMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
-		id := reader.who.session
+		id := reader.who.Session
 		refused, hot := 0, 0
 		for i := range 60_000 {
 			if !m.coherence.remember(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
@@ -70,9 +70,9 @@ func TestFullCacheMakesRoom(t *testing.T) {
 func (s *soloMaster) caughtUp(c *soloClient) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box := s.tables.boxes.byID[c.who.session]
+	box := s.tables.boxes.byID[c.who.Session]
 	box.acknowledge(c.acked, c.acked)
-	s.tables.copyset.acknowledge(c.who.session, box.received, maxCopies)
+	s.tables.copyset.acknowledge(c.who.Session, box.received, maxCopies)
 	return len(box.events) == 0
 }
 
@@ -81,15 +81,15 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		for i := range 100 {
-			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).handle
+			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).Handle
 			mutation := c.mutation()
-			if _, err := m.files.changeNode(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.node, Handle: h.owner.Handle}}); err != nil {
+			if _, err := m.Files.Change(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if n := len(m.tables.copyset.names[c.who.session]); n > 5 {
+		if n := len(m.tables.copyset.names[c.who.Session]); n > 5 {
 			t.Errorf("%d names are kept of 100 files that it has deleted", n)
 		}
 	})
@@ -101,12 +101,12 @@ func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, again := m.client(t, 1), cachingSession(2).CreateSession
 		again.Lease = api.MaxLease
-		id, grant, err := m.sessions.createSession(t.Context(), *again)
+		id, grant, err := m.Sessions.Create(t.Context(), *again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader := &soloClient{m: m, who: caller{session: id, epoch: 1}, grant: grant.Number}
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		reader := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		alive, stop := context.WithCancel(t.Context())
 		defer stop()

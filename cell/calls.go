@@ -31,11 +31,11 @@ func onMaster[R any](s *service, op, on string, serve func(*Master) (*R, error))
 }
 
 // inSession serves a call of a session that lives, in this epoch.
-func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*Master, caller) (*R, error)) (*R, error) {
+func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*Master, Caller) (*R, error)) (*R, error) {
 	return onMaster(s, op, on, func(m *Master) (*R, error) {
 		who, err := callerOf(m, c)
 		if err == nil {
-			err = m.sessions.admit(who)
+			err = m.Sessions.Admit(who)
 		}
 		if err != nil {
 			return nil, err
@@ -51,14 +51,14 @@ type handleRequest interface {
 }
 
 // onHandle serves a call on a handle of a session that lives, in this epoch.
-func onHandle[R any](s *service, op string, q handleRequest, serve func(*Master, handle) (*R, error)) (*R, error) {
-	return inSession(s, op, "", q.GetCaller(), func(m *Master, who caller) (*R, error) {
+func onHandle[R any](s *service, op string, q handleRequest, serve func(*Master, Handle) (*R, error)) (*R, error) {
+	return inSession(s, op, "", q.GetCaller(), func(m *Master, who Caller) (*R, error) {
 		h, err := handleOf(m, who, q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
 		reply, err := serve(m, h)
-		return reply, about(m.epoch.path(h.node.Name), err)
+		return reply, about(m.Path(h.Node.Name), err)
 	})
 }
 
@@ -101,19 +101,19 @@ func (s *service) master() (*Master, error) {
 }
 
 // signerOf returns what makes and checks the tokens of a cell.
-func signerOf(m *Master) signer { return signer{secret: m.epoch.state().Secret} }
+func signerOf(m *Master) signer { return signer{secret: m.Secret()} }
 
 // callerOf reads who calls, without asking for the right epoch.
-func callerOf(m *Master, c *pb.Caller) (caller, error) {
+func callerOf(m *Master, c *pb.Caller) (Caller, error) {
 	id, err := signerOf(m).parseSession(c.GetSession())
-	return caller{session: id, epoch: api.Epoch(c.GetEpoch())}, err
+	return Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, err
 }
 
 // handleOf reads a handle of the caller's.
-func handleOf(m *Master, who caller, token []byte) (handle, error) {
+func handleOf(m *Master, who Caller, token []byte) (Handle, error) {
 	h, err := signerOf(m).parseHandle(token)
-	if err == nil && h.owner.Session != who.session {
-		return handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
+	if err == nil && h.Owner.Session != who.Session {
+		return Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
 	}
 	return h, err
 }
@@ -193,5 +193,5 @@ func (s *service) nodeAt(ctx context.Context, m *Master, text string) (namespace
 	if err != nil {
 		return namespace.Ref{}, err
 	}
-	return m.inspector.nodeAt(ctx, path)
+	return m.Inspector.NodeAt(ctx, path)
 }

@@ -112,22 +112,22 @@ func ask[T any](c *copier, do func(ctx context.Context) (T, error)) (T, error) {
 }
 
 // openAt opens a node; ok is false if the cell refused.
-func (c *copier) openAt(name api.Name, ephemeral bool) (h handle, ok bool) {
+func (c *copier) openAt(name api.Name, ephemeral bool) (h Handle, ok bool) {
 	mutation := c.mutation()
 	path, _ := name.In("local")
 	rights := namespace.ToRead | namespace.ToWrite
-	owner := namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}
+	owner := namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}
 	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
-	o, err := ask(c, func(ctx context.Context) (opened, error) {
-		return c.m.files.open(ctx, openRequest{
-			mutation: mutation, path: path, handle: handle{owner: owner, rights: rights, events: eventSet(0).with(api.EventConflictingLock)},
-			create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
+	o, err := ask(c, func(ctx context.Context) (Opened, error) {
+		return c.m.Files.Open(ctx, OpenRequest{
+			Mutation: mutation, Path: path, Handle: Handle{Owner: owner, Rights: rights, Events: EventSet(0).With(api.EventConflictingLock)},
+			Create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
 		})
 	})
 	if err != nil {
 		c.leavesNothing(name, owner, fmt.Sprintf("an Open that was refused (%v)", err))
 	}
-	return o.handle, err == nil
+	return o.Handle, err == nil
 }
 
 // leavesNothing checks that a handle holds nothing.
@@ -139,9 +139,9 @@ func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string)
 
 // lockOnce acquires the lock in some way and gives it up in some way, the last of
 // which is not to do so before the handle is closed.
-func (c *copier) lockOnce(h handle) {
+func (c *copier) lockOnce(h Handle) {
 	mutation := c.mutation()
-	claim := raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
+	claim := raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
 	try, patience := c.percent(30), time.Hour
 	if c.percent(40) {
 		patience = time.Duration(c.below(int(20 * time.Millisecond)))
@@ -150,11 +150,11 @@ func (c *copier) lockOnce(h handle) {
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
 	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 		if try {
-			return c.m.locks.tryAcquire(ctx, claim, h)
+			return c.m.Locks.TryAcquire(ctx, claim, h)
 		}
 		within, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
-		a, err := c.m.locks.acquire(within, claim, h, ticket{}, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, func(Queued) error { return nil })
 		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}
@@ -162,31 +162,31 @@ func (c *copier) lockOnce(h handle) {
 	})
 	if errors.Is(err, api.DeadlineExceeded) {
 		got, err = ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
-			a, err := c.m.locks.cancel(ctx, mutation)
+			a, err := c.m.Locks.Cancel(ctx, mutation)
 			return a, cmp.Or(err, a.Err())
 		})
 	}
-	node, gone := c.m.epoch.state().Tree.Resolve(h.node)
+	node, gone := c.m.epoch.state().Tree.Resolve(h.Node)
 	if err != nil {
-		if gone == nil && node.Holds(h.owner) != c.held[h.owner] {
-			c.t.Errorf("a request for a lock was refused (%v), and held (%v before): %+v", err, c.held[h.owner], node)
+		if gone == nil && node.Holds(h.Owner) != c.held[h.Owner] {
+			c.t.Errorf("a request for a lock was refused (%v), and held (%v before): %+v", err, c.held[h.Owner], node)
 		}
 		return
 	}
-	c.held[h.owner] = true
+	c.held[h.Owner] = true
 	c.hearsOfConflicts(h, got.Generation)
-	if gone == nil && !node.Holds(h.owner) {
-		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.owner, node)
+	if gone == nil && !node.Holds(h.Owner) {
+		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.Owner, node)
 	}
 	c.upTo(5 * time.Millisecond)
 	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
 		release := c.mutation()
-		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.locks.release(ctx, release, h, got.Generation) }); err != nil {
+		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Locks.Release(ctx, release, h, got.Generation) }); err != nil {
 			c.t.Errorf("release: %v", err)
 		}
-		delete(c.held, h.owner)
-		if node, gone := c.m.epoch.state().Tree.Resolve(h.node); gone == nil && node.Holds(h.owner) {
+		delete(c.held, h.Owner)
+		if node, gone := c.m.epoch.state().Tree.Resolve(h.Node); gone == nil && node.Holds(h.Owner) {
 			c.t.Errorf("a lock that was released is held: %+v", node)
 		}
 	}
@@ -194,31 +194,31 @@ func (c *copier) lockOnce(h handle) {
 
 // hearsOfConflicts checks that a holder has been told if somebody waits for its lock
 // (Chubby §2.5), in whichever order they came, and however it got the lock.
-func (c *copier) hearsOfConflicts(h handle, generation api.Generation) {
+func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	c.m.epoch.mu.Lock()
 	defer c.m.epoch.mu.Unlock()
-	node, gone := c.m.epoch.state().Tree.Resolve(h.node)
-	if gone != nil || !node.Holds(h.owner) || node.Lock != generation {
+	node, gone := c.m.epoch.state().Tree.Resolve(h.Node)
+	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.tables.queues.ahead(h.node, node.Mode)
-	if w == nil || w.claim.Handle == h.owner.Handle && w.claim.Mutation.Session == h.owner.Session {
+	w := c.m.tables.queues.ahead(h.Node, node.Mode)
+	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
 		return
 	}
-	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.session].events), c.conflicts()...) {
-		if e.Kind == api.EventConflictingLock && e.Handle == h.owner.Handle && e.Generation == generation {
+	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.Session].events), c.conflicts()...) {
+		if e.Kind == api.EventConflictingLock && e.Handle == h.Owner.Handle && e.Generation == generation {
 			return
 		}
 	}
-	c.t.Errorf("%+v waits for the lock of %+v, which has not been told", w, h.owner)
+	c.t.Errorf("%+v waits for the lock of %+v, which has not been told", w, h.Owner)
 }
 
-func (c *copier) closeIt(h handle) {
+func (c *copier) closeIt(h Handle) {
 	mutation := c.mutation()
-	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.files.close(ctx, mutation, h) }); err != nil {
+	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) }); err != nil {
 		c.t.Errorf("close: %v", err)
 	}
-	c.leavesNothing(h.node.Name, h.owner, "a handle that was closed")
+	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
 }
 
 // Whatever the log refuses, and however many copies of a request arrive, and when:
@@ -288,7 +288,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	}
 	for id, own := range s.tables.handles.of {
 		for _, one := range own.byID {
-			t.Errorf("left: handle %d of session %v: %+v", one.owner.Handle, id, one)
+			t.Errorf("left: handle %d of session %v: %+v", one.Owner.Handle, id, one)
 		}
 	}
 	for name, line := range s.tables.queues.byName {
@@ -319,7 +319,7 @@ func (c *soloClient) conflicts() []*Event {
 // keep keeps a session alive, and drops what it is told to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		reply, err := c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil)
+		reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)
 		if err != nil {
 			select {
 			case <-time.After(10 * time.Millisecond):

@@ -123,9 +123,9 @@ func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
 }
 
 // prove implements prover.
-func (l *crowdReign) close(error) {}
+func (l *crowdReign) Close(error) {}
 
-func (l *crowdReign) prove(ctx context.Context) (session.Instant, error) {
+func (l *crowdReign) Prove(ctx context.Context) (session.Instant, error) {
 	t0 := l.epoch.clock()
 	l.w.upTo(time.Millisecond)
 	l.apply.Lock()
@@ -150,7 +150,7 @@ func (w *crowd) elect() {
 		was.apply.Unlock()
 		resign := func() {
 			was.end(api.Errorf(api.NotMaster, "deposed"))
-			was.wait()
+			was.Wait()
 		}
 		if w.percent(50) {
 			resign()
@@ -194,7 +194,7 @@ func (w *crowd) elect() {
 			}
 		}
 	}
-	l.start()
+	l.Start()
 	w.reign = l
 	w.note("epoch %d", w.epoch)
 	w.limit()
@@ -247,7 +247,7 @@ func meetCrowd(t *testing.T, seed uint64) {
 	w.leave()
 	cancel()
 	w.work.Wait()
-	w.reign.wait()
+	w.reign.Wait()
 	if t.Failed() {
 		t.Logf("what happened to the crowd of seed %d (repeat it with -crowds 1 -crowd %d):\n%s", seed, seed, strings.Join(w.history, "\n"))
 	}
@@ -536,7 +536,7 @@ func (m *Master) remembered() map[string]int {
 		flush = len(c.flush.left)
 	}
 	return map[string]int{
-		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.sessions.raising), "unended": len(m.tables.outbox.ends),
+		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
 		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used),
 		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
 		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),

@@ -56,19 +56,19 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 	const delay = 3 * time.Second
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		a, b, w := m.client(t, 1), m.client(t, 2), m.client(t, 3)
-		claim := func(c *soloClient, h handle, mode api.LockMode, delay time.Duration) raftfsm.Claim {
-			return raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: mode, Delay: delay}
+		claim := func(c *soloClient, h Handle, mode api.LockMode, delay time.Duration) raftfsm.Claim {
+			return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode, Delay: delay}
 		}
 		for _, c := range []*soloClient{a, b} {
-			h := c.open(t, "/ls/local/f", api.MayCreate).handle
-			if _, err := m.locks.tryAcquire(t.Context(), claim(c, h, api.Shared, delay), h); err != nil {
+			h := c.open(t, "/ls/local/f", api.MayCreate).Handle
+			if _, err := m.Locks.TryAcquire(t.Context(), claim(c, h, api.Shared, delay), h); err != nil {
 				t.Fatal(err)
 			}
 		}
-		h := w.open(t, "/ls/local/f", api.MayCreate).handle
+		h := w.open(t, "/ls/local/f", api.MayCreate).Handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.locks.acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, ticket{}, func(Queued) error { return nil }); err != nil {
+			if _, err := m.Locks.Acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, Ticket{}, func(Queued) error { return nil }); err != nil {
 				t.Error(err)
 			}
 			granted <- m.epoch.clock()
@@ -77,8 +77,8 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		expire := func(c *soloClient) {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			m.tables.leases.Stop(c.who.session)
-			one, _ := m.locks.offers.endCommand([]raftfsm.End{{Session: c.who.session, Reason: api.ByExpiry}})
+			m.tables.leases.Stop(c.who.Session)
+			one, _ := m.Locks.offers.endCommand([]raftfsm.End{{Session: c.who.Session, Reason: api.ByExpiry}})
 			m.epoch.submit(one)
 		}
 		expire(a)

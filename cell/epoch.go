@@ -21,7 +21,7 @@ type epoch struct {
 	cellID  api.CellID
 	clock   session.Clock
 	state   func() *raftfsm.State // as of the last entry applied
-	fence   prover
+	fence   Prover
 	log     *slog.Logger
 	metrics *Metrics
 	ctx     context.Context // ends with the epoch; its cause is NotMaster
@@ -32,11 +32,11 @@ type epoch struct {
 	mu pausingMutex // guards the tables; see Master for its order with others
 }
 
-// prover proves that this replica is still the master: a proof began at t0 and
+// Prover proves that this replica is still the master: a proof began at t0 and
 // not before prove was called, and at t0 no later master had been elected.
-type prover interface {
-	prove(ctx context.Context) (t0 session.Instant, err error)
-	close(cause error) // no proof is given any more
+type Prover interface {
+	Prove(ctx context.Context) (t0 session.Instant, err error)
+	Close(cause error) // no proof is given any more
 }
 
 // enter hands a command to the proposer, and is the only way there. Every command

@@ -16,7 +16,7 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 		"session": func(m *soloMaster, c *soloClient) {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			m.revocations.stopLease(c.who.session, "it is slow")
+			m.revocations.stopLease(c.who.Session, "it is slow")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDoubtStays(t *testing.T) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.losing.Store(true) // leadership, with whatever is on its way
-		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
 			t.Fatal(err)
 		}
 		m.end(api.Errorf(api.NotMaster, "another is"))

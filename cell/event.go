@@ -21,5 +21,5 @@ func (e *Event) texts() int { return len(e.Path) + len(e.Child) + len(e.Explanat
 // maxEncoded is how long an event is on the wire at most, without its strings.
 const maxEncoded = 64
 
-// wireSize returns how long an event is on the wire at most.
-func (e *Event) wireSize() int { return maxEncoded + e.texts() }
+// WireSize returns how long an event is on the wire at most.
+func (e *Event) WireSize() int { return maxEncoded + e.texts() }

@@ -55,7 +55,7 @@ func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
 	tree := p.epoch.state().Tree
 	for _, h := range p.handles.onNode[ref] {
 		p.epoch.mu.pause(1)
-		if !h.events.has(kind) {
+		if !h.Events.Has(kind) {
 			continue
 		}
 		if needsRead {
@@ -70,7 +70,7 @@ func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
 				continue
 			}
 		}
-		p.post(h.owner, ref, kind, e)
+		p.post(h.Owner, ref, kind, e)
 	}
 }
 
@@ -78,9 +78,9 @@ func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
 // node: a list may include many others.
 const permitSteps = 16
 
-// needRead reports whether some of the events need the right to read.
-func (s eventSet) needRead() bool {
-	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.has(kind) && kind.NeedsRead() })
+// NeedRead reports whether some of the events need the right to read.
+func (s EventSet) NeedRead() bool {
+	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
 }
 
 // post puts an event about a handle into its session's mailbox and returns its
@@ -100,7 +100,7 @@ func (p *publisher) post(to namespace.Owner, ref namespace.Ref, kind api.EventKi
 // lock. epoch.mu is held.
 func (p *publisher) nodeRemoved(node namespace.Ref) {
 	for _, h := range p.handles.onNode[node] {
-		p.tellRemoved(h.owner, node)
+		p.tellRemoved(h.Owner, node)
 		p.epoch.mu.pause(1)
 	}
 	for _, w := range p.queues.on(node) {
@@ -153,8 +153,8 @@ func (p *publisher) conflicting(lock namespace.Ref, by namespace.Owner, mode api
 		return
 	}
 	for _, holder := range node.Holders {
-		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.owner != by && h.events.has(api.EventConflictingLock) {
-			p.post(h.owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
+		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by && h.Events.Has(api.EventConflictingLock) {
+			p.post(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
 		}
 		p.epoch.mu.pause(1)
 	}
@@ -165,7 +165,7 @@ func (p *publisher) conflicting(lock namespace.Ref, by namespace.Owner, mode api
 // that one came, another was told. epoch.mu is held.
 func (p *publisher) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 	one := p.handles.find(by)
-	if one == nil || !one.events.has(api.EventConflictingLock) || p.queues.ahead(got.Lock, got.Mode) == nil {
+	if one == nil || !one.Events.Has(api.EventConflictingLock) || p.queues.ahead(got.Lock, got.Mode) == nil {
 		return
 	}
 	p.post(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
@@ -174,9 +174,9 @@ func (p *publisher) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
 // recreated tells a handle of an earlier epoch, which holds its lock, what it would
 // have been told if this master had known it: that somebody waits for that. epoch.mu is held.
 func (p *publisher) recreated(one *openHandle) {
-	node, gone := p.epoch.state().Tree.Resolve(one.node)
-	if gone == nil && node.Holds(one.owner) {
-		p.conflictsAlready(one.owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
+	node, gone := p.epoch.state().Tree.Resolve(one.Node)
+	if gone == nil && node.Holds(one.Owner) {
+		p.conflictsAlready(one.Owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
 	}
 }
 

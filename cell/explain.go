@@ -27,10 +27,10 @@ type Cacher struct {
 	AtMost  time.Duration // until it has dropped the node, or has ended
 }
 
-// explainNode describes a node's lock, and whose caches a change of it waits
+// Explain describes a node's lock, and whose caches a change of it waits
 // for, until when.
-func (in *Inspector) explainNode(ctx context.Context, name api.Name) (e Explanation, err error) {
-	if _, err := in.epoch.fence.prove(ctx); err != nil {
+func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation, err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return e, err
 	}
 	done, err := in.page(ctx)

@@ -83,12 +83,12 @@ func newFence(cfg fenceConfig) *fence {
 	return &fence{fenceConfig: cfg}
 }
 
-// prove returns once it is certain that at t0, which is not before the call, no
+// Prove returns once it is certain that at t0, which is not before the call, no
 // other replica had been elected since this one. It fails with NotMaster if one
 // may have been, with Unavailable if no majority of the voters answers within
 // fenceLimit, with close's cause after close, and with DeadlineExceeded or
 // Cancelled when ctx ends (or with ctx's cause, if that is an *api.Error).
-func (f *fence) prove(ctx context.Context) (session.Instant, error) {
+func (f *fence) Prove(ctx context.Context) (session.Instant, error) {
 	r, err := f.join()
 	if err != nil {
 		return 0, err
@@ -118,8 +118,8 @@ func (f *fence) join() (*fenceRound, error) {
 	return f.next, nil
 }
 
-// close makes every call fail with cause, those that wait and those to come.
-func (f *fence) close(cause error) {
+// Close makes every call fail with cause, those that wait and those to come.
+func (f *fence) Close(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed != nil {

@@ -28,7 +28,7 @@ func BenchmarkProve(b *testing.B) {
 		do   func() error
 	}{
 		{"fence", func() error {
-			_, err := f.prove(context.Background())
+			_, err := f.Prove(context.Background())
 			return err
 		}},
 		{"VerifyLeader", func() error { return master.raft.VerifyLeader().Error() }},

@@ -26,7 +26,7 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 	for name, proof := range map[string]func(*raftNode, *fence) error{
 		"VerifyLeader": func(n *raftNode, _ *fence) error { return n.raft.VerifyLeader().Error() },
 		"fence": func(_ *raftNode, f *fence) error {
-			_, err := f.prove(context.Background())
+			_, err := f.Prove(context.Background())
 			return err
 		},
 	} {
@@ -89,7 +89,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
 
 	wire.Hold("a")
 	readers.Go(func() { _ = old.raft.VerifyLeader().Error() })  // in flight during the pause
-	readers.Go(func() { _, _ = f.prove(context.Background()) }) // likewise; it may succeed, it began before
+	readers.Go(func() { _, _ = f.Prove(context.Background()) }) // likewise; it may succeed, it began before
 	synctest.Wait()
 	wire.Cut("a", "b", true)
 	wire.Cut("a", "c", true)
@@ -108,7 +108,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
 	wire.Cut("a", "b", false)
 	wire.Cut("a", "c", false)
 	testbed.Await(t, "the deposed leader hearing of it", func() bool { return old.raft.State() == raft.Follower })
-	if _, err := f.prove(context.Background()); api.CodeOf(err) != api.NotMaster {
+	if _, err := f.Prove(context.Background()); api.CodeOf(err) != api.NotMaster {
 		t.Errorf("prove as a follower: %v, want NotMaster", err)
 	}
 	readers.Wait()
@@ -317,7 +317,7 @@ func TestFenceCounts(t *testing.T) {
 				if got != c.want {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
-				f.close(api.NotMaster)
+				f.Close(api.NotMaster)
 			})
 		})
 	}
@@ -335,7 +335,7 @@ func voterList(n int) []raft.Server {
 func TestFenceSharesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(3)
-		defer f.close(api.NotMaster)
+		defer f.Close(api.NotMaster)
 		first, _ := f.join()
 		w.now = 5
 		second, _ := f.join()
@@ -372,7 +372,7 @@ func TestFenceSharesRounds(t *testing.T) {
 func TestFenceAsksFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(5)
-		defer f.close(api.NotMaster)
+		defer f.Close(api.NotMaster)
 		asked := func() (ids []string) {
 			for _, q := range w.asked {
 				ids = append(ids, q.id)
@@ -409,7 +409,7 @@ func TestFenceGivesUp(t *testing.T) {
 		_, f := newFenceWorld(3)
 		ctx := context.Background()
 		began := time.Now()
-		if _, err := f.prove(ctx); !errors.Is(err, api.Unavailable) {
+		if _, err := f.Prove(ctx); !errors.Is(err, api.Unavailable) {
 			t.Errorf("no answers: %v, want Unavailable", err)
 		}
 		if took := time.Since(began); took != fenceLimit {
@@ -418,12 +418,12 @@ func TestFenceGivesUp(t *testing.T) {
 
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if _, err := f.prove(short); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.Prove(short); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 		lost, stop := context.WithCancelCause(ctx)
 		stop(api.Errorf(api.SessionExpired, "gone"))
-		if _, err := f.prove(lost); !errors.Is(err, api.SessionExpired) {
+		if _, err := f.Prove(lost); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the caller's cause: %v", err)
 		}
 
@@ -431,18 +431,18 @@ func TestFenceGivesUp(t *testing.T) {
 		results := make(chan error, 2)
 		for range 2 { // one in the round that is out or in the next, one in the next
 			go func() {
-				_, err := f.prove(ctx)
+				_, err := f.Prove(ctx)
 				results <- err
 			}()
 		}
 		synctest.Wait()
-		f.close(over)
+		f.Close(over)
 		for range 2 {
 			if err := <-results; !errors.Is(err, error(over)) {
 				t.Errorf("close: %v, want its cause", err)
 			}
 		}
-		if _, err := f.prove(ctx); !errors.Is(err, error(over)) {
+		if _, err := f.Prove(ctx); !errors.Is(err, error(over)) {
 			t.Errorf("after close: %v, want its cause", err)
 		}
 	})

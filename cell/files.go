@@ -22,72 +22,72 @@ type Files struct {
 	coherence *coherence
 }
 
-// openRequest is a decoded and validated Open.
-type openRequest struct {
-	mutation  session.Mutation
-	path      api.Path
-	directory handle // that the path is relative to; zero if there is none
-	handle    handle // what was asked for; the rest is known when the node is
-	create    raftfsm.Open
+// OpenRequest is a decoded and validated Open.
+type OpenRequest struct {
+	Mutation  session.Mutation
+	Path      api.Path
+	Directory Handle // that the path is relative to; zero if there is none
+	Handle    Handle // what was asked for; the rest is known when the node is
+	Create    raftfsm.Open
 }
 
-// opened is what Open answers.
-type opened struct {
-	handle  handle
-	created bool
-	stat    api.Stat
+// Opened is what Open answers.
+type Opened struct {
+	Handle  Handle
+	Created bool
+	Stat    api.Stat
 
-	cacheable bool // the client may keep the stat
-	reusable  bool // and may use the handle for another Open
+	Cacheable bool // the client may keep the stat
+	Reusable  bool // and may use the handle for another Open
 }
 
-// open opens a node. One that is there and permanent needs no log entry; one
+// Open opens a node. One that is there and permanent needs no log entry; one
 // that may have to be created, or is ephemeral, goes through the log. The handle
 // is reserved first, so that an Open that its quota refuses makes no node.
-func (f *Files) open(ctx context.Context, r openRequest) (opened, error) {
+func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserve(r)
 	if err != nil {
-		if _, err := f.refuse(ctx, r.mutation, err); err != nil {
-			return opened{}, err
+		if _, err := f.Refuse(ctx, r.Mutation, err); err != nil {
+			return Opened{}, err
 		}
-		return f.open(ctx, r) // it had been done: what is answered already is not refused
+		return f.Open(ctx, r) // it had been done: what is answered already is not refused
 	}
-	cacheable := f.coherence.remember(r.mutation.Session, r.path.Name())
-	reusable := cacheable && f.coherence.remember(r.mutation.Session, api.ACLDir) // the right to open it may change there
-	if _, err := f.epoch.fence.prove(ctx); err != nil {
+	cacheable := f.coherence.remember(r.Mutation.Session, r.Path.Name())
+	reusable := cacheable && f.coherence.remember(r.Mutation.Session, api.ACLDir) // the right to open it may change there
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		f.opening(one)
-		return opened{}, err
+		return Opened{}, err
 	}
 	o, here, err := f.openHere(r, one, cacheable)
 	if here {
 		f.opening(one)
-		o.cacheable, o.reusable = cacheable, reusable
+		o.Cacheable, o.Reusable = cacheable, reusable
 		return o, err
 	}
 	return f.openLogged(ctx, r, one)
 }
 
 // reserve enters the handle of an Open as one that is being opened.
-func (f *Files) reserve(r openRequest) (*openHandle, error) {
-	principal := f.epoch.principal(r.mutation.Session)
+func (f *Files) reserve(r OpenRequest) (*openHandle, error) {
+	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[r.mutation.Session] != nil {
-		f.handles.hear(r.mutation)
+	if f.boxes.byID[r.Mutation.Session] != nil {
+		f.handles.hear(r.Mutation)
 	}
-	if err := f.finished(r.mutation); err != nil {
+	if err := f.finished(r.Mutation); err != nil {
 		return nil, err
 	}
-	h := r.handle
-	h.epoch = f.epoch.number
-	if f.epoch.answered(r.mutation) || f.handles.find(h.owner) != nil {
+	h := r.Handle
+	h.Epoch = f.epoch.number
+	if f.epoch.answered(r.Mutation) || f.handles.find(h.Owner) != nil {
 		return f.handles.reserve(h, principal, nil)
 	}
-	if r.directory.owner.Session != 0 {
-		if _, err := f.handles.get(r.directory, f.epoch.number, principal); err != nil {
+	if r.Directory.Owner.Session != 0 {
+		if _, err := f.handles.get(r.Directory, f.epoch.number, principal); err != nil {
 			return nil, err
 		}
-		if _, err := f.epoch.state().Tree.Resolve(r.directory.node); err != nil {
+		if _, err := f.epoch.state().Tree.Resolve(r.Directory.Node); err != nil {
 			return nil, err
 		}
 	}
@@ -107,40 +107,40 @@ func (f *Files) opening(one *openHandle) {
 // to be asked. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
 // what is observed from then on is an event.
-func (f *Files) openHere(r openRequest, one *openHandle, cacheable bool) (o opened, here bool, err error) {
+func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Opened, here bool, err error) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	state, id := f.epoch.state(), r.mutation.Session
-	if err := f.finished(r.mutation); err != nil {
+	state, id := f.epoch.state(), r.Mutation.Session
+	if err := f.finished(r.Mutation); err != nil {
 		return o, true, err
 	}
 	own := f.handles.own(id)
-	if err := own.refused[r.mutation.Number]; err != nil {
+	if err := own.refused[r.Mutation.Number]; err != nil {
 		return o, true, err
 	}
-	node, there := state.Tree.Get(r.path.Name())
+	node, there := state.Tree.Get(r.Path.Name())
 	switch {
-	case one.logged || f.epoch.answered(r.mutation):
-	case own.byID[one.owner.Handle] != one:
+	case one.logged || f.epoch.answered(r.Mutation):
+	case own.byID[one.Owner.Handle] != one:
 		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
 	case one.open: // another copy came first
-		if node, err = state.Tree.Resolve(one.node); err != nil {
+		if node, err = state.Tree.Resolve(one.Node); err != nil {
 			return o, true, err
 		}
-		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
-	case there && !node.Ephemeral && r.create.Create != api.MustCreate:
-		if err := mayOpen(state, id, node, &r.create); err != nil {
-			if r.create.Create != api.MustExist {
+		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
+		if err := mayOpen(state, id, node, &r.Create); err != nil {
+			if r.Create.Create != api.MustExist {
 				break // a late copy at another master might find no node, and make it: the log refuses it for good
 			}
-			return o, true, f.refuseHere(r.mutation, err)
+			return o, true, f.refuseHere(r.Mutation, err)
 		}
-		one.directory = node.Kind == api.Directory
+		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
-		return opened{handle: one.handle, stat: stat(node, r.path)}, true, nil
-	case !there && r.create.Create == api.MustExist:
-		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.path.Parent())
-		told := *f.refuseHere(r.mutation, absent)
+		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+	case !there && r.Create.Create == api.MustExist:
+		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
+		told := *f.refuseHere(r.Mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
 	}
@@ -160,32 +160,32 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 
 // openLogged opens a node through the log. Only a node that must exist is sure
 // not to be created: another may go between the look and the log.
-func (f *Files) openLogged(ctx context.Context, r openRequest, one *openHandle) (opened, error) {
-	r.create.Mutation, r.create.Name = r.mutation, r.path.Name()
-	c := raftfsm.Command{Open: &r.create}
+func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
+	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
+	c := raftfsm.Command{Open: &r.Create}
 	done := func() { f.opening(one) }
 	var result raftfsm.Result
 	var err error
-	if r.create.Create == api.MustExist {
+	if r.Create.Create == api.MustExist {
 		result, err = f.epoch.commit(ctx, c, done)
 		err = cmp.Or(err, f.epoch.explain(result.Answer.Err()))
 	} else {
-		result, err = f.coherence.change(ctx, r.mutation, c, done, touched(r.create.Name)...)
+		result, err = f.coherence.change(ctx, r.Mutation, c, done, touched(r.Create.Name)...)
 	}
 	if err != nil {
-		return opened{}, err
+		return Opened{}, err
 	}
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[r.mutation.Session] == nil {
-		return opened{}, f.epoch.ended(r.mutation.Session)
+	if f.boxes.byID[r.Mutation.Session] == nil {
+		return Opened{}, f.epoch.ended(r.Mutation.Session)
 	}
-	o := opened{handle: one.handle, created: result.Created}
-	if node, gone := f.epoch.state().Tree.Resolve(one.node); gone == nil {
-		o.stat = stat(node, r.path)
+	o := Opened{Handle: one.Handle, Created: result.Created}
+	if node, gone := f.epoch.state().Tree.Resolve(one.Node); gone == nil {
+		o.Stat = stat(node, r.Path)
 		return o, nil
 	}
-	o.stat, err = result.Stat.In(r.path.Cell())
+	o.Stat, err = result.Stat.In(r.Path.Cell())
 	return o, err
 }
 
@@ -198,7 +198,7 @@ func (f *Files) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 		return // it was closed meanwhile, or opened by another copy
 	}
 	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
-	one.ephemeral, one.directory = done.Ephemeral, done.Kind == api.Directory
+	one.Ephemeral, one.Directory = done.Ephemeral, done.Kind == api.Directory
 	f.handles.bind(one, node)
 	if _, gone := f.epoch.state().Tree.Resolve(node); gone != nil {
 		f.events.tellRemoved(owner, node)
@@ -245,14 +245,14 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 	return s
 }
 
-// close closes a handle and gives up what it holds. It does not fail for a handle
+// Close closes a handle and gives up what it holds. It does not fail for a handle
 // that is closed already, or whose node is gone (Chubby §2.6). What it holds is
 // what the replicated state says, whatever the table of handles knows; the handle
 // is out of the table when that has committed. If there is nothing to give up, it
 // closes the handle without the log.
-func (f *Files) close(ctx context.Context, mutation session.Mutation, h handle) error {
+func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
 	if !f.closesLogged(mutation, h) {
-		if _, err := f.epoch.fence.prove(ctx); err != nil {
+		if _, err := f.epoch.fence.Prove(ctx); err != nil {
 			return err
 		}
 		if f.closeHere(mutation, h) {
@@ -260,10 +260,10 @@ func (f *Files) close(ctx context.Context, mutation session.Mutation, h handle) 
 		}
 	}
 	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {
-		f.epoch.mu.pause(f.queues.weight(h.node.Name))
-		f.queues.closing[h.owner]++
-		next := f.offers.next(h.node, func(n *namespace.Node) bool { return n.Holds(h.owner) })
-		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.node, Handle: h.owner.Handle, Successions: next}}
+		f.epoch.mu.pause(f.queues.weight(h.Node.Name))
+		f.queues.closing[h.Owner]++
+		next := f.offers.next(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle, Successions: next}}
 	})
 	return err
 }
@@ -271,33 +271,33 @@ func (f *Files) close(ctx context.Context, mutation session.Mutation, h handle) 
 // closesLogged reports whether a Close needs an entry: because the handle holds
 // something, or may by the time an entry that is on its way is done. The handle is
 // entered if it is of an earlier epoch, so that it stays closed.
-func (f *Files) closesLogged(mutation session.Mutation, h handle) bool {
+func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	return f.mayHold(mutation, h)
 }
 
-func (f *Files) mayHold(mutation session.Mutation, h handle) bool {
-	if f.boxes.byID[h.owner.Session] == nil {
+func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
+	if f.boxes.byID[h.Owner.Session] == nil {
 		return true // the log says what became of the session
 	}
 	f.handles.hear(mutation)
-	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.owner.Session))
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
 	if err == nil && one.locks || f.epoch.answered(mutation) {
 		return true
 	}
-	node, gone := f.epoch.state().Tree.Resolve(h.node)
-	return gone == nil && (node.Holds(h.owner) || slices.Contains(node.Openers, h.owner))
+	node, gone := f.epoch.state().Tree.Resolve(h.Node)
+	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
 }
 
 // closeHere closes a handle that holds nothing.
-func (f *Files) closeHere(mutation session.Mutation, h handle) bool {
+func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	if f.mayHold(mutation, h) {
 		return false
 	}
-	f.handles.close(h.owner)
+	f.handles.close(h.Owner)
 	return true
 }
 
@@ -327,22 +327,22 @@ func (f *Files) handleClosed(owner namespace.Owner) {
 	}
 }
 
-// use checks that a handle is open, and was opened for what is to be done.
-func (f *Files) use(h handle, right namespace.Rights, locking bool) error {
+// Use checks that a handle is open, and was opened for what is to be done.
+func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[h.owner.Session] == nil {
-		return f.epoch.ended(h.owner.Session)
+	if f.boxes.byID[h.Owner.Session] == nil {
+		return f.epoch.ended(h.Owner.Session)
 	}
-	known := f.handles.find(h.owner)
-	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.owner.Session))
+	known := f.handles.find(h.Owner)
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
 	if err != nil {
 		return err
 	}
 	if one != known {
 		f.events.recreated(one)
 	}
-	if h.rights&right != right {
+	if h.Rights&right != right {
 		need := map[namespace.Rights]string{
 			namespace.ToRead: "reading", namespace.ToWrite: "writing and locking", namespace.ToChange: "changing its ACL",
 		}[right]
@@ -360,61 +360,61 @@ func (e *epoch) principal(id api.SessionID) string {
 	return ""
 }
 
-// read returns the node of a handle as it is at some moment after the call
+// Read returns the node of a handle as it is at some moment after the call
 // began: the proof of leadership comes first, the look second. So is a refusal
 // proved.
-func (f *Files) read(ctx context.Context, h handle, right namespace.Rights) (*namespace.Node, error) {
-	if _, err := f.epoch.fence.prove(ctx); err != nil {
+func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.use(h, right, false); err != nil {
+	if err := f.Use(h, right, false); err != nil {
 		return nil, err
 	}
 	state := f.epoch.state()
-	if _, ok := state.Sessions.Get(h.owner.Session); !ok {
-		return nil, sessionExpired(h.owner.Session)
+	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
+		return nil, sessionExpired(h.Owner.Session)
 	}
-	for _, g := range h.preconditions() {
+	for _, g := range h.Preconditions() {
 		if err := state.CheckPrecondition(g); err != nil {
 			return nil, err
 		}
 	}
-	return state.Tree.Resolve(h.node)
+	return state.Tree.Resolve(h.Node)
 }
 
-// readToCache returns the node of a handle as read does, and whether the client
+// ReadToCache returns the node of a handle as read does, and whether the client
 // may keep what it is told: whoever reads is entered among those who may have the
 // node in a cache before the look.
-func (f *Files) readToCache(ctx context.Context, h handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)
-	node, err = f.read(ctx, h, right)
+func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)
+	node, err = f.Read(ctx, h, right)
 	return node, cacheable, err
 }
 
-// page is a page of a directory.
-type page struct {
-	children  []*namespace.Node
-	more      bool
-	cacheable bool
+// DirectoryPage is a page of a directory.
+type DirectoryPage struct {
+	Children  []*namespace.Node
+	More      bool
+	Cacheable bool
 }
 
-// readDir returns a page of a directory.
-func (f *Files) readDir(ctx context.Context, h handle, after string) (page, error) {
-	node, cacheable, err := f.readToCache(ctx, h, namespace.ToRead)
+// ReadDir returns a page of a directory.
+func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
+	node, cacheable, err := f.ReadToCache(ctx, h, namespace.ToRead)
 	if err != nil {
-		return page{}, err
+		return DirectoryPage{}, err
 	}
 	if node.Kind != api.Directory {
-		return page{}, api.Errorf(api.NotDirectory, "only directories have children")
+		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
 	}
-	p := page{cacheable: cacheable}
+	p := DirectoryPage{Cacheable: cacheable}
 	bytes := 0
-	for child := range f.epoch.state().Tree.Children(h.node.Name, after) {
-		if len(p.children) == api.MaxPage || bytes >= api.MaxPageBytes {
-			p.more = true
+	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
+		if len(p.Children) == api.MaxPage || bytes >= api.MaxPageBytes {
+			p.More = true
 			break
 		}
-		p.children = append(p.children, child)
+		p.Children = append(p.Children, child)
 		bytes += statBytes(child)
 	}
 	return p, nil

@@ -17,7 +17,7 @@ func TestEndIsRememberedOnce(t *testing.T) {
 		c := m.client(t, 1)
 		m.congested(func() {
 			for range 100 {
-				if err := m.sessions.endSession(t.Context(), c.who.session); api.CodeOf(err) != api.Unavailable {
+				if err := m.Sessions.End(t.Context(), c.who.Session); api.CodeOf(err) != api.Unavailable {
 					t.Fatal(err)
 				}
 			}
@@ -29,7 +29,7 @@ func TestEndIsRememberedOnce(t *testing.T) {
 		})
 		testbed.Pass(session.MaxTick)
 		synctest.Wait()
-		if _, there := m.epoch.state().Sessions.Get(c.who.session); there {
+		if _, there := m.epoch.state().Sessions.Get(c.who.Session); there {
 			t.Error("it has not ended")
 		}
 	})
@@ -47,7 +47,7 @@ func TestEndsLeaveRoom(t *testing.T) {
 			close(entered)
 			<-leave
 		}
-		end := func() { _ = m.sessions.endSession(t.Context(), c.who.session) }
+		end := func() { _ = m.Sessions.End(t.Context(), c.who.Session) }
 		go end()
 		<-entered
 		for range l.pending / 10 {
@@ -69,7 +69,7 @@ func TestEndsLeaveRoom(t *testing.T) {
 func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		for range 100 {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -101,23 +101,23 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const path, others = "/ls/local/f", 100
 		one, other, reader := m.client(t, 1), m.client(t, 2), m.client(t, 3)
-		mine, its := one.open(t, path, api.MayCreate).handle, other.open(t, path, api.MustExist).handle
+		mine, its := one.open(t, path, api.MayCreate).Handle, other.open(t, path, api.MustExist).Handle
 		reader.open(t, path, api.MustExist)
 		for i := range others {
-			if !m.coherence.remember(m.client(t, byte(10+i)).who.session, "/f") {
+			if !m.coherence.remember(m.client(t, byte(10+i)).who.Session, "/f") {
 				t.Fatal("it may not cache")
 			}
 		}
 		m.epoch.mu.Lock()
 		name := []api.Name{"/f"}
-		first := m.coherence.begin(one.who.session, name)
+		first := m.coherence.begin(one.who.Session, name)
 		steps := m.epoch.mu.steps
-		second := m.coherence.begin(one.who.session, name)
+		second := m.coherence.begin(one.who.Session, name)
 		if m.epoch.mu.steps != steps || len(m.tables.copyset.clearings) != 1 {
 			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.copyset.clearings))
 		}
 		for id := range m.tables.boxes.byID {
-			if id != one.who.session && id != other.who.session && id != reader.who.session {
+			if id != one.who.Session && id != other.who.Session && id != reader.who.Session {
 				m.tables.copyset.drop(id, others)
 			}
 		}
@@ -129,7 +129,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		for _, c := range []*soloClient{reader, one, other} {
 			for i, wrote := range writes {
 				if !stillWaits(wrote) {
-					t.Fatalf("write %d waits no longer for session %v", i, c.who.session)
+					t.Fatalf("write %d waits no longer for session %v", i, c.who.Session)
 				}
 			}
 			told := 0
@@ -140,7 +140,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 				}
 			}
 			if told != 1 {
-				t.Errorf("session %v was told %d times", c.who.session, told)
+				t.Errorf("session %v was told %d times", c.who.Session, told)
 			}
 			c.acknowledge(t, events)
 		}
@@ -160,11 +160,11 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 			e := owner.openEphemeral(t, "/ls/local/e")
 			for i, name := range []api.Name{"/e", ""} {
-				if !m.coherence.remember(readers[i].who.session, name) {
+				if !m.coherence.remember(readers[i].who.Session, name) {
 					t.Fatal("it may not cache")
 				}
 			}
-			if err := m.files.close(t.Context(), owner.mutation(), e); err != nil {
+			if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
 				t.Fatal(err)
 			}
 			owner.acknowledge(t, owner.hear(t))

@@ -30,7 +30,7 @@ type ownHandles struct {
 
 // openHandle is a handle that is open, or being opened.
 type openHandle struct {
-	handle
+	Handle
 	principal string
 	open      bool
 	locks     bool // a lock was asked for through it, so closing it goes through the log
@@ -80,9 +80,9 @@ func (t *handles) hear(by session.Mutation) {
 // principal, which may have allowed of them (nil: of one that was opened already
 // the quota is not asked again); a copy of the same Open shares it. It is given up
 // with done, unless it was opened by then.
-func (t *handles) reserve(h handle, principal string, allowed *int) (*openHandle, error) {
-	own := t.own(h.owner.Session)
-	one := own.byID[h.owner.Handle]
+func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle, error) {
+	own := t.own(h.Owner.Session)
+	one := own.byID[h.Owner.Handle]
 	if one == nil {
 		if allowed != nil && len(own.byID) >= api.MaxHandles {
 			return nil, api.Errorf(api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", len(own.byID), api.MaxHandles)
@@ -98,49 +98,49 @@ func (t *handles) reserve(h handle, principal string, allowed *int) (*openHandle
 
 // done ends a reservation.
 func (t *handles) done(one *openHandle) {
-	if one.copies--; one.copies == 0 && !one.open && t.find(one.owner) == one {
+	if one.copies--; one.copies == 0 && !one.open && t.find(one.Owner) == one {
 		t.remove(one)
 	}
 }
 
 // enter counts a handle.
-func (t *handles) enter(h handle, principal string) *openHandle {
-	one := &openHandle{handle: h, principal: principal}
-	t.own(h.owner.Session).byID[h.owner.Handle] = one
+func (t *handles) enter(h Handle, principal string) *openHandle {
+	one := &openHandle{Handle: h, principal: principal}
+	t.own(h.Owner.Session).byID[h.Owner.Handle] = one
 	t.used[principal]++
 	return one
 }
 
 // bind opens a handle that was reserved.
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
-	one.open, one.node = true, node
+	one.open, one.Node = true, node
 	if t.onNode[node] == nil {
 		t.onNode[node] = map[namespace.Owner]*openHandle{}
 	}
-	t.onNode[node][one.owner] = one
+	t.onNode[node][one.Owner] = one
 }
 
 // get returns an open handle, and recreates one of an earlier epoch, whatever
 // the quota: its principal was allowed to have it.
-func (t *handles) get(h handle, epoch api.Epoch, principal string) (*openHandle, error) {
-	own := t.own(h.owner.Session)
-	one := own.byID[h.owner.Handle]
-	if one != nil && one.open && one.node == h.node {
+func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle, error) {
+	own := t.own(h.Owner.Session)
+	one := own.byID[h.Owner.Handle]
+	if one != nil && one.open && one.Node == h.Node {
 		return one, nil
 	}
 	// A client that opens different nodes with one request, at several masters, has handles
 	// of one name on each: one of them is good.
-	if _, closed := own.earlier[h.owner.Handle]; closed || h.epoch >= epoch || one != nil && one.open {
+	if _, closed := own.earlier[h.Owner.Handle]; closed || h.Epoch >= epoch || one != nil && one.open {
 		return nil, api.Errorf(api.HandleClosed, "the handle was closed; open the node anew")
 	}
 	if len(own.earlier) >= api.MaxHandles {
 		return nil, api.Errorf(api.QuotaExceeded, "handles of the session from before the master failed over: %d used or closed since, %d allowed; open the node anew", len(own.earlier), api.MaxHandles)
 	}
-	own.earlier[h.owner.Handle] = struct{}{}
+	own.earlier[h.Owner.Handle] = struct{}{}
 	if one == nil {
 		one = t.enter(h, principal)
 	}
-	t.bind(one, h.node)
+	t.bind(one, h.Node)
 	return one, nil
 }
 
@@ -170,16 +170,16 @@ func (t *handles) drop(id api.SessionID, most int) (done bool) {
 
 // remove takes a handle out of the table.
 func (t *handles) remove(one *openHandle) {
-	delete(t.of[one.owner.Session].byID, one.owner.Handle)
+	delete(t.of[one.Owner.Session].byID, one.Owner.Handle)
 	if t.used[one.principal]--; t.used[one.principal] == 0 {
 		delete(t.used, one.principal)
 	}
 	if !one.open {
 		return
 	}
-	delete(t.onNode[one.node], one.owner)
-	if len(t.onNode[one.node]) == 0 {
-		delete(t.onNode, one.node)
+	delete(t.onNode[one.Node], one.Owner)
+	if len(t.onNode[one.Node]) == 0 {
+		delete(t.onNode, one.Node)
 	}
 }
 

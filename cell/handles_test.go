@@ -14,13 +14,13 @@ import (
 )
 
 // asked is a request to open a node for reading and writing.
-func (c *soloClient) asked(path string, create raftfsm.Open) openRequest {
+func (c *soloClient) asked(path string, create raftfsm.Open) OpenRequest {
 	mutation := c.mutation()
 	rights := namespace.ToRead | namespace.ToWrite
 	create.Kind, create.Rights = api.File, rights
-	return openRequest{
-		mutation: mutation, path: api.MustParsePath(path), create: create,
-		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: rights},
+	return OpenRequest{
+		Mutation: mutation, Path: api.MustParsePath(path), Create: create,
+		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: rights},
 	}
 }
 
@@ -35,7 +35,7 @@ func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
 		session := cachingSession(99)
 		session.CreateSession.MayCache = false
-		operator := &soloClient{who: caller{session: with(t, s, session)[0].Session}}
+		operator := &soloClient{who: Caller{Session: with(t, s, session)[0].Session}}
 		with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: operator.mutation(), Principal: "p", Quota: allowed}})
 	}
 }
@@ -46,14 +46,14 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 		c := m.client(t, 1)
 		c.open(t, "/ls/local/one", api.MayCreate)
 		for _, ephemeral := range []bool{false, true} {
-			if _, err := m.files.open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
+			if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
 				t.Errorf("%v", err)
 			}
 			if _, there := m.epoch.state().Tree.Get("/two"); there {
 				t.Error("it was refused, and has made its node")
 			}
 		}
-		if n := m.handlesOf(c.who.session); n != 1 {
+		if n := m.handlesOf(c.who.Session); n != 1 {
 			t.Errorf("%d handles are open", n)
 		}
 	})
@@ -69,26 +69,26 @@ func TestLateCopyOfOpen(t *testing.T) {
 		go c.keep(ctx)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
-		o, err := m.files.open(t.Context(), q)
+		o, err := m.Files.Open(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := m.files.open(t.Context(), q); err != nil || m.handlesOf(c.who.session) != 1 || again.handle != o.handle {
-			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.session))
+		if again, err := m.Files.Open(t.Context(), q); err != nil || m.handlesOf(c.who.Session) != 1 || again.Handle != o.Handle {
+			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
-		if err := m.files.close(t.Context(), c.mutation(), o.handle); err != nil {
+		if err := m.Files.Close(t.Context(), c.mutation(), o.Handle); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.files.open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.session) != 0 {
-			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.session))
+		if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.Session) != 0 {
+			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
 		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
-		if _, err := m.files.open(t.Context(), absent); !errors.Is(err, api.NotFound) {
+		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) {
 			t.Fatal(err)
 		}
 		author.open(t, "/ls/local/later", api.MayCreate)
-		if _, err := m.files.open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.session) != 0 {
-			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.session))
+		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.Session) != 0 {
+			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
 	})
 }
@@ -100,16 +100,16 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		c := m.client(t, 2)
 		m.proving = func() {
 			m.proving = nil
-			if err := m.sessions.endSession(t.Context(), c.who.session); err != nil {
+			if err := m.Sessions.End(t.Context(), c.who.Session); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := m.files.open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
 			t.Error(err)
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if _, known := m.tables.handles.of[c.who.session]; known || m.tables.handles.used[""] > 0 || m.tables.handles.used["p"] != 1 {
+		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used[""] > 0 || m.tables.handles.used["p"] != 1 {
 			t.Errorf("known %v, used %v", known, m.tables.handles.used)
 		}
 	})
@@ -119,22 +119,22 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 // its client hears that the node has gone since.
 func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	var c soloClient
-	var q openRequest
+	var q OpenRequest
 	prepare := func(s *raftfsm.State) {
-		c.who = caller{session: with(t, s, cachingSession(9))[0].Session, epoch: 1}
+		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
 		q = c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Name: "/f"})
-		q.create.Mutation = q.mutation
-		done := with(t, s, raftfsm.Command{Open: &q.create})[0]
-		other := soloClient{who: caller{session: with(t, s, cachingSession(10))[0].Session}}
+		q.Create.Mutation = q.Mutation
+		done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
+		other := soloClient{who: Caller{Session: with(t, s, cachingSession(10))[0].Session}}
 		with(t, s, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: other.mutation(), Node: namespace.Ref{Name: "/f", Instance: done.Stat.Instance}}})
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		c.m = m
-		if _, err := m.files.open(t.Context(), q); err != nil {
+		if _, err := m.Files.Open(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range c.hear(t) {
-			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.mutation.Number) {
+			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
 				return
 			}
 		}
@@ -147,15 +147,15 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 // made again, but closing them gives up what they hold all the same.
 func TestHandlesOfEarlierEpochs(t *testing.T) {
 	var c soloClient
-	var ephemeral, file handle
+	var ephemeral, file Handle
 	prepare := func(s *raftfsm.State) {
-		c.who = caller{session: with(t, s, cachingSession(9))[0].Session, epoch: 1}
-		for name, h := range map[string]*handle{"/e": &ephemeral, "/f": &file} {
+		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
+		for name, h := range map[string]*Handle{"/e": &ephemeral, "/f": &file} {
 			q := c.asked("/ls/local"+name, raftfsm.Open{Create: api.MayCreate, Name: api.Name(name), Ephemeral: name == "/e"})
-			q.create.Mutation = q.mutation
-			done := with(t, s, raftfsm.Command{Open: &q.create})[0]
-			*h = q.handle
-			h.node, h.ephemeral = namespace.Ref{Name: api.Name(name), Instance: done.Stat.Instance}, name == "/e"
+			q.Create.Mutation = q.Mutation
+			done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
+			*h = q.Handle
+			h.Node, h.Ephemeral = namespace.Ref{Name: api.Name(name), Instance: done.Stat.Instance}, name == "/e"
 		}
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
@@ -166,22 +166,22 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		c.number = 2 * api.MaxHandles
 		old := file
 		for i := range api.MaxHandles {
-			old.owner.Handle = api.HandleID(i + 3)
-			if err := m.files.close(t.Context(), c.mutation(), old); err != nil {
+			old.Owner.Handle = api.HandleID(i + 3)
+			if err := m.Files.Close(t.Context(), c.mutation(), old); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := m.files.read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+		if _, err := m.Files.Read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("one that was closed: %v", err)
 		}
-		if n := m.handlesOf(c.who.session); n != 0 {
+		if n := m.handlesOf(c.who.Session); n != 0 {
 			t.Errorf("%d handles are open", n)
 		}
 		c.open(t, "/ls/local/f", api.MustExist)
-		if _, err := m.files.read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
+		if _, err := m.Files.Read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("one more than there can be: %v", err)
 		}
-		if err := m.files.close(t.Context(), c.mutation(), ephemeral); err != nil {
+		if err := m.Files.Close(t.Context(), c.mutation(), ephemeral); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(15 * time.Second)
@@ -191,7 +191,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if n := len(m.tables.handles.of[c.who.session].earlier); n > api.MaxHandles {
+		if n := len(m.tables.handles.of[c.who.Session].earlier); n > api.MaxHandles {
 			t.Errorf("%d are remembered", n)
 		}
 	})
@@ -203,17 +203,17 @@ func TestCloseGoesByTheLog(t *testing.T) {
 		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				c := m.client(t, 1)
-				h := c.open(t, "/ls/local/f", api.MayCreate).handle
-				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.owner.Handle, Mode: api.Exclusive}
-				if _, err := m.locks.tryAcquire(t.Context(), claim, h); err != nil {
+				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
+				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
+				if _, err := m.Locks.TryAcquire(t.Context(), claim, h); err != nil {
 					t.Fatal(err)
 				}
 				if !known {
 					m.epoch.mu.Lock()
-					m.tables.handles.close(h.owner)
+					m.tables.handles.close(h.Owner)
 					m.epoch.mu.Unlock()
 				}
-				if err := m.files.close(t.Context(), c.mutation(), h); err != nil {
+				if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
 					t.Fatal(err)
 				}
 				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {
@@ -231,7 +231,7 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
-		if _, err := m.files.open(t.Context(), r); err != nil {
+		if _, err := m.Files.Open(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
@@ -243,7 +243,7 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 				cancel()
 			}
 		}
-		if _, err := m.files.open(ctx, r); !errors.Is(err, api.InvalidArgument) {
+		if _, err := m.Files.Open(ctx, r); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("%v, after %d entries", err, entries)
 		}
 	})
@@ -254,13 +254,13 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 func TestHandleIsOnOneNode(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		owner := namespace.Owner{Session: c.who.session, Handle: 1000}
+		owner := namespace.Owner{Session: c.who.Session, Handle: 1000}
 		for i, path := range []string{"/ls/local/a", "/ls/local/b", "/ls/local/a"} {
-			h := c.open(t, path, api.MayCreate).handle
-			h.owner, h.epoch = owner, 0 // of an earlier master
+			h := c.open(t, path, api.MayCreate).Handle
+			h.Owner, h.Epoch = owner, 0 // of an earlier master
 			mutation := c.mutation()
 			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
-			_, err := m.locks.tryAcquire(t.Context(), claim, h)
+			_, err := m.Locks.TryAcquire(t.Context(), claim, h)
 			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
 				t.Errorf("the lock of %s: %v, want %v", path, err, want)
 			}

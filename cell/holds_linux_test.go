@@ -129,7 +129,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	}
 	for i := range manyWatchers {
 		owner := namespace.Owner{Session: clients[i], Handle: 1}
-		one := s.tables.handles.enter(handle{owner: owner, rights: namespace.ToRead, events: eventSet(0).with(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
+		one := s.tables.handles.enter(Handle{Owner: owner, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
 		s.tables.handles.bind(one, node.Ref())
 		for n := range 3 {
 			s.tables.copyset.register(owner.Session, one.principal, cached(n))
@@ -152,7 +152,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	for i := range 3 { // one session with everything that one may have
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
-			s.tables.handles.bind(s.tables.handles.enter(handle{owner: owner}, "p"), node.Ref())
+			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
 			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)))
 			s.epoch.mu.pause(1)
 		}
@@ -166,7 +166,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 		owner := namespace.Owner{Session: id, Handle: api.HandleID(1 + i/api.MaxWaiters)}
 		ref := namespace.Ref{Name: api.Name(fmt.Sprint("/of-", id, "-", owner.Handle)), Instance: 7}
 		if i%api.MaxWaiters == 0 {
-			one := s.tables.handles.enter(handle{owner: owner}, "p")
+			one := s.tables.handles.enter(Handle{Owner: owner}, "p")
 			s.tables.handles.bind(one, ref)
 			one.locks = true
 		}
@@ -207,18 +207,18 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.inspector.listSessions(t.Context(), 0, nil); err != nil {
+			if _, err := s.Inspector.ListSessions(t.Context(), 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.inspector.listLocks(t.Context(), "", 0, nil); err != nil {
+			if _, err := s.Inspector.ListLocks(t.Context(), "", 0, nil); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"a page of the quotas", func(int) { _, _ = s.inspector.listQuotas(t.Context(), nil) }},
+		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil) }},
 		{"explaining a node that many cache", func(int) {
-			if _, err := s.inspector.explainNode(t.Context(), cached(0)); err != nil {
+			if _, err := s.Inspector.Explain(t.Context(), cached(0)); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -227,7 +227,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			line := s.tables.queues.byName[crowded(0).Name]
 			w := line[len(line)-1]
 			s.epoch.mu.Unlock()
-			s.locks.progress(w)
+			s.Locks.progress(w)
 		}},
 		{"an event for 10,000 watchers", func(int) {
 			locked(func() {
@@ -243,7 +243,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			id := clients[manyClients-10-n]
 			number := api.RequestNumber(manyOwn + 2)
 			by := session.Mutation{Session: id, Number: number, HighestIssued: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
-			if err := s.files.close(t.Context(), by, handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref()}); err != nil {
+			if err := s.Files.Close(t.Context(), by, Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref()}); err != nil {
 				t.Error(err)
 			}
 		}},

@@ -32,11 +32,11 @@ type Grant struct {
 	Number uint64        // counts up within a session and epoch
 }
 
-// createSession begins a session. The entry that creates it proves leadership
+// Create begins a session. The entry that creates it proves leadership
 // too, so its first lease counts from the proposal. A retry is answered with the
 // session that is there, and with what is left of its lease: only KeepAlives,
 // which acknowledge what was told, extend a lease.
-func (s *Sessions) createSession(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
+func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := s.epoch.clock()
 	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
 	if err != nil {
@@ -55,10 +55,10 @@ func (s *Sessions) createSession(ctx context.Context, c raftfsm.CreateSession) (
 	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
-// heard is what a KeepAlive says that its client has heard in this epoch.
-type heard struct {
-	received, acknowledged uint64 // see mailbox
-	grant                  uint64 // number of the newest grant
+// Receipt is what a KeepAlive says that its client has heard in this epoch.
+type Receipt struct {
+	Received, Acknowledged uint64 // see mailbox
+	Grant                  uint64 // number of the newest grant
 }
 
 // Extension is what a KeepAlive brings: the lease, unless nothing is extended now, and
@@ -68,10 +68,10 @@ type Extension struct {
 	Events []*Event
 }
 
-// keepAlive parks the call until the lease is due to be extended or something
+// KeepAlive parks the call until the lease is due to be extended or something
 // is to be told (Chubby §2.8); then it proves that this is still the master,
 // and promises the session its lease from the start of that proof.
-func (s *Sessions) keepAlive(ctx context.Context, c caller, h heard, conn Connection) (Extension, error) {
+func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
 	receipt := s.epoch.clock()
 	client := signs{receipt: receipt, conn: conn}
 	p, due, err := s.park(c, h)
@@ -86,7 +86,7 @@ func (s *Sessions) keepAlive(ctx context.Context, c caller, h heard, conn Connec
 			return Extension{}, err
 		}
 	}
-	t0, err := s.epoch.fence.prove(ctx)
+	t0, err := s.epoch.fence.Prove(ctx)
 	if err != nil {
 		return Extension{}, err
 	}
@@ -97,32 +97,32 @@ func (s *Sessions) keepAlive(ctx context.Context, c caller, h heard, conn Connec
 // client has not yet heard what it was told or granted, does not know this epoch,
 // or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
-func (s *Sessions) park(c caller, h heard) (*parked, session.Instant, error) {
+func (s *Sessions) park(c Caller, h Receipt) (*parked, session.Instant, error) {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box, ok := s.boxes.byID[c.session]
-	if !ok || !s.leases.Alive(c.session) && s.revocations.ends[c.session] == nil {
-		return nil, 0, s.epoch.ended(c.session)
+	box, ok := s.boxes.byID[c.Session]
+	if !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil {
+		return nil, 0, s.epoch.ended(c.Session)
 	}
-	if c.epoch == s.epoch.number {
-		box.acknowledge(h.received, h.acknowledged)
-		for !s.copyset.acknowledge(c.session, box.received, maxSteps) {
+	if c.Epoch == s.epoch.number {
+		box.acknowledge(h.Received, h.Acknowledged)
+		for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
 			s.epoch.mu.pause(maxSteps)
 		}
-		s.revocations.acknowledged(c.session)
-		if s.boxes.byID[c.session] != box {
-			return nil, 0, s.epoch.ended(c.session) // in between
+		s.revocations.acknowledged(c.Session)
+		if s.boxes.byID[c.Session] != box {
+			return nil, 0, s.epoch.ended(c.Session) // in between
 		}
 	}
-	if c.epoch != s.epoch.number || h.grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
+	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
 		return nil, 0, nil
 	}
-	lease := s.leaseOf(c.session)
+	lease := s.leaseOf(c.Session)
 	due := s.epoch.clock().Add(session.Due(lease))
 	if box.heard() { // else nothing is extended, and there is only something to wait for
 		// Its last lease may have been longer than the next will be; its client's
 		// patience with this call is that of the lease that it was granted last.
-		end, _ := s.leases.End(c.session)
+		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
 	return box.park(), together(due, lease), nil
@@ -188,35 +188,35 @@ func (s *Sessions) waitUntil(ctx context.Context, p *parked, due time.Duration) 
 // extend grants the lease from t0, unless the client has not acknowledged what
 // it was told, has shown no sign of life lately (fresh), or the session is ending,
 // and takes the events along.
-func (s *Sessions) extend(c caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
-	lease := s.leaseOf(c.session)
+func (s *Sessions) extend(c Caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
+	lease := s.leaseOf(c.Session)
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box, ok := s.boxes.byID[c.session]
+	box, ok := s.boxes.byID[c.Session]
 	if !ok {
-		return Extension{}, s.epoch.ended(c.session)
+		return Extension{}, s.epoch.ended(c.Session)
 	}
 	box.unpark(p)
 	var reply Extension
-	if ending := s.revocations.ends[c.session]; ending != nil && box.acked >= ending.sequence {
-		return Extension{}, s.epoch.ended(c.session)
+	if ending := s.revocations.ends[c.Session]; ending != nil && box.acked >= ending.sequence {
+		return Extension{}, s.epoch.ended(c.Session)
 	} else if ending == nil && box.heard() && fresh {
-		number, ok := s.leases.Grant(c.session, lease, t0)
+		number, ok := s.leases.Grant(c.Session, lease, t0)
 		if !ok {
-			return Extension{}, s.epoch.ended(c.session)
+			return Extension{}, s.epoch.ended(c.Session)
 		}
 		box.grant, box.asked = number, false
 		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
 		s.epoch.metrics.extended()
-		s.raise(c.session)
+		s.raise(c.Session)
 	}
 	reply.Events = box.tell()
 	return reply, nil
 }
 
-// endSession ends a session at its client's wish. What it holds is free in the
+// End ends a session at its client's wish. What it holds is free in the
 // same entry, and those who wait have it.
-func (s *Sessions) endSession(ctx context.Context, id api.SessionID) error {
+func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	s.epoch.mu.Lock()
 	s.leases.Stop(id)
 	s.epoch.mu.Unlock()

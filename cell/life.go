@@ -45,12 +45,12 @@ func (s signs) fresh(now session.Instant) bool {
 // answered without a grant, because its client has shown no sign of life lately: it
 // comes back at once, if it is there, and has the grant then. Of sessions that
 // share a connection one is asked so; the others wait for what that brings.
-func (s *Sessions) silent(ctx context.Context, c caller, p *parked, client signs) (bool, error) {
+func (s *Sessions) silent(ctx context.Context, c Caller, p *parked, client signs) (bool, error) {
 	now := s.epoch.clock()
 	if client.fresh(now) || s.news(c) {
 		return false, nil
 	}
-	wait := s.leaseOf(c.session) / replyTogether
+	wait := s.leaseOf(c.Session) / replyTogether
 	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {
 		if err := s.waitUntil(ctx, p, wait); err != nil {
 			return false, err
@@ -61,7 +61,7 @@ func (s *Sessions) silent(ctx context.Context, c caller, p *parked, client signs
 	}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	if box := s.boxes.byID[c.session]; box != nil {
+	if box := s.boxes.byID[c.Session]; box != nil {
 		box.unpark(p)
 		box.asked = true
 	}
@@ -69,9 +69,9 @@ func (s *Sessions) silent(ctx context.Context, c caller, p *parked, client signs
 }
 
 // news reports whether there is something to tell a session.
-func (s *Sessions) news(c caller) bool {
+func (s *Sessions) news(c Caller) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box := s.boxes.byID[c.session]
+	box := s.boxes.byID[c.Session]
 	return box == nil || len(box.events) > 0
 }

@@ -188,14 +188,14 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 				}
 				claim := raftfsm.Claim{Mutation: c.mutation(), Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
 				claim.Handle = api.HandleID(claim.Mutation.Number)
-				h := handle{owner: namespace.Owner{Session: c.who.session, Handle: claim.Handle}, node: node.Ref(), rights: namespace.ToWrite}
-				if err := m.files.use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
+				h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: claim.Handle}, Node: node.Ref(), Rights: namespace.ToWrite}
+				if err := m.Files.Use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
 					t.Fatal(err)
 				}
 				outstanding = append(outstanding, claim.Mutation.Number)
 				claim.Mutation.Outstanding = slices.Clone(outstanding)
 				go func() {
-					if _, err := m.locks.acquire(t.Context(), claim, h, ticket{}, func(Queued) error { return nil }); err == nil {
+					if _, err := m.Locks.Acquire(t.Context(), claim, h, Ticket{}, func(Queued) error { return nil }); err == nil {
 						granted <- node.Name
 					} else if t.Context().Err() == nil {
 						t.Error(err)
@@ -226,7 +226,7 @@ func TestEndsAreCut(t *testing.T) {
 		named := 0
 		for len(ends) > 0 {
 			var c raftfsm.Command
-			c, ends = m.locks.offers.endCommand(ends)
+			c, ends = m.Locks.offers.endCommand(ends)
 			if n := raftfsm.Size(c); n > tinyLimits().command {
 				t.Errorf("a command of %d bytes; at most %d are allowed", n, tinyLimits().command)
 			}
@@ -250,7 +250,7 @@ func nameOfLock(owner, lock int) api.Name {
 func (c *soloClient) keepAlive(ctx context.Context) {
 	go func() {
 		for ctx.Err() == nil {
-			reply, err := c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil)
+			reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)
 			if err != nil {
 				return
 			}

@@ -98,13 +98,13 @@ type SessionInfo struct {
 	MayCache  bool
 }
 
-func (s *SessionInfo) wireSize() int { return maxEncoded + holderBytes(s.Session) }
+func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
 
-// listSessions lists a page of the sessions with both bounds of what is left of
+// ListSessions lists a page of the sessions with both bounds of what is left of
 // their leases: none ends earlier than the one, nor, unless it is extended, lives
 // longer than the other.
-func (in *Inspector) listSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
-	if _, err := in.epoch.fence.prove(ctx); err != nil {
+func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
 	done, err := in.page(ctx)
@@ -130,7 +130,7 @@ func (in *Inspector) listSessions(ctx context.Context, only api.SessionID, after
 			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
 			Lease:   in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
 		}
-		p.add(info, info.wireSize())
+		p.add(info, info.WireSize())
 		last = s.ID
 	}
 	in.epoch.mu.Lock()
@@ -178,8 +178,8 @@ type LockInfo struct {
 	Revoked     string // why it is being taken from its holders; empty if it is not
 }
 
-// wireSize returns how long it is on the wire at most.
-func (l *LockInfo) wireSize() int {
+// WireSize returns how long it is on the wire at most.
+func (l *LockInfo) WireSize() int {
 	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
 	for _, h := range l.Holders {
 		bytes += holderBytes(h)
@@ -200,10 +200,10 @@ type Waiter struct {
 	Estimate time.Duration // of the wait; 0 if there is none
 }
 
-// listLocks lists a page of the locks at and below a name that are held, waited
+// ListLocks lists a page of the locks at and below a name that are held, waited
 // for or delayed, by name.
-func (in *Inspector) listLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
-	if _, err := in.epoch.fence.prove(ctx); err != nil {
+func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
 	done, err := in.page(ctx)
@@ -313,7 +313,7 @@ func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte
 // addLock adds the description of a lock to a page.
 func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
 	info := in.lockInfo(state, name)
-	p.add(info, info.wireSize())
+	p.add(info, info.WireSize())
 }
 
 // lockInfo describes one lock. It holds the mutex for what only the master knows.

@@ -60,7 +60,7 @@ func TestSessionsComeInPages(t *testing.T) {
 		var ids []api.SessionID
 		pages := 0
 		for after := []byte(nil); ; pages++ {
-			reply, err := m.inspector.listSessions(t.Context(), 0, after)
+			reply, err := m.Inspector.ListSessions(t.Context(), 0, after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,11 +82,11 @@ func TestSessionsComeInPages(t *testing.T) {
 		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
-		one, err := m.inspector.listSessions(t.Context(), want[7], nil)
+		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil)
 		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
-		if none, err := m.inspector.listSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
+		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
 			t.Errorf("asked for a session that is not there: %v, %v", none, err)
 		}
 	})
@@ -97,7 +97,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 	t.Helper()
 	found := map[string]*LockInfo{}
 	for after := []byte(nil); ; {
-		reply, err := s.inspector.listLocks(t.Context(), prefix, id, after)
+		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,11 +202,11 @@ func TestCrowdsAreCounted(t *testing.T) {
 		if n := len(info.Waiters); n != api.MaxListed || info.MoreWaiters != crowd-api.MaxListed {
 			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
 		}
-		if q := m.locks.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
+		if q := m.Locks.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
 			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
-		if !errors.As(m.locks.offers.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
+		if !errors.As(m.Locks.offers.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
 			t.Errorf("an error names %d holders", len(refused.Holders))
 		}
 	})
@@ -225,7 +225,7 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply, err := m.inspector.listQuotas(t.Context(), after)
+			reply, err := m.Inspector.ListQuotas(t.Context(), after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,20 +256,20 @@ func TestDirectoriesComeInPages(t *testing.T) {
 		holding(t, s, id, names...)
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		root := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: namespace.Ref{Instance: 1}, rights: namespace.ToRead, epoch: 0}
+		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
 		seen, after := 0, ""
 		for {
-			p, err := m.files.readDir(t.Context(), root, after)
+			p, err := m.Files.ReadDir(t.Context(), root, after)
 			if err != nil {
 				t.Fatal(err)
 			}
 			bytes := 0
-			for _, child := range p.children {
+			for _, child := range p.Children {
 				bytes += statBytes(child)
 				after = child.Name.Base()
 			}
-			fits(t, len(p.children), bytes)
-			if seen += len(p.children); !p.more {
+			fits(t, len(p.Children), bytes)
+			if seen += len(p.Children); !p.More {
 				break
 			}
 		}
@@ -284,23 +284,23 @@ func TestDirectoriesComeInPages(t *testing.T) {
 func TestFewPagesAreMadeAtATime(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
 		"sessions": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.inspector.listSessions(ctx, 0, nil)
+			_, err := m.Inspector.ListSessions(ctx, 0, nil)
 			return err
 		},
 		"locks": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.inspector.listLocks(ctx, "", 0, nil)
+			_, err := m.Inspector.ListLocks(ctx, "", 0, nil)
 			return err
 		},
 		"locks of a session": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.inspector.listLocks(ctx, "", 1, nil)
+			_, err := m.Inspector.ListLocks(ctx, "", 1, nil)
 			return err
 		},
 		"quotas": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.inspector.listQuotas(ctx, nil)
+			_, err := m.Inspector.ListQuotas(ctx, nil)
 			return err
 		},
 		"explain": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.inspector.explainNode(ctx, "/f")
+			_, err := m.Inspector.Explain(ctx, "/f")
 			return err
 		},
 	} {
@@ -308,7 +308,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.inspector.page(t.Context())
+					done, err := m.Inspector.page(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -27,25 +27,25 @@ type Locks struct {
 	files     *Files
 }
 
-// acquire asks for a lock through a handle that is open, as await does.
-func (l *Locks) acquire(ctx context.Context, claim raftfsm.Claim, h handle, t ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
-	if err = l.files.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+// Acquire asks for a lock through a handle that is open, as await does.
+func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+	if err = l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err = l.refuseClaim(ctx, claim, err)
 	} else {
-		answer, err = l.awaitGrant(ctx, claim, h.node, t, queued)
+		answer, err = l.awaitGrant(ctx, claim, h.Node, t, queued)
 	}
-	return answer, l.offers.refused(h.node, err)
+	return answer, l.offers.refused(h.Node, err)
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see refuse.
 func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
-	result, err := l.files.refuse(ctx, claim.Mutation, because)
+	result, err := l.files.Refuse(ctx, claim.Mutation, because)
 	return result.Answer, err
 }
 
 // Queued is how things stand for a request that waits for a lock.
 type Queued struct {
-	Ticket      ticket
+	Ticket      Ticket
 	Place       int // 1 is next
 	Waiting     int
 	Holders     []api.Holder // the first
@@ -58,7 +58,7 @@ type Queued struct {
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t ticket, queued func(Queued) error) (raftfsm.Answer, error) {
+func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
 	w, err := l.enqueue(claim, lock, t)
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
@@ -105,7 +105,7 @@ func (l *Locks) forsake(w *waiter) (raftfsm.Answer, error) {
 }
 
 // enqueue gives a request its place, and offers the lock if it can be had.
-func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t ticket) (*waiter, error) {
+func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*waiter, error) {
 	size := raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
@@ -305,10 +305,10 @@ func same(a, b *Queued) bool {
 		slices.EqualFunc(a.Holders, b.Holders, func(x, y api.Holder) bool { return x.Session == y.Session })
 }
 
-// tryAcquire takes a lock or says at once why not. Those who wait come first.
-func (l *Locks) tryAcquire(ctx context.Context, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
-	lock := h.node
-	if err := l.files.use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+// TryAcquire takes a lock or says at once why not. Those who wait come first.
+func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
+	lock := h.Node
+	if err := l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err := l.refuseClaim(ctx, claim, err)
 		return answer, l.offers.refused(lock, err)
 	}
@@ -393,13 +393,13 @@ func (o *offers) next(lock namespace.Ref, frees func(*namespace.Node) bool) []ra
 	return []raftfsm.Succession{{Lock: lock, Claims: offer(lead)}}
 }
 
-// release gives a lock back; those who wait next have it in the same entry.
-func (l *Locks) release(ctx context.Context, mutation session.Mutation, h handle, generation api.Generation) error {
+// Release gives a lock back; those who wait next have it in the same entry.
+func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {
 	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.weight(h.node.Name))
+		l.epoch.mu.pause(l.queues.weight(h.Node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
-			Mutation: mutation, Lock: h.node, Handle: h.owner.Handle, Generation: generation,
-			Successions: l.offers.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),
+			Mutation: mutation, Lock: h.Node, Handle: h.Owner.Handle, Generation: generation,
+			Successions: l.offers.next(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),
 		}}
 	})
 	return err
@@ -421,15 +421,15 @@ func (o *offers) endDelay(over delayOver) {
 	o.epoch.submit(raftfsm.Command{EndDelay: c})
 }
 
-// cancel withdraws a request of a session. If it had been done its answer is
+// Cancel withdraws a request of a session. If it had been done its answer is
 // returned.
-func (l *Locks) cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
+func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
 	result, err := l.epoch.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 
-// sequencerOf returns the sequencer of a grant.
-func (l *Locks) sequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
+// SequencerOf returns the sequencer of a grant.
+func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(l.epoch.cell)
 	return sequencer.Sequencer{Cell: l.epoch.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
 }

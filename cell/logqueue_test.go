@@ -59,7 +59,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		}
 	})
 	promptly(t, time.Minute, "a change by a master whose log is full", func() {
-		if err := m.sessions.endSession(t.Context(), (&soloMaster{Master: m}).client(t, 1).who.session); err != nil {
+		if err := m.Sessions.End(t.Context(), (&soloMaster{Master: m}).client(t, 1).who.Session); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,32 +10,32 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// checkSequencer reports whether a sequencer still describes its lock: held, in
+// CheckSequencer reports whether a sequencer still describes its lock: held, in
 // that mode and generation, at some moment after the call began (Chubby §2.4).
 // The error says why not.
-func (l *Locks) checkSequencer(ctx context.Context, s sequencer.Sequencer) error {
-	if _, err := l.epoch.fence.prove(ctx); err != nil {
+func (l *Locks) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	if _, err := l.epoch.fence.Prove(ctx); err != nil {
 		return err
 	}
-	g, err := l.precondition(s)
+	g, err := l.Precondition(s)
 	if err != nil {
 		return err
 	}
 	return l.epoch.state().CheckPrecondition(g)
 }
 
-// precondition returns a sequencer of this cell as a condition for the log.
-func (l *Locks) precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
+// Precondition returns a sequencer of this cell as a condition for the log.
+func (l *Locks) Precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
 	if s.Cell != l.epoch.cellID {
 		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, l.epoch.cellID)
 	}
 	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
 }
 
-// preconditions returns what a change through a handle is conditional on: the handle's
+// Preconditions returns what a change through a handle is conditional on: the handle's
 // own sequencer and the one of the call, if there are any.
-func (l *Locks) preconditions(h handle, text string) ([]raftfsm.Precondition, error) {
-	list := h.preconditions()
+func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, error) {
+	list := h.Preconditions()
 	if text == "" {
 		return list, nil
 	}
@@ -43,7 +43,7 @@ func (l *Locks) preconditions(h handle, text string) ([]raftfsm.Precondition, er
 	if err != nil {
 		return nil, err
 	}
-	g, err := l.precondition(s)
+	g, err := l.Precondition(s)
 	return append(list, g), err
 }
 

@@ -96,8 +96,8 @@ func (l *revocations) due(now session.Instant) []raftfsm.End {
 	return ends
 }
 
-// breakLock takes a lock away from its holders, at somebody's wish.
-func (l *Locks) breakLock(ctx context.Context, c raftfsm.Revoke) error {
+// Break takes a lock away from its holders, at somebody's wish.
+func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.weight(c.Lock.Name))
 		if c.Now {
@@ -111,9 +111,9 @@ func (l *Locks) breakLock(ctx context.Context, c raftfsm.Revoke) error {
 	return err
 }
 
-// endOther ends another client's session. What it holds is free when its client
+// Terminate ends another client's session. What it holds is free when its client
 // has acknowledged the end, or its lease and the lock-delays are over.
-func (s *Sessions) endOther(ctx context.Context, c raftfsm.Terminate) error {
+func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
 	return err
 }

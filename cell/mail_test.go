@@ -139,23 +139,23 @@ func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClien
 	t.Helper()
 	c := cachingSessionOf(name).CreateSession
 	c.Principal, c.MayCache = principal, false
-	id, grant, err := s.sessions.createSession(t.Context(), *c)
+	id, grant, err := s.Sessions.Create(t.Context(), *c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &soloClient{m: s, who: caller{session: id, epoch: 1}, grant: grant.Number}
+	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
 // watch opens a file for events of its contents.
-func (c *soloClient) watch(t *testing.T, path string) handle {
+func (c *soloClient) watch(t *testing.T, path string) Handle {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
-	r.handle.events = eventSet(0).with(api.EventContentsModified)
-	o, err := c.m.files.open(t.Context(), r)
+	r.Handle.Events = EventSet(0).With(api.EventContentsModified)
+	o, err := c.m.Files.Open(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o.handle
+	return o.Handle
 }
 
 // checkMail checks that what is counted is what waits.
@@ -224,7 +224,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			c.acknowledge(t, told)
 		}
 		m.checkMail(t)
-		if err := m.sessions.endSession(t.Context(), crowd[watchers-1].who.session); err != nil {
+		if err := m.Sessions.End(t.Context(), crowd[watchers-1].who.Session); err != nil {
 			t.Fatal(err)
 		}
 		m.checkMail(t)
@@ -242,7 +242,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.mail.used)
 		}
 		for s := range m.epoch.state().Sessions.All() {
-			c := &soloClient{m: m, who: caller{session: s.ID, epoch: 1}}
+			c := &soloClient{m: m, who: Caller{Session: s.ID, Epoch: 1}}
 			c.acknowledge(t, c.hear(t))
 		}
 		m.checkMail(t)
@@ -270,18 +270,18 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 		m.epoch.mu.Unlock()
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
-			h := c.open(t, path, api.MayCreate).handle
+			h := c.open(t, path, api.MayCreate).Handle
 			got := c.try(t, h, api.Exclusive)
 			if got.Code != api.OK {
 				return false
 			}
-			if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {
+			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.Node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			return m.tables.leases.Alive(c.who.session)
+			return m.tables.leases.Alive(c.who.Session)
 		}
 		author.open(t, "/ls/local/theirs", api.MayCreate)
 		n := 0

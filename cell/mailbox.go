@@ -166,7 +166,7 @@ func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
 func (b *mailbox) tell() []*Event {
 	n, bytes := 0, 0
 	for n < len(b.events) {
-		if bytes += b.events[n].wireSize(); n > 0 && bytes > maxTold {
+		if bytes += b.events[n].WireSize(); n > 0 && bytes > maxTold {
 			break
 		}
 		b.told = max(b.told, b.events[n].Sequence)

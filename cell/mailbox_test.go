@@ -27,7 +27,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 		deliver := func(events []*Event) {
 			size := 0
 			for _, e := range events {
-				size += e.wireSize()
+				size += e.WireSize()
 				if e.Sequence <= seen {
 					continue
 				}
@@ -170,7 +170,7 @@ func TestManyInvalidations(t *testing.T) {
 		m.epoch.mu.Lock()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
-			m.tables.copyset.register(reader.who.session, "p", name)
+			m.tables.copyset.register(reader.who.Session, "p", name)
 			m.coherence.begin(0, []api.Name{name})
 		}
 		m.epoch.mu.Unlock()
@@ -182,7 +182,7 @@ func TestManyInvalidations(t *testing.T) {
 			}
 			size := 0
 			for _, e := range told {
-				size += e.wireSize()
+				size += e.WireSize()
 			}
 			if size > api.MaxMessage {
 				t.Errorf("a reply of %d bytes; clients take %d", size, api.MaxMessage)
@@ -207,7 +207,7 @@ func TestManyInvalidations(t *testing.T) {
 func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, silent := m.client(t, 1), m.client(t, 2)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		silent.open(t, "/ls/local/f", api.MustExist)
 		go func() {
 			for t.Context().Err() == nil {
@@ -217,8 +217,8 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 		began := time.Now()
 		done := author.write(t.Context(), f)
 		for {
-			id, grant, err := m.sessions.createSession(t.Context(), *cachingSession(2).CreateSession)
-			if err != nil || id != silent.who.session {
+			id, grant, err := m.Sessions.Create(t.Context(), *cachingSession(2).CreateSession)
+			if err != nil || id != silent.who.Session {
 				break // that session has ended
 			}
 			if end := time.Since(began) + grant.Lease; end > api.DefaultLease {
@@ -235,7 +235,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 
 // acknowledgeAll sends a KeepAlive that acknowledges what the one before told.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
-	reply, err := c.m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil)
+	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		return
 	}

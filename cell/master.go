@@ -19,7 +19,7 @@ type MasterConfig struct {
 	Clock   session.Clock
 	State   func() *raftfsm.State // as of the last entry applied
 	Log     Log
-	Fence   prover
+	Fence   Prover
 	Wall    func() int64 // seconds since 1970, for display
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -43,10 +43,10 @@ type MasterConfig struct {
 type Master struct {
 	epoch       *epoch
 	tables      *tables
-	sessions    *Sessions
-	files       *Files
-	locks       *Locks
-	inspector   *Inspector
+	Sessions    *Sessions
+	Files       *Files
+	Locks       *Locks
+	Inspector   *Inspector
 	observer    *observer
 	events      *publisher
 	coherence   *coherence
@@ -97,16 +97,16 @@ func newMaster(ctx context.Context, cfg MasterConfig) *Master {
 	e.unproposed = observed.unproposed
 	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
 	return &Master{
-		epoch: e, tables: t, sessions: sessions, files: files, locks: locks, inspector: inspector, observer: observed, events: events, coherence: coherent,
+		epoch: e, tables: t, Sessions: sessions, Files: files, Locks: locks, Inspector: inspector, observer: observed, events: events, coherence: coherent,
 		revocations: lost, remover: gone,
 		timekeeper: &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions},
 	}
 }
 
-// start takes over what the log left (Chubby §2.9, step 3): every session's
+// Start takes over what the log left (Chubby §2.9, step 3): every session's
 // lease begins anew at the longest its predecessor may have granted, and every
 // lock-delay in full.
-func (m *Master) start() {
+func (m *Master) Start() {
 	now, state := m.epoch.clock(), m.epoch.state()
 	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.epoch.mu.Unlock()
@@ -133,6 +133,42 @@ func (m *Master) start() {
 	m.work.Go(m.remover.removals)
 }
 
-// wait returns when the master's own goroutines have ended; its context must
-// have ended before.
-func (m *Master) wait() { m.work.Wait() }
+// Wait gives no proof of leadership any more, and returns when the master's own
+// goroutines have ended; its context must have ended before.
+func (m *Master) Wait() {
+	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
+	m.work.Wait()
+}
+
+// Epoch returns the epoch that it is the master of.
+func (m *Master) Epoch() api.Epoch { return m.epoch.number }
+
+// Cell returns the name of the cell.
+func (m *Master) Cell() string { return m.epoch.cell }
+
+// CellID returns the id of the cell.
+func (m *Master) CellID() api.CellID { return m.epoch.cellID }
+
+// Secret returns the key that signs what clients carry.
+func (m *Master) Secret() []byte { return m.epoch.state().Secret }
+
+// Context ends with the epoch.
+func (m *Master) Context() context.Context { return m.epoch.ctx }
+
+// Path returns the path of a name in this cell, for people and clients.
+func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
+
+// Explain completes an error of the state machine with what only the master knows.
+func (m *Master) Explain(err error) error { return m.epoch.explain(err) }
+
+// Pause waits until no entry is on its way to the log, and keeps it so until resume is
+// called. The error is ctx's.
+func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
+	return m.epoch.proposer.pause(ctx)
+}
+
+// SetQuota changes the quota of a principal or of a directory.
+func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
+	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})
+	return err
+}

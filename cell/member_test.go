@@ -37,7 +37,7 @@ type member struct {
 	lease           time.Time // its own end of it
 	worksOn         time.Time // until when it does not acknowledge that it lost a lock
 
-	handles  []handle // open ones
+	handles  []Handle // open ones
 	holds    map[api.HandleID]held
 	lost     map[api.HandleID]api.Generation
 	vacated  map[[2]uint64]bool    // by handle and token: locks that it was told nobody has any more
@@ -53,7 +53,7 @@ type held struct {
 	lock       namespace.Ref
 	mode       api.LockMode
 	generation api.Generation
-	h          handle
+	h          Handle
 	leaving    uint64 // of the event that took it away, which is not acknowledged yet
 }
 
@@ -96,7 +96,7 @@ func (w *crowd) join() {
 	w.mu.Unlock()
 	sent := time.Now()
 	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
-	id, grant, err := m.sessions.createSession(w.ctx, create)
+	id, grant, err := m.Sessions.Create(w.ctx, create)
 	if err != nil {
 		return // another time
 	}
@@ -249,26 +249,26 @@ func (c *member) conclude(r *crowdRequest, answer any, err error) {
 }
 
 // got is what it makes of a grant.
-func (c *member) got(h handle, a raftfsm.Answer) {
+func (c *member) got(h Handle, a raftfsm.Answer) {
 	if c.ended {
 		return // what it holds goes with the session
 	}
-	if a.Generation <= c.lost[h.owner.Handle] {
-		c.release(h.owner.Handle, held{lock: a.Lock, generation: a.Generation, h: h}) // as a library gives back what came too late
+	if a.Generation <= c.lost[h.Owner.Handle] {
+		c.release(h.Owner.Handle, held{lock: a.Lock, generation: a.Generation, h: h}) // as a library gives back what came too late
 		return
 	}
-	if c.holds[h.owner.Handle].generation > a.Generation {
+	if c.holds[h.Owner.Handle].generation > a.Generation {
 		return // the handle has lost that lock since, and got it again
 	}
-	if a.Lock != h.node {
-		c.w.t.Errorf("%v is of %v, and was granted %v", h.owner, h.node, a.Lock)
+	if a.Lock != h.Node {
+		c.w.t.Errorf("%v is of %v, and was granted %v", h.Owner, h.Node, a.Lock)
 	}
-	c.w.note("%v holds %v in %v mode with token %d", h.owner, a.Lock, a.Mode, a.Generation)
-	c.holds[h.owner.Handle] = held{lock: a.Lock, mode: a.Mode, generation: a.Generation, h: h}
+	c.w.note("%v holds %v in %v mode with token %d", h.Owner, a.Lock, a.Mode, a.Generation)
+	c.holds[h.Owner.Handle] = held{lock: a.Lock, mode: a.Mode, generation: a.Generation, h: h}
 	now := time.Now()
 	for _, other := range c.w.members {
 		for id, o := range other.holds {
-			if (other != c || id != h.owner.Handle) && o.lock == a.Lock && o.mode.Conflicts(a.Mode) && !c.w.forced[a.Lock.Name] &&
+			if (other != c || id != h.Owner.Handle) && o.lock == a.Lock && o.mode.Conflicts(a.Mode) && !c.w.forced[a.Lock.Name] &&
 				now.Before(other.lease) && now.Before(c.lease) {
 				c.w.t.Errorf("two hold %v: session %v with token %d, session %v with token %d", a.Lock, other.id, o.generation, c.id, a.Generation)
 			}
@@ -281,7 +281,7 @@ func (c *member) keep() {
 	for c.w.ctx.Err() == nil {
 		c.w.mu.Lock()
 		m, dead, silent := c.master(), c.dead, c.silent
-		who, says := caller{session: c.id, epoch: c.epoch}, heard{received: c.received, acknowledged: c.acked, grant: c.grant}
+		who, says := Caller{Session: c.id, Epoch: c.epoch}, Receipt{Received: c.received, Acknowledged: c.acked, Grant: c.grant}
 		c.w.mu.Unlock()
 		if dead {
 			return
@@ -292,7 +292,7 @@ func (c *member) keep() {
 		}
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(c.w.ctx, time.Minute)
-		reply, err := m.sessions.keepAlive(ctx, who, says, nil)
+		reply, err := m.Sessions.KeepAlive(ctx, who, says, nil)
 		cancel()
 		if err != nil {
 			c.w.mu.Lock()

@@ -93,10 +93,10 @@ func pick[T any](w *crowd, list []T) (one T, ok bool) {
 func (c *member) openSome() {
 	name, _ := pick(c.w, c.w.names)
 	rights := namespace.ToRead | namespace.ToWrite | namespace.ToChange
-	h := handle{rights: rights, delay: time.Duration(c.w.below(3)) * time.Second}
+	h := Handle{Rights: rights, Delay: time.Duration(c.w.below(3)) * time.Second}
 	for _, kind := range []api.EventKind{api.EventConflictingLock, api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant} {
 		if c.w.percent(30) {
-			h.events = h.events.with(kind)
+			h.Events = h.Events.With(kind)
 		}
 	}
 	create := raftfsm.Open{Create: api.Create(c.w.below(3)), Kind: api.File, Ephemeral: c.w.percent(35), Rights: rights}
@@ -108,20 +108,20 @@ func (c *member) openSome() {
 			create.Preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 		}
 	}
-	var directory handle
+	var directory Handle
 	for _, d := range c.handles {
-		if d.directory && d.node.Name == name.Parent() && c.w.percent(50) {
+		if d.Directory && d.Node.Name == name.Parent() && c.w.percent(50) {
 			directory = d
 		}
 	}
 	path, _ := name.In("local")
 	c.ask("open "+string(name), 0, touched(name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		q := openRequest{mutation: by, path: path, directory: directory, handle: h, create: create}
-		q.handle.owner = namespace.Owner{Session: by.Session, Handle: api.HandleID(by.Number)}
-		return m.files.open(ctx, q)
+		q := OpenRequest{Mutation: by, Path: path, Directory: directory, Handle: h, Create: create}
+		q.Handle.Owner = namespace.Owner{Session: by.Session, Handle: api.HandleID(by.Number)}
+		return m.Files.Open(ctx, q)
 	}, func(answer any, err error) {
 		if err == nil {
-			c.handles = append(c.handles, answer.(opened).handle)
+			c.handles = append(c.handles, answer.(Opened).Handle)
 		}
 	})
 }
@@ -139,20 +139,20 @@ func (c *member) lockSome() {
 			preconditions = []raftfsm.Precondition{{Lock: one.lock.Name, Mode: one.mode, Generation: one.generation}}
 		}
 	}
-	var place ticket // of the crowd's mutex
-	what := "acquire " + string(h.node.Name)
+	var place Ticket // of the crowd's mutex
+	what := "acquire " + string(h.Node.Name)
 	if try {
 		what = "try " + what
 	}
-	c.ask(what, h.owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		claim := raftfsm.Claim{Mutation: by, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Preconditions: preconditions}
+	c.ask(what, h.Owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		claim := raftfsm.Claim{Mutation: by, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Preconditions: preconditions}
 		if try {
-			return m.locks.tryAcquire(ctx, claim, h)
+			return m.Locks.TryAcquire(ctx, claim, h)
 		}
 		c.w.mu.Lock()
 		t := place
 		c.w.mu.Unlock()
-		return m.locks.acquire(ctx, claim, h, t, func(q Queued) error {
+		return m.Locks.Acquire(ctx, claim, h, t, func(q Queued) error {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			place = q.Ticket
@@ -176,7 +176,7 @@ func (c *member) giveUpSome() {
 func (c *member) release(id api.HandleID, hold held) {
 	delete(c.holds, id)
 	c.ask("release "+string(hold.lock.Name), id, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return nil, m.locks.release(ctx, by, hold.h, hold.generation)
+		return nil, m.Locks.Release(ctx, by, hold.h, hold.generation)
 	}, nil)
 }
 
@@ -187,9 +187,9 @@ func (c *member) meddle() {
 	if !there {
 		return
 	}
-	h := handle{owner: namespace.Owner{Session: c.id, Handle: api.HandleID(api.MaxGeneration)}, node: node.Ref()}
+	h := Handle{Owner: namespace.Owner{Session: c.id, Handle: api.HandleID(api.MaxGeneration)}, Node: node.Ref()}
 	c.ask("release in vain "+string(name), 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return nil, m.locks.release(ctx, by, h, node.Lock)
+		return nil, m.Locks.Release(ctx, by, h, node.Lock)
 	}, nil)
 }
 
@@ -210,11 +210,11 @@ func (c *member) closeSome() {
 	if !ok {
 		return
 	}
-	c.handles = slices.DeleteFunc(c.handles, func(o handle) bool { return o == h })
-	delete(c.holds, h.owner.Handle)
-	c.lost[h.owner.Handle] = api.MaxGeneration
-	c.ask("close "+string(h.node.Name), h.owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return nil, m.files.close(ctx, by, h)
+	c.handles = slices.DeleteFunc(c.handles, func(o Handle) bool { return o == h })
+	delete(c.holds, h.Owner.Handle)
+	c.lost[h.Owner.Handle] = api.MaxGeneration
+	c.ask("close "+string(h.Node.Name), h.Owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		return nil, m.Files.Close(ctx, by, h)
 	}, nil)
 }
 
@@ -232,18 +232,18 @@ func (c *member) changeSome() {
 		}
 	}
 	var preconditions []raftfsm.Precondition
-	if hold, ok := c.holds[h.owner.Handle]; ok && c.w.percent(50) {
+	if hold, ok := c.holds[h.Owner.Handle]; ok && c.w.percent(50) {
 		preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 	}
-	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.node.Name), h.owner.Handle, touched(h.node.Name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.node, Contents: []byte("x"), Preconditions: preconditions}}
+	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.Node.Name), h.Owner.Handle, touched(h.Node.Name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.Node, Contents: []byte("x"), Preconditions: preconditions}}
 		switch kind {
 		case 1:
-			command = raftfsm.Command{Delete: &raftfsm.Delete{Mutation: by, Node: h.node, Handle: h.owner.Handle, Preconditions: preconditions}}
+			command = raftfsm.Command{Delete: &raftfsm.Delete{Mutation: by, Node: h.Node, Handle: h.Owner.Handle, Preconditions: preconditions}}
 		case 2:
-			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.node, ACL: api.ACL{Read: raftfsm.RootACL}, Preconditions: preconditions}}
+			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.Node, ACL: api.ACL{Read: raftfsm.RootACL}, Preconditions: preconditions}}
 		}
-		return m.files.changeNode(ctx, h, namespace.ToWrite, by, command)
+		return m.Files.Change(ctx, h, namespace.ToWrite, by, command)
 	}, nil)
 }
 
@@ -253,10 +253,10 @@ func (c *member) readSome() {
 	if !ok {
 		return
 	}
-	m, name := c.master(), h.node.Name
+	m, name := c.master(), h.Node.Name
 	dropped, flushed := c.dropped[name], c.flushed
 	c.w.work.Go(func() {
-		node, cacheable, err := m.files.readToCache(c.w.ctx, h, namespace.ToRead)
+		node, cacheable, err := m.Files.ReadToCache(c.w.ctx, h, namespace.ToRead)
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
 		if err == nil && cacheable && m.epoch.number == c.epoch && c.w.reign.Master == m && !c.dead &&
@@ -296,7 +296,7 @@ func (c *member) cancelSome() {
 	by.Hash = 0
 	r.copies++
 	c.w.work.Go(func() {
-		a, err := m.locks.cancel(c.w.ctx, by)
+		a, err := m.Locks.Cancel(c.w.ctx, by)
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
 		r.copies--
@@ -322,14 +322,14 @@ func (c *member) breakSome() {
 	now, ref := c.w.percent(30), node.Ref()
 	c.w.forced[name] = c.w.forced[name] || now
 	c.ask("break "+string(name), 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return nil, m.locks.breakLock(ctx, raftfsm.Revoke{Mutation: by, Lock: ref, Why: "try", Now: now})
+		return nil, m.Locks.Break(ctx, raftfsm.Revoke{Mutation: by, Lock: ref, Why: "try", Now: now})
 	}, nil)
 }
 
 func (c *member) endOther() {
 	other, _ := pick(c.w, c.w.members)
 	c.ask("end another", 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return nil, m.sessions.endOther(ctx, raftfsm.Terminate{Mutation: by, Target: other.id, Why: "try"})
+		return nil, m.Sessions.Terminate(ctx, raftfsm.Terminate{Mutation: by, Target: other.id, Why: "try"})
 	}, nil)
 }
 
@@ -361,5 +361,5 @@ func (c *member) setQuota() {
 func (c *member) endSession() {
 	c.die()
 	m := c.master()
-	c.w.work.Go(func() { _ = m.sessions.endSession(c.w.ctx, c.id) })
+	c.w.work.Go(func() { _ = m.Sessions.End(c.w.ctx, c.id) })
 }

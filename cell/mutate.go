@@ -178,16 +178,16 @@ func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }
 
-// changeNode makes a change through a handle on a node, which was opened for it.
-func (f *Files) changeNode(ctx context.Context, h handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
+// Change makes a change through a handle on a node, which was opened for it.
+func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
-	err := f.use(h, right, false)
+	err := f.Use(h, right, false)
 	if err != nil {
-		result, err = f.refuse(ctx, by, err)
+		result, err = f.Refuse(ctx, by, err)
 	} else {
-		result, err = f.coherence.mutate(ctx, by, c, touched(h.node.Name)...)
+		result, err = f.coherence.mutate(ctx, by, c, touched(h.Node.Name)...)
 	}
-	return result, f.offers.refused(h.node, err)
+	return result, f.offers.refused(h.Node, err)
 }
 
 // touched returns the names of which a client may see something else after a

@@ -111,7 +111,7 @@ func TestHoldsExtendNoLease(t *testing.T) {
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
 		m.epoch.mu.Unlock()
-		id, _, err := m.sessions.createSession(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
+		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -231,7 +231,7 @@ func (p *proposer) commit(batch []*proposal) {
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
-	results, err := appendEntry(p.log, p.epoch, p.wall(), encoded)
+	results, err := AppendEntry(p.log, p.epoch, p.wall(), encoded)
 	p.observe(commands, results, err)
 	for i, one := range batch {
 		if err != nil {
@@ -242,8 +242,8 @@ func (p *proposer) commit(batch []*proposal) {
 	}
 }
 
-// appendEntry puts commands into the log as one entry, and returns what they did.
-func appendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+// AppendEntry puts commands into the log as one entry, and returns what they did.
+func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	data, err := raftfsm.JoinEntry(epoch, wall, commands)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type waiter struct {
 	claim   raftfsm.Claim
 	lock    namespace.Ref
 	who     string // its principal
-	ticket  ticket
+	ticket  Ticket
 	since   session.Instant
 	absent  bool            // no stream stands for it any more: its place is kept, and skipped (decision 8)
 	keep    session.Instant // until when an absent one's place is kept
@@ -104,9 +104,9 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		return nil, api.Errorf(api.QuotaExceeded, "waiters of principal %q: %d used, %d allowed; wait for less, or have the quota raised", w.who, q.used[w.who], allowed)
 	}
 	q.used[w.who]++
-	if w.ticket == (ticket{}) || w.ticket.epoch >= epoch {
+	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {
 		q.issued++
-		w.ticket = ticket{epoch: epoch, number: q.issued}
+		w.ticket = Ticket{Epoch: epoch, Number: q.issued}
 	}
 	w.streams = 1
 	w.done = make(chan struct{})
@@ -124,7 +124,7 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 	return w, nil
 }
 
-func byTicket(w *waiter, t ticket) int {
+func byTicket(w *waiter, t Ticket) int {
 	switch {
 	case w.ticket.before(t):
 		return -1

@@ -56,7 +56,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 			case 0, 1, 2:
 				w := &waiter{lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.session, Number: key.number}}}
 				if r.IntN(3) == 0 {
-					w.ticket = ticket{epoch: 1, number: seed*1000 + uint64(step)}
+					w.ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
 				}
 				got, err := q.join(w, 2, 1000)
 				if err != nil {

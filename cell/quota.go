@@ -23,12 +23,12 @@ type QuotaUse struct {
 	Used, Allowed api.Quota
 }
 
-func (u *QuotaUse) wireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
+func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
 
-// listQuotas lists a page of the principals that use something or have a quota, by
+// ListQuotas lists a page of the principals that use something or have a quota, by
 // name, and then of the directories that have one.
-func (in *Inspector) listQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
-	if _, err := in.epoch.fence.prove(ctx); err != nil {
+func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
 	done, err := in.page(ctx)
@@ -74,7 +74,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 			Principal: name, Allowed: state.Quota(name),
 			Used: api.Quota{Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(name)},
 		}
-		p.add(info, info.wireSize())
+		p.add(info, info.WireSize())
 		last = name
 	}
 	in.epoch.mu.Lock()
@@ -113,7 +113,7 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 				Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
 				Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
 			}
-			p.add(info, info.wireSize())
+			p.add(info, info.WireSize())
 		}
 	}
 	return nil

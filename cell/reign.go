@@ -82,14 +82,13 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 		r.fail(fmt.Errorf("replica %s leads in term %d and cannot become the master: %w", r.cfg.ID, term, err))
 		return
 	}
-	m.start()
+	m.Start()
 	r.master.Store(m)
-	r.log.Info("master", "epoch", m.epoch.number, "sessions", m.epoch.state().Sessions.Len(), "took", r.clock().Sub(began))
+	r.log.Info("master", "epoch", m.Epoch(), "sessions", r.fsm.State().Sessions.Len(), "took", r.clock().Sub(began))
 	<-ctx.Done()
 	r.master.Store(nil)
-	m.epoch.fence.close(context.Cause(ctx))
-	m.wait()
-	r.log.Info("not master any more", "epoch", m.epoch.number)
+	m.Wait()
+	r.log.Info("not master any more", "epoch", m.Epoch())
 }
 
 // Pauses between attempts to take over: the first, and the longest to which they
@@ -148,7 +147,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*Master, error) 
 	if err != nil {
 		return nil, err
 	}
-	results, err := appendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
+	results, err := AppendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
 	if err != nil {
 		return nil, err
 	}

@@ -12,39 +12,39 @@ import (
 )
 
 func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
-	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *Master, who caller) (*pb.OpenReply, error) {
+	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *Master, who Caller) (*pb.OpenReply, error) {
 		r, err := s.openRequest(m, who, q)
 		if err != nil {
 			return nil, err
 		}
-		o, err := m.files.open(ctx, r)
+		o, err := m.Files.Open(ctx, r)
 		if err != nil {
-			return nil, about(r.path.String(), err)
+			return nil, about(r.Path.String(), err)
 		}
 		return &pb.OpenReply{
-			Handle:    signerOf(m).handle(o.handle),
-			HandleId:  uint64(o.handle.owner.Handle),
-			Created:   o.created,
-			Stat:      pb.NewStat(o.stat),
-			Cacheable: o.cacheable,
-			Reusable:  o.reusable,
+			Handle:    signerOf(m).handle(o.Handle),
+			HandleId:  uint64(o.Handle.Owner.Handle),
+			Created:   o.Created,
+			Stat:      pb.NewStat(o.Stat),
+			Cacheable: o.Cacheable,
+			Reusable:  o.Reusable,
 		}, nil
 	})
 }
 
 // openRequest decodes and checks an Open.
-func (s *service) openRequest(m *Master, who caller, q *pb.OpenRequest) (openRequest, error) {
+func (s *service) openRequest(m *Master, who Caller, q *pb.OpenRequest) (OpenRequest, error) {
 	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
-		return openRequest{}, err
+		return OpenRequest{}, err
 	}
-	mutation, err := mutationOf(who.session, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
+	mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
 		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral()), flag(q.GetRead()), flag(q.GetWrite()), flag(q.GetChangeAcl())},
 		[]byte(q.GetAcl().GetRead()), []byte(q.GetAcl().GetWrite()), []byte(q.GetAcl().GetChange()))
 	if err != nil {
-		return openRequest{}, err
+		return OpenRequest{}, err
 	}
-	r := openRequest{mutation: mutation, path: path, directory: directory, create: raftfsm.Open{
+	r := OpenRequest{Mutation: mutation, Path: path, Directory: directory, Create: raftfsm.Open{
 		Create:    api.Create(q.GetCreate()),
 		Kind:      api.Kind(q.GetKind()),
 		Ephemeral: q.GetEphemeral(),
@@ -53,42 +53,42 @@ func (s *service) openRequest(m *Master, who caller, q *pb.OpenRequest) (openReq
 	}}
 	for right, wanted := range map[namespace.Rights]bool{namespace.ToRead: q.GetRead(), namespace.ToWrite: q.GetWrite(), namespace.ToChange: q.GetChangeAcl()} {
 		if wanted {
-			r.handle.rights |= right
+			r.Handle.Rights |= right
 		}
 	}
-	r.create.Rights, r.create.Preconditions = r.handle.rights, directory.preconditions()
+	r.Create.Rights, r.Create.Preconditions = r.Handle.Rights, directory.Preconditions()
 	for _, kind := range q.GetEvents() {
 		if !api.EventKind(kind).Subscribable() {
-			return openRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
+			return OpenRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
 		}
-		r.handle.events = r.handle.events.with(api.EventKind(kind))
+		r.Handle.Events = r.Handle.Events.With(api.EventKind(kind))
 	}
-	r.handle.owner = namespace.Owner{Session: who.session, Handle: api.HandleID(mutation.Number)}
-	r.handle.delay = time.Duration(q.GetLockDelayNs())
+	r.Handle.Owner = namespace.Owner{Session: who.Session, Handle: api.HandleID(mutation.Number)}
+	r.Handle.Delay = time.Duration(q.GetLockDelayNs())
 	return r, checkOpen(r)
 }
 
 // openPath returns the path that an Open names, absolute or relative to a
 // directory's handle (Chubby §2.6), and that handle.
-func (s *service) openPath(m *Master, who caller, q *pb.OpenRequest) (api.Path, handle, error) {
+func (s *service) openPath(m *Master, who Caller, q *pb.OpenRequest) (api.Path, Handle, error) {
 	text := q.GetPath()
-	var directory handle
+	var directory Handle
 	if len(q.GetDirectory()) > 0 {
 		var err error
 		if directory, err = handleOf(m, who, q.GetDirectory()); err != nil {
 			return api.Path{}, directory, err
 		}
-		if !directory.directory {
+		if !directory.Directory {
 			return api.Path{}, directory, api.Errorf(api.NotDirectory, "the handle that the path is relative to is of a file")
 		}
-		text = m.epoch.path(directory.node.Name) + "/" + text
+		text = m.Path(directory.Node.Name) + "/" + text
 	}
 	path, err := s.pathOf(text)
 	return path, directory, err
 }
 
-func checkOpen(r openRequest) error {
-	c := r.create
+func checkOpen(r OpenRequest) error {
+	c := r.Create
 	switch {
 	case !c.Create.Valid():
 		return api.Errorf(api.InvalidArgument, "create is %d; see the protocol for its values", c.Create)
@@ -96,11 +96,11 @@ func checkOpen(r openRequest) error {
 		return api.Errorf(api.InvalidArgument, "kind is %d; see the protocol for its values", c.Kind)
 	case c.Kind == api.Directory && len(c.Contents) > 0:
 		return api.Errorf(api.InvalidArgument, "a directory has no contents")
-	case r.handle.delay < 0 || r.handle.delay > api.MaxLockDelay:
-		return api.Errorf(api.InvalidArgument, "a lock-delay of %v; it must be between 0 and %v", r.handle.delay, api.MaxLockDelay)
-	case r.handle.events.needRead() && r.handle.rights&namespace.ToRead == 0:
+	case r.Handle.Delay < 0 || r.Handle.Delay > api.MaxLockDelay:
+		return api.Errorf(api.InvalidArgument, "a lock-delay of %v; it must be between 0 and %v", r.Handle.Delay, api.MaxLockDelay)
+	case r.Handle.Events.NeedRead() && r.Handle.Rights&namespace.ToRead == 0:
 		return api.Errorf(api.InvalidArgument, "events of contents and children are for handles that may read; ask for read")
-	case r.handle.rights == 0:
+	case r.Handle.Rights == 0:
 		return api.Errorf(api.InvalidArgument, "the handle is to be for nothing; ask for read, write or change-ACL")
 	}
 	if err := checkContents(c.Contents); err != nil {
@@ -134,18 +134,18 @@ func checkContents(contents []byte) error {
 
 func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
 	const op = "close"
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.CloseReply, error) {
-		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.CloseReply, error) {
+		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
-		return &pb.CloseReply{}, m.files.close(ctx, mutation, h)
+		return &pb.CloseReply{}, m.Files.Close(ctx, mutation, h)
 	})
 }
 
 // statIn describes a node by its path in this cell.
 func statIn(m *Master, n *namespace.Node) (*pb.Stat, error) {
-	path, err := n.Name.In(m.epoch.cell)
+	path, err := n.Name.In(m.Cell())
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func statIn(m *Master, n *namespace.Node) (*pb.Stat, error) {
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
-	return onHandle(s, "read", q, func(m *Master, h handle) (*pb.GetContentsAndStatReply, error) {
-		node, cacheable, err := m.files.readToCache(ctx, h, namespace.ToRead)
+	return onHandle(s, "read", q, func(m *Master, h Handle) (*pb.GetContentsAndStatReply, error) {
+		node, cacheable, err := m.Files.ReadToCache(ctx, h, namespace.ToRead)
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +167,8 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 }
 
 func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
-	return onHandle(s, "stat", q, func(m *Master, h handle) (*pb.GetStatReply, error) {
-		node, cacheable, err := m.files.readToCache(ctx, h, 0)
+	return onHandle(s, "stat", q, func(m *Master, h Handle) (*pb.GetStatReply, error) {
+		node, cacheable, err := m.Files.ReadToCache(ctx, h, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -178,13 +178,13 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 }
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
-	return onHandle(s, "list", q, func(m *Master, h handle) (*pb.ReadDirReply, error) {
-		p, err := m.files.readDir(ctx, h, q.GetAfter())
+	return onHandle(s, "list", q, func(m *Master, h Handle) (*pb.ReadDirReply, error) {
+		p, err := m.Files.ReadDir(ctx, h, q.GetAfter())
 		if err != nil {
 			return nil, err
 		}
-		reply := &pb.ReadDirReply{More: p.more, Cacheable: p.cacheable}
-		for _, node := range p.children {
+		reply := &pb.ReadDirReply{More: p.More, Cacheable: p.Cacheable}
+		for _, node := range p.Children {
 			described, err := statIn(m, node)
 			if err != nil {
 				return nil, err
@@ -197,21 +197,21 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 
 func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
 	const op = "write"
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.SetContentsReply, error) {
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.SetContentsReply, error) {
 		if err := checkContents(q.GetContents()); err != nil {
 			return nil, err
 		}
-		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration), []byte(q.GetIfSequencer()))
+		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), q.GetContents(), number(q.IfGeneration), []byte(q.GetIfSequencer()))
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.Locks.Preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		result, err := m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
+		result, err := m.Files.Change(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{
 			Mutation:      mutation,
-			Node:          h.node,
+			Node:          h.Node,
 			Contents:      q.GetContents(),
 			IfContent:     generation(q.IfGeneration),
 			Preconditions: preconditions,
@@ -219,26 +219,26 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.epoch.cell)
+		described, err := result.Stat.In(m.Cell())
 		return &pb.SetContentsReply{Stat: pb.NewStat(described)}, err
 	})
 }
 
 func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
 	const op = "delete"
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.DeleteReply, error) {
-		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.DeleteReply, error) {
+		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.Locks.Preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		_, err = m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
+		_, err = m.Files.Change(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{
 			Mutation:      mutation,
-			Node:          h.node,
-			Handle:        h.owner.Handle,
+			Node:          h.Node,
+			Handle:        h.Owner.Handle,
 			Preconditions: preconditions,
 		}})
 		return &pb.DeleteReply{}, err
@@ -247,9 +247,9 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 
 func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
 	const op = "set ACL"
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.SetACLReply, error) {
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.SetACLReply, error) {
 		acl := aclOf(q.GetAcl())
-		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
+		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
 			number(q.IfGeneration), []byte(q.GetIfSequencer()))
 		if err == nil {
 			err = checkACL(acl)
@@ -257,13 +257,13 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		preconditions, err := m.locks.preconditions(h, q.GetIfSequencer())
+		preconditions, err := m.Locks.Preconditions(h, q.GetIfSequencer())
 		if err != nil {
 			return nil, err
 		}
-		result, err := m.files.changeNode(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
+		result, err := m.Files.Change(ctx, h, namespace.ToChange, mutation, raftfsm.Command{SetACL: &raftfsm.SetACL{
 			Mutation:      mutation,
-			Node:          h.node,
+			Node:          h.Node,
 			ACL:           acl,
 			IfACLs:        generation(q.IfGeneration),
 			Preconditions: preconditions,
@@ -271,7 +271,7 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.epoch.cell)
+		described, err := result.Stat.In(m.Cell())
 		return &pb.SetACLReply{Stat: pb.NewStat(described)}, err
 	})
 }

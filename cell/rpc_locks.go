@@ -21,8 +21,8 @@ type lockRequest interface {
 }
 
 // claimOf decodes and checks a request for a lock.
-func claimOf(q lockRequest, h handle) (raftfsm.Claim, error) {
-	mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte("lock"), q.GetHandle(), []byte{byte(q.GetMode())}, []byte(q.GetReason()))
+func claimOf(q lockRequest, h Handle) (raftfsm.Claim, error) {
+	mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte("lock"), q.GetHandle(), []byte{byte(q.GetMode())}, []byte(q.GetReason()))
 	mode := api.LockMode(q.GetMode())
 	switch {
 	case err != nil:
@@ -31,12 +31,12 @@ func claimOf(q lockRequest, h handle) (raftfsm.Claim, error) {
 	case len(q.GetReason()) > api.MaxReason || !utf8.ValidString(q.GetReason()):
 		err = api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of at most %d bytes", api.MaxReason)
 	}
-	return raftfsm.Claim{Mutation: mutation, Handle: h.owner.Handle, Mode: mode, Delay: h.delay, Reason: q.GetReason(), Preconditions: h.preconditions()}, err
+	return raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), Preconditions: h.Preconditions()}, err
 }
 
 // lock serves a request for a lock; ask asks the master for it.
-func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim, handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.Granted, error) {
+func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim, Handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.Granted, error) {
 		claim, err := claimOf(q, h)
 		if err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim
 
 // grantOf describes a grant for the wire.
 func grantOf(m *Master, a raftfsm.Answer) (*pb.Granted, error) {
-	seq, err := m.locks.sequencerOf(a)
+	seq, err := m.Locks.SequencerOf(a)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func grantOf(m *Master, a raftfsm.Answer) (*pb.Granted, error) {
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	granted, err := s.lock("acquire", q, func(m *Master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
+	granted, err := s.lock("acquire", q, func(m *Master, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
-		t := tokens.parseTicket(q.GetTicket(), h.node, by.Session, by.Number)
-		return m.locks.acquire(stream.Context(), claim, h, t, func(now Queued) error {
+		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
+		return m.Locks.Acquire(stream.Context(), claim, h, t, func(now Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
-				Ticket:      tokens.ticket(now.Ticket, h.node, by.Session, by.Number),
+				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
 				Place:       uint32(now.Place),
 				Waiting:     uint32(now.Waiting),
 				Holders:     pb.Parties(now.Holders),
@@ -81,31 +81,31 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	granted, err := s.lock("try to acquire", q, func(m *Master, claim raftfsm.Claim, h handle) (raftfsm.Answer, error) {
-		return m.locks.tryAcquire(ctx, claim, h)
+	granted, err := s.lock("try to acquire", q, func(m *Master, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
+		return m.Locks.TryAcquire(ctx, claim, h)
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
 }
 
 func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
 	const op = "release"
-	return onHandle(s, op, q, func(m *Master, h handle) (*pb.ReleaseReply, error) {
+	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.ReleaseReply, error) {
 		generation := q.GetGeneration()
-		mutation, err := mutationOf(h.owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), number(&generation))
+		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), number(&generation))
 		if err != nil {
 			return nil, err
 		}
-		return &pb.ReleaseReply{}, m.locks.release(ctx, mutation, h, api.Generation(generation))
+		return &pb.ReleaseReply{}, m.Locks.Release(ctx, mutation, h, api.Generation(generation))
 	})
 }
 
 func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (*pb.GetSequencerReply, error) {
-	return onHandle(s, "get sequencer", q, func(m *Master, h handle) (*pb.GetSequencerReply, error) {
-		node, err := m.files.read(ctx, h, 0)
+	return onHandle(s, "get sequencer", q, func(m *Master, h Handle) (*pb.GetSequencerReply, error) {
+		node, err := m.Files.Read(ctx, h, 0)
 		if err != nil {
 			return nil, err
 		}
-		if !node.Holds(h.owner) {
+		if !node.Holds(h.Owner) {
 			return nil, api.Errorf(api.NotHeld, "the handle does not hold the lock; acquire it first")
 		}
 		granted, err := grantOf(m, raftfsm.Answer{Generation: node.Lock, Lock: node.Ref(), Mode: node.Mode})
@@ -116,18 +116,18 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 // SetSequencer answers with a handle that carries the sequencer, so that every
 // later master knows it too. An invalid one is refused at once.
 func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
-	return onHandle(s, "set sequencer", q, func(m *Master, h handle) (*pb.SetSequencerReply, error) {
+	return onHandle(s, "set sequencer", q, func(m *Master, h Handle) (*pb.SetSequencerReply, error) {
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err != nil {
 			return nil, err
 		}
-		if err := m.locks.checkSequencer(ctx, seq); err != nil {
+		if err := m.Locks.CheckSequencer(ctx, seq); err != nil {
 			return nil, err
 		}
-		if err := m.files.use(h, 0, false); err != nil {
+		if err := m.Files.Use(h, 0, false); err != nil {
 			return nil, err
 		}
-		h.precondition, err = m.locks.precondition(seq)
+		h.Precondition, err = m.Locks.Precondition(seq)
 		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
 	})
 }
@@ -139,7 +139,7 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 		}
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err == nil {
-			err = m.locks.checkSequencer(ctx, seq)
+			err = m.Locks.CheckSequencer(ctx, seq)
 		}
 		if api.CodeOf(err) == api.BadSequencer {
 			return &pb.CheckSequencerReply{Explanation: explanation(err)}, nil
@@ -157,8 +157,8 @@ func explanation(err error) string {
 }
 
 func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
-	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *Master, who caller) (*pb.BreakLockReply, error) {
-		mutation, err := mutationOf(who.session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
+	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *Master, who Caller) (*pb.BreakLockReply, error) {
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
 		}
@@ -167,20 +167,20 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 		}
 		node, err := s.nodeAt(ctx, m, q.GetPath())
 		if err != nil {
-			_, err = m.files.refuse(ctx, mutation, err) // it may have been there
+			_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
 			return &pb.BreakLockReply{}, err
 		}
-		return &pb.BreakLockReply{}, m.locks.breakLock(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
+		return &pb.BreakLockReply{}, m.Locks.Break(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
 	})
 }
 
 func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
-	return inSession(s, "cancel", "", q.GetCaller(), func(m *Master, who caller) (*pb.CancelReply, error) {
-		mutation, err := mutationOf(who.session, q.GetMutation())
+	return inSession(s, "cancel", "", q.GetCaller(), func(m *Master, who Caller) (*pb.CancelReply, error) {
+		mutation, err := mutationOf(who.Session, q.GetMutation())
 		if err != nil {
 			return nil, err
 		}
-		answer, err := m.locks.cancel(ctx, mutation)
+		answer, err := m.Locks.Cancel(ctx, mutation)
 		switch {
 		case err != nil:
 			return nil, err
@@ -190,7 +190,7 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 			granted, err := grantOf(m, answer)
 			return &pb.CancelReply{Granted: granted}, err
 		}
-		return &pb.CancelReply{}, m.epoch.explain(answer.Err())
+		return &pb.CancelReply{}, m.Explain(answer.Err())
 	})
 }
 
@@ -207,7 +207,7 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.inspector.listLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.Inspector.ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
 		reply := &pb.ListLocksReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))
@@ -248,7 +248,7 @@ func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.Explai
 		if err != nil {
 			return nil, err
 		}
-		e, err := m.inspector.explainNode(ctx, path.Name())
+		e, err := m.Inspector.Explain(ctx, path.Name())
 		if err != nil {
 			return nil, err
 		}

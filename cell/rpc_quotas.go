@@ -13,7 +13,7 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.inspector.listQuotas(ctx, q.GetAfter())
+		page, err := m.Inspector.ListQuotas(ctx, q.GetAfter())
 		reply := &pb.ListQuotasReply{Next: page.Next}
 		for _, use := range page.List {
 			reply.Quotas = append(reply.Quotas, quotaInfo(use))
@@ -39,18 +39,17 @@ func amountsOf(q api.Quota) *pb.QuotaAmounts {
 }
 
 func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
-	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *Master, who caller) (*pb.SetQuotaReply, error) {
+	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *Master, who Caller) (*pb.SetQuotaReply, error) {
 		c, err := s.quotaOf(ctx, m, who, q)
 		if err != nil {
 			return nil, err
 		}
-		_, err = m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})
-		return &pb.SetQuotaReply{}, err
+		return &pb.SetQuotaReply{}, m.SetQuota(ctx, c)
 	})
 }
 
 // quotaOf decodes and checks a SetQuota.
-func (s *service) quotaOf(ctx context.Context, m *Master, who caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
+func (s *service) quotaOf(ctx context.Context, m *Master, who Caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
 	a := q.GetAllowed()
 	allowed := api.Quota{
 		Nodes:    int(a.GetNodes()),
@@ -63,7 +62,7 @@ func (s *service) quotaOf(ctx context.Context, m *Master, who caller, q *pb.SetQ
 	for _, n := range []uint64{uint64(a.GetNodes()), uint64(a.GetBytes()), uint64(a.GetSessions()), uint64(a.GetHandles()), uint64(a.GetWaiters())} {
 		numbers = append(numbers, number(&n)...)
 	}
-	mutation, err := mutationOf(who.session, q.GetMutation(), []byte("quota"), []byte(q.GetPath()), []byte(q.GetPrincipal()), numbers)
+	mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("quota"), []byte(q.GetPath()), []byte(q.GetPrincipal()), numbers)
 	c := raftfsm.SetQuota{Mutation: mutation, Principal: q.GetPrincipal(), Quota: allowed}
 	if err == nil {
 		err = allowed.Validate()
@@ -81,7 +80,7 @@ func (s *service) quotaOf(ctx context.Context, m *Master, who caller, q *pb.SetQ
 	}
 	directory, err := s.nodeAt(ctx, m, q.GetPath())
 	if err != nil {
-		_, err = m.files.refuse(ctx, mutation, err) // it may have been there
+		_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
 	}
 	c.Directory = &directory
 	return c, err

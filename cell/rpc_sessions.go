@@ -20,15 +20,15 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 		return nil, s.fail(op, "", err)
 	}
 	return onMaster(s, op, "", func(m *Master) (*pb.CreateSessionReply, error) {
-		id, grant, err := m.sessions.createSession(ctx, c)
+		id, grant, err := m.Sessions.Create(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		return &pb.CreateSessionReply{
 			Session: signerOf(m).session(id),
 			Id:      uint64(id),
-			Epoch:   uint64(m.epoch.number),
-			CellId:  string(m.epoch.cellID),
+			Epoch:   uint64(m.Epoch()),
+			CellId:  string(m.CellID()),
 			Grant:   leaseOf(grant),
 		}, nil
 	})
@@ -92,16 +92,16 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 	return onMaster(s, "keep alive", "", func(m *Master) (*pb.KeepAliveReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
-			err = m.sessions.checkEpoch(who)
+			err = m.Sessions.CheckEpoch(who)
 		}
 		if err != nil {
 			return nil, err
 		}
-		x, err := m.sessions.keepAlive(ctx, who, heard{received: q.GetReceived(), acknowledged: q.GetAcknowledged(), grant: q.GetGrant()}, connectionOf(ctx))
+		x, err := m.Sessions.KeepAlive(ctx, who, Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
 		if err != nil {
 			return nil, err
 		}
-		reply := &pb.KeepAliveReply{Epoch: uint64(m.epoch.number)}
+		reply := &pb.KeepAliveReply{Epoch: uint64(m.Epoch())}
 		if x.Grant != nil {
 			reply.Grant = leaseOf(*x.Grant)
 		}
@@ -143,26 +143,26 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 	return onMaster(s, op, "", func(m *Master) (*pb.EndSessionReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
-			err = m.sessions.checkEpoch(who)
+			err = m.Sessions.CheckEpoch(who)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &pb.EndSessionReply{}, m.sessions.endSession(ctx, who.session)
+		return &pb.EndSessionReply{}, m.Sessions.End(ctx, who.Session)
 	})
 }
 
 func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	target := api.SessionID(q.GetTarget())
-	return inSession(s, op, target.String(), q.GetCaller(), func(m *Master, who caller) (*pb.EndSessionReply, error) {
-		mutation, err := mutationOf(who.session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
+	return inSession(s, op, target.String(), q.GetCaller(), func(m *Master, who Caller) (*pb.EndSessionReply, error) {
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
 		if err == nil {
 			err = checkReason(q.GetReason())
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &pb.EndSessionReply{}, m.sessions.endOther(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
+		return &pb.EndSessionReply{}, m.Sessions.Terminate(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
 	})
 }
 
@@ -171,7 +171,7 @@ func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.inspector.listSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.Inspector.ListSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
 		reply := &pb.ListSessionsReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Sessions = append(reply.Sessions, sessionInfo(info))

@@ -19,7 +19,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.coherence.slowClient = 2 * time.Second
 		author, late, prompt := m.client(t, 1), m.client(t, 2), m.client(t, 3)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		late.open(t, "/ls/local/f", api.MustExist)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -34,7 +34,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		alive := func(c *soloClient) bool {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			return m.tables.leases.Alive(c.who.session)
+			return m.tables.leases.Alive(c.who.Session)
 		}
 		if alive(late) || !alive(prompt) {
 			t.Errorf("late is alive: %v; prompt is alive: %v", alive(late), alive(prompt))
@@ -60,11 +60,11 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 		e := owner.openEphemeral(t, "/ls/local/e")
 		for i, name := range []api.Name{"/e", ""} {
-			if !m.coherence.remember(readers[i].who.session, name) {
+			if !m.coherence.remember(readers[i].who.Session, name) {
 				t.Fatal("it may not cache")
 			}
 		}
-		if err := m.files.close(t.Context(), owner.mutation(), e); err != nil {
+		if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
 			t.Fatal(err)
 		}
 		owner.acknowledge(t, owner.hear(t))
@@ -73,7 +73,7 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		for i, r := range readers {
-			if m.tables.leases.Alive(r.who.session) {
+			if m.tables.leases.Alive(r.who.Session) {
 				t.Errorf("reader %d has held up the removal for too long, and is not cut off", i)
 			}
 		}
@@ -88,7 +88,7 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		m.coherence.slowClient = 2 * time.Second
 		names := []api.Name{"/a", "/b"}
 		for i := range clients {
-			if !m.coherence.remember(m.client(t, byte(i+1)).who.session, names...) {
+			if !m.coherence.remember(m.client(t, byte(i+1)).who.Session, names...) {
 				t.Fatal("it may not cache")
 			}
 		}

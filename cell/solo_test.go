@@ -53,9 +53,9 @@ func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 	return results, nil
 }
 
-func (s *soloMaster) close(error) {}
+func (s *soloMaster) Close(error) {}
 
-func (s *soloMaster) prove(context.Context) (session.Instant, error) {
+func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	t0 := s.epoch.clock()
 	if s.proving != nil {
 		s.proving()
@@ -81,8 +81,8 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: NewMetrics(),
 		})
-		s.start()
-		defer s.wait()
+		s.Start()
+		defer s.Wait()
 		defer cancel(nil)
 		test(t, s)
 	})
@@ -107,7 +107,7 @@ func cachingSession(nonce byte) raftfsm.Command {
 // soloClient is a session that is driven by hand.
 type soloClient struct {
 	m      *soloMaster
-	who    caller
+	who    Caller
 	number api.RequestNumber
 	acked  uint64
 	grant  uint64
@@ -118,36 +118,36 @@ type soloClient struct {
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
-	id, grant, err := s.sessions.createSession(t.Context(), *cachingSession(nonce).CreateSession)
+	id, grant, err := s.Sessions.Create(t.Context(), *cachingSession(nonce).CreateSession)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &soloClient{m: s, who: caller{session: id, epoch: 1}, grant: grant.Number}
+	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
 func (c *soloClient) mutation() session.Mutation {
 	c.number++
-	return session.Mutation{Session: c.who.session, Number: c.number, HighestIssued: c.number, Outstanding: []api.RequestNumber{c.number}, Hash: 1}
+	return session.Mutation{Session: c.who.Session, Number: c.number, HighestIssued: c.number, Outstanding: []api.RequestNumber{c.number}, Hash: 1}
 }
 
-func (c *soloClient) open(t *testing.T, path string, create api.Create) opened {
+func (c *soloClient) open(t *testing.T, path string, create api.Create) Opened {
 	t.Helper()
 	return c.opens(t, path, raftfsm.Open{Create: create, Kind: api.File})
 }
 
-func (c *soloClient) openEphemeral(t *testing.T, path string) handle {
+func (c *soloClient) openEphemeral(t *testing.T, path string) Handle {
 	t.Helper()
-	return c.opens(t, path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true}).handle
+	return c.opens(t, path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true}).Handle
 }
 
-func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) opened {
+func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) Opened {
 	t.Helper()
 	mutation := c.mutation()
 	create.Rights = namespace.ToRead | namespace.ToWrite
-	o, err := c.m.files.open(t.Context(), openRequest{
-		mutation: mutation, path: api.MustParsePath(path),
-		handle: handle{owner: namespace.Owner{Session: c.who.session, Handle: api.HandleID(mutation.Number)}, rights: create.Rights},
-		create: create,
+	o, err := c.m.Files.Open(t.Context(), OpenRequest{
+		Mutation: mutation, Path: api.MustParsePath(path),
+		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: create.Rights},
+		Create: create,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,25 +156,25 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) opene
 }
 
 // write begins a write; what comes of it arrives in the channel.
-func (c *soloClient) write(ctx context.Context, h handle) <-chan error {
+func (c *soloClient) write(ctx context.Context, h Handle) <-chan error {
 	mutation := c.mutation()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.m.files.changeNode(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: mutation, Node: h.node}})
+		_, err := c.m.Files.Change(ctx, h, namespace.ToWrite, mutation, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: mutation, Node: h.Node}})
 		done <- err
 	}()
 	return done
 }
 
 // heard is what its KeepAlives say: it acknowledges what it has received.
-func (c *soloClient) heard() heard {
-	return heard{received: c.acked, acknowledged: c.acked, grant: c.grant}
+func (c *soloClient) heard() Receipt {
+	return Receipt{Received: c.acked, Acknowledged: c.acked, Grant: c.grant}
 }
 
 // hear sends a KeepAlive and takes its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
-	reply, err := c.m.sessions.keepAlive(t.Context(), c.who, c.heard(), nil)
+	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (c *soloClient) acknowledge(t *testing.T, events []*Event) {
 	t.Helper()
 	c.acked = events[len(events)-1].Sequence
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { _, _ = c.m.sessions.keepAlive(ctx, c.who, c.heard(), nil) }()
+	go func() { _, _ = c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil) }()
 	synctest.Wait()
 	cancel()
 	synctest.Wait()
@@ -214,7 +214,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		known := func() bool {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			return m.tables.copyset.names[reader.who.session]["/f"] != nil
+			return m.tables.copyset.names[reader.who.Session]["/f"] != nil
 		}
 		m.proving = func() {
 			if !known() {
@@ -223,9 +223,9 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		}
 		o := reader.open(t, "/ls/local/f", api.MustExist)
 		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.session, maxCopies)
+		m.tables.copyset.drop(reader.who.Session, maxCopies)
 		m.epoch.mu.Unlock()
-		if _, cacheable, err := m.files.readToCache(t.Context(), o.handle, namespace.ToRead); err != nil || !cacheable {
+		if _, cacheable, err := m.Files.ReadToCache(t.Context(), o.Handle, namespace.ToRead); err != nil || !cacheable {
 			t.Error(cacheable, err)
 		}
 		m.proving = nil
@@ -238,7 +238,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := author.write(ctx, f)
@@ -273,14 +273,14 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 func TestRefusalIsForGood(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader, locker := m.client(t, 1), m.client(t, 2), m.client(t, 3)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
-		lock := locker.open(t, "/ls/local/f", api.MustExist).handle
+		lock := locker.open(t, "/ls/local/f", api.MustExist).Handle
 		mutation := author.mutation()
 		remove := func() <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := m.files.changeNode(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.node, Handle: f.owner.Handle}})
+				_, err := m.Files.Change(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.Node, Handle: f.Owner.Handle}})
 				done <- err
 			}()
 			return done
@@ -289,15 +289,15 @@ func TestRefusalIsForGood(t *testing.T) {
 		if !stillWaits(first) {
 			t.Fatal("it waited for nobody")
 		}
-		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.owner.Handle, Mode: api.Exclusive}
-		granted, err := m.locks.tryAcquire(t.Context(), claim, lock)
+		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
+		granted, err := m.Locks.TryAcquire(t.Context(), claim, lock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := <-remove(); !errors.Is(err, api.LockHeld) {
 			t.Fatalf("delete of a node whose lock another holds: %v", err)
 		}
-		if err := m.locks.release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []*soloClient{reader, locker} {
@@ -317,10 +317,10 @@ func TestRefusalIsForGood(t *testing.T) {
 func TestUncacheableUntilApplied(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
-		h := reader.open(t, "/ls/local/f", api.MustExist).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
 		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.session, maxCopies)
+		m.tables.copyset.drop(reader.who.Session, maxCopies)
 		m.epoch.mu.Unlock()
 		entered, leave := make(chan struct{}), make(chan struct{})
 		m.applying = func() {
@@ -335,12 +335,12 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		if err := <-done; !errors.Is(err, api.Uncertain) {
 			t.Fatal(err)
 		}
-		if _, cacheable, err := m.files.readToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
+		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v while a change is on its way: %v", cacheable, err)
 		}
 		close(leave)
 		synctest.Wait()
-		if _, cacheable, err := m.files.readToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
+		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
 			t.Errorf("cacheable %v after the change: %v", cacheable, err)
 		}
 	})
@@ -351,15 +351,15 @@ func TestUncacheableUntilApplied(t *testing.T) {
 func TestChangeWaitsForFlush(t *testing.T) {
 	var old api.SessionID
 	inSolo(t, func(s *raftfsm.State) { old = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
-		before := &soloClient{m: m, who: caller{session: old, epoch: 1}}
+		before := &soloClient{m: m, who: Caller{Session: old, Epoch: 1}}
 		author := m.client(t, 1)
 		mutation := author.mutation()
 		created := make(chan error, 1)
 		go func() {
-			_, err := m.files.open(t.Context(), openRequest{
-				mutation: mutation, path: api.MustParsePath("/ls/local/f"),
-				handle: handle{owner: namespace.Owner{Session: author.who.session, Handle: 1}, rights: namespace.ToWrite},
-				create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToWrite},
+			_, err := m.Files.Open(t.Context(), OpenRequest{
+				Mutation: mutation, Path: api.MustParsePath("/ls/local/f"),
+				Handle: Handle{Owner: namespace.Owner{Session: author.who.Session, Handle: 1}, Rights: namespace.ToWrite},
+				Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToWrite},
 			})
 			created <- err
 		}()
@@ -383,17 +383,17 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		owner, reader := m.client(t, 1), m.client(t, 2)
 		mutation := owner.mutation()
-		o, err := m.files.open(t.Context(), openRequest{
-			mutation: mutation, path: api.MustParsePath("/ls/local/e"),
-			handle: handle{owner: namespace.Owner{Session: owner.who.session, Handle: api.HandleID(mutation.Number)}, rights: namespace.ToRead},
-			create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
+		o, err := m.Files.Open(t.Context(), OpenRequest{
+			Mutation: mutation, Path: api.MustParsePath("/ls/local/e"),
+			Handle: Handle{Owner: namespace.Owner{Session: owner.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
+			Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
-		m.coherence.remember(reader.who.session, "/e", "")
-		if err := m.files.close(t.Context(), owner.mutation(), o.handle); err != nil {
+		m.coherence.remember(reader.who.Session, "/e", "")
+		if err := m.Files.Close(t.Context(), owner.mutation(), o.Handle); err != nil {
 			t.Fatal(err)
 		}
 		owner.acknowledge(t, owner.hear(t))
@@ -414,12 +414,12 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		m.sessions.keepAlives = 0.02 // one session of 12 s sends more
+		m.Sessions.keepAlives = 0.02 // one session of 12 s sends more
 		var granted time.Duration
 		for range 5 {
 			synctest.Wait()
-			s, _ := m.epoch.state().Sessions.Get(c.who.session)
-			reply, err := m.sessions.keepAlive(t.Context(), c.who, heard{}, nil) // as if the reply before had been lost: it is answered at once
+			s, _ := m.epoch.state().Sessions.Get(c.who.Session)
+			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the reply before had been lost: it is answered at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -439,13 +439,13 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
-		f := author.open(t, "/ls/local/f", api.MayCreate).handle
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		done := author.write(t.Context(), f)
 		events := reader.hear(t) // what it had heard before is extended with this reply
 		for range 3 {
 			time.Sleep(time.Second)
-			if reply, err := m.sessions.keepAlive(t.Context(), reader.who, heard{grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
+			if reply, err := m.Sessions.KeepAlive(t.Context(), reader.who, Receipt{Grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
 				t.Fatalf("%v, %v", reply, err)
 			}
 		}
@@ -470,7 +470,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		c := m.client(t, 1)
 		m.proving = func() { time.Sleep(3 * time.Second) }
 		began := m.epoch.clock()
-		reply, err := m.sessions.keepAlive(t.Context(), c.who, heard{}, nil)
+		reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil)
 		m.proving = nil
 		if err != nil {
 			t.Fatal(err)
@@ -481,7 +481,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if end, _ := m.tables.leases.End(c.who.session); end > began.Add(g.Lease) {
+		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
 			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
 		}
 	})
@@ -542,16 +542,16 @@ func TestRepliesDueTogether(t *testing.T) {
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
 	var id api.SessionID
 	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
-		c := &soloClient{m: m, who: caller{session: id, epoch: 1}}
+		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}}
 		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
-		h := handle{owner: namespace.Owner{Session: id, Handle: 1}, node: node.Ref(), rights: namespace.ToRead, epoch: 0}
-		if _, err := m.files.read(t.Context(), h, namespace.ToRead); err != nil {
+		h := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
+		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.files.close(t.Context(), c.mutation(), h); err != nil {
+		if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.files.read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("after it was closed: %v", err)
 		}
 	})

@@ -14,16 +14,16 @@ import (
 
 // idle are ways in which a client may ask for a lock to be given up that it does not
 // hold, or for too much.
-func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h handle, by session.Mutation) {
-	return map[string]func(t *testing.T, c *soloClient, h handle, by session.Mutation){
-		"a Release of another's lock": func(t *testing.T, _ *soloClient, h handle, by session.Mutation) {
-			_ = m.locks.release(t.Context(), by, h, 1)
+func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation) {
+	return map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation){
+		"a Release of another's lock": func(t *testing.T, _ *soloClient, h Handle, by session.Mutation) {
+			_ = m.Locks.Release(t.Context(), by, h, 1)
 		},
-		"a break without the right to it": func(t *testing.T, _ *soloClient, h handle, by session.Mutation) {
-			_ = m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: by, Lock: h.node, Why: "impatience", Now: true})
+		"a break without the right to it": func(t *testing.T, _ *soloClient, h Handle, by session.Mutation) {
+			_ = m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: by, Lock: h.Node, Why: "impatience", Now: true})
 		},
-		"the end of a session that has the file open": func(t *testing.T, c *soloClient, _ handle, _ session.Mutation) {
-			_ = m.sessions.endSession(t.Context(), c.who.session)
+		"the end of a session that has the file open": func(t *testing.T, c *soloClient, _ Handle, _ session.Mutation) {
+			_ = m.Sessions.End(t.Context(), c.who.Session)
 		},
 	}
 }
@@ -47,7 +47,7 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inSolo(t, private(t), func(t *testing.T, m *soloMaster) {
 				var c []*soloClient
-				var h []handle
+				var h []Handle
 				for i := range byte(3) {
 					one := m.client(t, i+1)
 					go one.keep(t.Context())
@@ -59,7 +59,7 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 				by, release := c[2].mutation(), c[0].mutation()
 				m.together(t, func() { idle(m)[what](t, c[2], h[2], by) },
 					func() {
-						if err := m.locks.release(t.Context(), release, h[0], held.Generation); err != nil {
+						if err := m.Locks.Release(t.Context(), release, h[0], held.Generation); err != nil {
 							t.Error(err)
 						}
 					})
@@ -83,7 +83,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 		m.applying = func() { // one such request is always on its way
 			if !asked.Load() {
 				by := c[2].mutation()
-				go func() { _ = m.locks.release(t.Context(), by, h[2], 1) }()
+				go func() { _ = m.Locks.Release(t.Context(), by, h[2], 1) }()
 				time.Sleep(time.Millisecond + 7*time.Nanosecond) // at no time when the clock ticks
 			}
 		}
@@ -91,7 +91,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 			held := c[0].try(t, h[0], api.Exclusive)
 			waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 			time.Sleep(time.Duration(round)*time.Millisecond + 500*time.Microsecond)
-			if err := m.locks.release(t.Context(), c[0].mutation(), h[0], held.Generation); err != nil {
+			if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], held.Generation); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)
@@ -99,7 +99,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 				t.Fatalf("it waits in vain; the lock is held by %v", m.holders())
 			}
 			got := <-waits
-			if err := m.locks.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
+			if err := m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
 				t.Fatal(err)
 			}
 		}

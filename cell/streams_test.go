@@ -27,7 +27,7 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 		}
 		next := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
 		time.Sleep(time.Minute) // longer than the place of one who is away is kept
-		if err := m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, waits); a.err != nil {
@@ -59,14 +59,14 @@ func TestRefusedCopyOfClose(t *testing.T) {
 			<-leave
 		}
 		done := make(chan error, 2)
-		go func() { done <- m.files.close(t.Context(), closing, h[1]) }()
+		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
 		m.congested(func() {
-			if err := m.files.close(t.Context(), closing, h[1]); !errors.Is(err, api.Unavailable) {
+			if err := m.Files.Close(t.Context(), closing, h[1]); !errors.Is(err, api.Unavailable) {
 				t.Error(err)
 			}
 		})
-		go func() { done <- m.locks.release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
 		synctest.Wait()
 		close(leave)
 		for range 2 {
@@ -97,7 +97,7 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 			defer m.epoch.proposer.mu.Unlock()
 			m.epoch.proposer.closed = api.Errorf(api.Unavailable, "too much waits") // for the refusal, at first
 		}
-		if err := m.files.close(t.Context(), closing, h[1]); err != nil {
+		if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
 			t.Fatal(err)
 		}
 		if !stillAsks(waits) {

@@ -61,88 +61,49 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-// handle is what a handle token says: enough for a new master to recreate the
-// handle (Chubby §2.3, §2.9 step 8).
-type handle struct {
-	owner        namespace.Owner
-	node         namespace.Ref
-	rights       namespace.Rights
-	ephemeral    bool
-	directory    bool
-	delay        time.Duration        // lock-delay of locks taken through it
-	epoch        api.Epoch            // of the master that made it
-	events       eventSet             // that it was opened for
-	precondition raftfsm.Precondition // of SetSequencer; zero if there is none
-}
-
-// preconditions returns the handle's precondition, for a command.
-func (h handle) preconditions() []raftfsm.Precondition {
-	if h.precondition == (raftfsm.Precondition{}) {
-		return nil
-	}
-	return []raftfsm.Precondition{h.precondition}
-}
-
-// eventSet is a set of kinds of events.
-type eventSet uint64
-
-func (s eventSet) with(k api.EventKind) eventSet { return s | 1<<k }
-func (s eventSet) has(k api.EventKind) bool      { return s&(1<<k) != 0 }
-
 // Flags of a handle token.
 const (
 	ofEphemeral uint64 = 1 << 0
 	ofDirectory uint64 = 1 << 1
 )
 
-func (s signer) handle(h handle) []byte {
+func (s signer) handle(h Handle) []byte {
 	var flags uint64
-	if h.ephemeral {
+	if h.Ephemeral {
 		flags |= ofEphemeral
 	}
-	if h.directory {
+	if h.Directory {
 		flags |= ofDirectory
 	}
 	var fields []byte
 	for _, n := range []uint64{
-		uint64(h.owner.Session), uint64(h.owner.Handle), uint64(h.node.Instance), uint64(h.rights), flags, uint64(h.delay),
-		uint64(h.epoch), uint64(h.events), uint64(h.precondition.Mode), uint64(h.precondition.Generation), uint64(len(h.precondition.Lock)),
+		uint64(h.Owner.Session), uint64(h.Owner.Handle), uint64(h.Node.Instance), uint64(h.Rights), flags, uint64(h.Delay),
+		uint64(h.Epoch), uint64(h.Events), uint64(h.Precondition.Mode), uint64(h.Precondition.Generation), uint64(len(h.Precondition.Lock)),
 	} {
 		fields = binary.AppendUvarint(fields, n)
 	}
-	return s.seal(handleToken, append(append(fields, h.precondition.Lock...), h.node.Name...))
+	return s.seal(handleToken, append(append(fields, h.Precondition.Lock...), h.Node.Name...))
 }
 
-func (s signer) parseHandle(token []byte) (handle, error) {
+func (s signer) parseHandle(token []byte) (Handle, error) {
 	fields, ok := s.unseal(handleToken, token)
 	n, names, whole := uvarints(fields, 11)
 	if !ok || !whole || n[10] > uint64(len(names)) {
-		return handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
+		return Handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
 	}
 	lock, name := names[:n[10]], names[n[10]:]
-	return handle{
-		owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
-		node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, rights: namespace.Rights(n[3]),
-		ephemeral: n[4]&ofEphemeral != 0, directory: n[4]&ofDirectory != 0, delay: time.Duration(n[5]),
-		epoch: api.Epoch(n[6]), events: eventSet(n[7]),
-		precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
+	return Handle{
+		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
+		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
+		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, Delay: time.Duration(n[5]),
+		Epoch: api.Epoch(n[6]), Events: EventSet(n[7]),
+		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
 }
 
-// ticket is a place in the queue of one lock, good for one request. Those of an
-// earlier epoch come before those of a later one.
-type ticket struct {
-	epoch  api.Epoch
-	number uint64
-}
-
-func (t ticket) before(other ticket) bool {
-	return t.epoch < other.epoch || t.epoch == other.epoch && t.number < other.number
-}
-
-func (s signer) ticket(t ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
-	fields := binary.AppendUvarint(nil, uint64(t.epoch))
-	for _, n := range []uint64{t.number, uint64(id), uint64(request), uint64(lock.Instance)} {
+func (s signer) ticket(t Ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
+	fields := binary.AppendUvarint(nil, uint64(t.Epoch))
+	for _, n := range []uint64{t.Number, uint64(id), uint64(request), uint64(lock.Instance)} {
 		fields = binary.AppendUvarint(fields, n)
 	}
 	return s.seal(ticketToken, fields)
@@ -151,13 +112,13 @@ func (s signer) ticket(t ticket, lock namespace.Ref, id api.SessionID, request a
 // parseTicket reads the ticket of that request for that lock, whose instance is
 // nobody else's; anything else is the zero ticket, and its bearer goes to the end
 // of the queue.
-func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) ticket {
+func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) Ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 5)
 	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) || numbers[4] != uint64(lock.Instance) {
-		return ticket{}
+		return Ticket{}
 	}
-	return ticket{epoch: api.Epoch(numbers[0]), number: numbers[1]}
+	return Ticket{Epoch: api.Epoch(numbers[0]), Number: numbers[1]}
 }
 
 // uvarints reads n numbers and returns what follows them.

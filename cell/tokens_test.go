@@ -11,11 +11,11 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-func someHandle() handle {
-	return handle{
-		owner: namespace.Owner{Session: 7, Handle: 300}, node: namespace.Ref{Name: "/a/b", Instance: 41},
-		rights: namespace.ToRead | namespace.ToWrite, ephemeral: true, delay: 3 * time.Second, epoch: 12,
-		events: eventSet(0).with(api.EventContentsModified), precondition: raftfsm.Precondition{Lock: "/lock", Mode: api.Shared, Generation: 9},
+func someHandle() Handle {
+	return Handle{
+		Owner: namespace.Owner{Session: 7, Handle: 300}, Node: namespace.Ref{Name: "/a/b", Instance: 41},
+		Rights: namespace.ToRead | namespace.ToWrite, Ephemeral: true, Delay: 3 * time.Second, Epoch: 12,
+		Events: EventSet(0).With(api.EventContentsModified), Precondition: raftfsm.Precondition{Lock: "/lock", Mode: api.Shared, Generation: 9},
 	}
 }
 
@@ -23,7 +23,7 @@ func someHandle() handle {
 // the master that made it (Chubby §2.3).
 func TestHandleTokenSaysItAll(t *testing.T) {
 	s := signer{secret: []byte("secret")}
-	for _, want := range []handle{someHandle(), {}, {directory: true, node: namespace.Ref{Instance: 1}}} {
+	for _, want := range []Handle{someHandle(), {}, {Directory: true, Node: namespace.Ref{Instance: 1}}} {
 		if got, err := s.parseHandle(s.handle(want)); err != nil || got != want {
 			t.Errorf("got  %+v (%v)\nwant %+v", got, err, want)
 		}
@@ -55,7 +55,7 @@ func FuzzTokens(f *testing.F) {
 	s := signer{secret: []byte("secret")}
 	f.Add(s.handle(someHandle()))
 	f.Add(s.session(7))
-	f.Add(s.ticket(ticket{epoch: 3, number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
+	f.Add(s.ticket(Ticket{Epoch: 3, Number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, token := range [][]byte{data, s.seal(handleToken, data), s.seal(sessionToken, data), s.seal(ticketToken, data)} {
 			if h, err := s.parseHandle(token); err == nil {

@@ -53,20 +53,20 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(m.epoch.ctx, func() { cancel(errDeposed) })()
-	target, err := r.awaitCaughtUp(ctx, uint64(m.epoch.number), successors, transferProbeLimit)
+	defer context.AfterFunc(m.Context(), func() { cancel(errDeposed) })()
+	target, err := r.awaitCaughtUp(ctx, uint64(m.Epoch()), successors, transferProbeLimit)
 	if err != nil {
 		defer done()
 		return r.transferred(m, err)
 	}
-	resume, err := m.epoch.proposer.pause(ctx)
+	resume, err := m.Pause(ctx)
 	if err != nil {
 		defer done()
 		return r.transferred(m, err)
 	}
 	defer resume()
 	// What was on its way a moment ago has to reach the target, or it would lose.
-	if target, err = r.awaitCaughtUp(ctx, uint64(m.epoch.number), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
+	if target, err = r.awaitCaughtUp(ctx, uint64(m.Epoch()), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
 		defer done()
 		return r.transferred(m, err)
 	}
@@ -85,7 +85,7 @@ var errDeposed = errors.New("this replica is not the master any more")
 // mastership has gone.
 func (r *Replica) transferred(m *Master, err error) error {
 	select {
-	case <-m.epoch.ctx.Done():
+	case <-m.Context().Done():
 		return nil
 	default:
 	}
@@ -220,8 +220,8 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 // Transfer is for those who may change the ACL of the root: it stops the service
 // for a moment.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
-	return inSession(s, "transfer", "", q.GetCaller(), func(m *Master, who caller) (*pb.TransferReply, error) {
-		if err := m.inspector.checkOperator(ctx, who); err != nil {
+	return inSession(s, "transfer", "", q.GetCaller(), func(m *Master, who Caller) (*pb.TransferReply, error) {
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
 			return nil, err
 		}
 		if err := s.r.Transfer(ctx, q.GetTo()); err != nil {
@@ -279,5 +279,5 @@ func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
 	if m == nil {
 		return r.notMaster()
 	}
-	return m.sessions.expire(ctx, id)
+	return m.Sessions.Expire(ctx, id)
 }

@@ -32,8 +32,8 @@ func (c *soloClient) vacancies() int { return len(c.vacated()) }
 func (c *soloClient) watchLock(t *testing.T, path string) {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead})
-	r.handle.events = eventSet(0).with(api.EventLockVacant)
-	if _, err := c.m.files.open(t.Context(), r); err != nil {
+	r.Handle.Events = EventSet(0).With(api.EventLockVacant)
+	if _, err := c.m.Files.Open(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,12 +53,12 @@ func TestVacancyIsToldOnce(t *testing.T) {
 			<-leave
 		}
 		done := make(chan error, 3)
-		other := c[2].open(t, "/ls/local/f", api.MustExist).handle
-		go func() { done <- m.locks.release(t.Context(), c[2].mutation(), other, got.Generation) }() // holds up the others
+		other := c[2].open(t, "/ls/local/f", api.MustExist).Handle
+		go func() { done <- m.Locks.Release(t.Context(), c[2].mutation(), other, got.Generation) }() // holds up the others
 		<-entered
 		for i := range 2 {
 			release := c[i].mutation()
-			go func() { done <- m.locks.release(t.Context(), release, h[i], got.Generation) }()
+			go func() { done <- m.Locks.Release(t.Context(), release, h[i], got.Generation) }()
 		}
 		synctest.Wait()
 		close(leave)
@@ -85,11 +85,11 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 				if waits {
 					c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 				}
-				m.together(t, func() { _ = m.locks.release(t.Context(), c[0].mutation(), h[0], first.Generation) }, func() {
+				m.together(t, func() { _ = m.Locks.Release(t.Context(), c[0].mutation(), h[0], first.Generation) }, func() {
 					if !waits {
-						_, _ = m.locks.tryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1])
+						_, _ = m.Locks.TryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1])
 					}
-				}, func() { _ = m.sessions.endSession(t.Context(), c[1].who.session) })
+				}, func() { _ = m.Sessions.End(t.Context(), c[1].who.Session) })
 				time.Sleep(time.Second)
 				last, _ := m.epoch.state().Tree.Get("/f")
 				want := []api.Generation{first.Generation, last.Lock}
@@ -114,7 +114,7 @@ func (s *soloMaster) together(t *testing.T, requests ...func()) {
 		<-leave
 	}
 	var done sync.WaitGroup
-	done.Go(func() { _ = s.sessions.endSession(t.Context(), 1<<40) }) // of whom the log knows nothing: it holds up the others
+	done.Go(func() { _ = s.Sessions.End(t.Context(), 1<<40) }) // of whom the log knows nothing: it holds up the others
 	<-entered
 	for _, request := range requests {
 		done.Go(request)
@@ -132,18 +132,18 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		c[2].watchLock(t, "/ls/local/f")
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second
-		if _, err := m.locks.tryAcquire(t.Context(), claim, h[0]); err != nil {
+		if _, err := m.Locks.TryAcquire(t.Context(), claim, h[0]); err != nil {
 			t.Fatal(err)
 		}
 		got := c[1].try(t, h[1], api.Shared)
-		if err := m.sessions.expire(t.Context(), c[0].who.session); err != nil {
+		if err := m.Sessions.Expire(t.Context(), c[0].who.Session); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if n := c[2].vacancies(); n != 0 {
 			t.Errorf("told %d times while one holds it", n)
 		}
-		if err := m.locks.release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
+		if err := m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
 			t.Fatal(err)
 		}
 		for _, later := range []time.Duration{time.Second, time.Minute} { // at once, and not again when the delay has ended
@@ -164,20 +164,20 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 		go reading.keep(t.Context())
 		var waits []<-chan lockAnswer
 		for _, path := range []string{"/ls/local/e", "/ls/local/f"} {
-			h := failing.open(t, path, api.MayCreate).handle
+			h := failing.open(t, path, api.MayCreate).Handle
 			claim := failing.claim(h, api.Shared)
 			claim.Delay = time.Minute
-			if _, err := m.locks.tryAcquire(t.Context(), claim, h); err != nil {
+			if _, err := m.Locks.TryAcquire(t.Context(), claim, h); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.locks.breakLock(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.node, Why: "so that others wait"}); err != nil {
+			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.Node, Why: "so that others wait"}); err != nil {
 				t.Fatal(err)
 			}
-			mine := reading.open(t, path, api.MustExist).handle
+			mine := reading.open(t, path, api.MustExist).Handle
 			waits = append(waits, reading.wait(t.Context(), mine, reading.claim(mine, api.Shared)))
 		}
 		m.locked(func() { m.tables.queues.claims = 1 }) // there is room to name those who wait for one of the locks
-		if err := m.sessions.expire(t.Context(), failing.who.session); err != nil {
+		if err := m.Sessions.Expire(t.Context(), failing.who.Session); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -187,10 +187,10 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 				continue
 			}
 			got := <-wait
-			if err := m.locks.release(t.Context(), reading.mutation(), handle{owner: namespace.Owner{Session: reading.who.session, Handle: got.Handle}, node: got.Lock}, got.Generation); err != nil {
+			if err := m.Locks.Release(t.Context(), reading.mutation(), Handle{Owner: namespace.Owner{Session: reading.who.Session, Handle: got.Handle}, Node: got.Lock}, got.Generation); err != nil {
 				t.Fatal(err)
 			}
-			told, err := m.inspector.explainNode(t.Context(), got.Lock.Name)
+			told, err := m.Inspector.Explain(t.Context(), got.Lock.Name)
 			if err != nil || !strings.Contains(told.Explanation[0], "in shared mode only for another 59s") {
 				t.Error(err, told.Explanation)
 			}

@@ -55,14 +55,14 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 			<-leave
 		}
 		closed := make(chan error, 1)
-		go func() { closed <- m.files.close(t.Context(), closing, h[1]) }()
+		go func() { closed <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
 		waits := c[1].wait(t.Context(), h[1], claim)
 		tried := make(chan error, 1)
 		trying := c[1].claim(h[1], api.Exclusive)
 		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
 		go func() {
-			_, err := m.locks.tryAcquire(t.Context(), trying, h[1])
+			_, err := m.Locks.TryAcquire(t.Context(), trying, h[1])
 			tried <- err
 		}()
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 		closing := c[0].mutation()
 		finishing := c[0].mutation()
 		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // and not that of the Close
-		if _, err := m.locks.cancel(t.Context(), finishing); err != nil {
+		if _, err := m.Locks.Cancel(t.Context(), finishing); err != nil {
 			t.Fatal(err)
 		}
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
@@ -123,7 +123,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 
 // waitAndClose has a client ask for a lock when the log takes nothing, and close the
 // handle then. While the Close is on its way, the clock ticks.
-func (c *soloClient) waitAndClose(t *testing.T, h handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
+func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
 	t.Helper()
 	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -133,7 +133,7 @@ func (c *soloClient) waitAndClose(t *testing.T, h handle, claim raftfsm.Claim, c
 		<-leave
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.m.files.close(t.Context(), closing, h) }()
+	go func() { done <- c.m.Files.Close(t.Context(), closing, h) }()
 	<-entered
 	c.m.timekeeper.tick(c.m.epoch.clock(), 0)
 	close(leave)
@@ -159,8 +159,8 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 			id := api.SessionID(1<<40 + i)
 			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
-		m.revocations.ends[c[0].who.session] = &ending{} // its end comes after those
-		m.revocations.over.Put(c[0].who.session, m.epoch.clock())
+		m.revocations.ends[c[0].who.Session] = &ending{} // its end comes after those
+		m.revocations.over.Put(c[0].who.Session, m.epoch.clock())
 		m.tables.queues.claims = 1 // a command for each of them
 		var between atomic.Bool
 		m.epoch.mu.held = func(time.Duration) {
@@ -168,7 +168,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 				return // the proposer's hold, say, which cannot wait for itself
 			}
 			if between.CompareAndSwap(true, false) {
-				if err := m.files.close(t.Context(), closing, h[1]); err != nil {
+				if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
 					t.Error(err)
 				}
 			}

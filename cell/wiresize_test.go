@@ -35,10 +35,10 @@ func TestNothingIsLongerOnTheWire(t *testing.T) {
 			estimate int
 			message  proto.Message
 		}{
-			"an event":  {event.wireSize(), &pb.KeepAliveReply{Events: []*pb.Event{eventOf(event)}}},
-			"a lock":    {lock.wireSize(), &pb.ListLocksReply{Locks: []*pb.LockInfo{lockInfo(lock)}}},
-			"a session": {session.wireSize(), &pb.ListSessionsReply{Sessions: []*pb.SessionInfo{sessionInfo(session)}}},
-			"a quota":   {use.wireSize(), &pb.ListQuotasReply{Quotas: []*pb.QuotaInfo{quotaInfo(use)}}},
+			"an event":  {event.WireSize(), &pb.KeepAliveReply{Events: []*pb.Event{eventOf(event)}}},
+			"a lock":    {lock.WireSize(), &pb.ListLocksReply{Locks: []*pb.LockInfo{lockInfo(lock)}}},
+			"a session": {session.WireSize(), &pb.ListSessionsReply{Sessions: []*pb.SessionInfo{sessionInfo(session)}}},
+			"a quota":   {use.WireSize(), &pb.ListQuotasReply{Quotas: []*pb.QuotaInfo{quotaInfo(use)}}},
 		} {
 			if size := proto.Size(one.message); size > one.estimate {
 				t.Errorf("%s with texts of %d bytes takes %d bytes on the wire, and is taken to have %d", name, length, size, one.estimate)

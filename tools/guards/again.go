@@ -11,7 +11,7 @@ func againGuards() []guard {
 		},
 		{
 			name: "an Open that may create is refused by the log", file: "cell/files.go",
-			old: "			if r.create.Create != api.MustExist {\n", new: "			if false {\n",
+			old: "			if r.Create.Create != api.MustExist {\n", new: "			if false {\n",
 			pkg: "./cell", test: "TestRefusedOpenMakesNothingLater",
 		},
 		{

@@ -11,13 +11,13 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/files.go",
-			old: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.weight(h.node.Name))\n		f.queues.closing[h.owner]++\n",
-			new: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.handles.close(h.owner)\n		f.queues.closing[h.owner]++\n",
+			old: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.weight(h.Node.Name))\n		f.queues.closing[h.Owner]++\n",
+			new: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.handles.close(h.Owner)\n		f.queues.closing[h.Owner]++\n",
 			pkg: "./cell", test: "TestRefusedClose",
 		},
 		{
 			name: "Close goes by what the log says", file: "cell/files.go",
-			old: "	return gone == nil && (node.Holds(h.owner) || slices.Contains(node.Openers, h.owner))\n", new: "	_, _ = node, gone\n	return false\n",
+			old: "	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))\n", new: "	_, _ = node, gone\n	return false\n",
 			pkg: "./cell", test: "TestCloseGoesByTheLog",
 		},
 		{

@@ -15,8 +15,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a reader is known before it looks", file: "cell/files.go",
-			old: "	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)\n	node, err = f.read(ctx, h, right)\n",
-			new: "	node, err = f.read(ctx, h, right)\n	cacheable = f.coherence.remember(h.owner.Session, h.node.Name)\n",
+			old: "	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
+			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n",
 			pkg: "./cell", test: "TestReaderIsKnownBeforeItLooks",
 		},
 		{
@@ -32,7 +32,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what was told is not what was acknowledged", file: "cell/keepalive.go",
-			old: "s.copyset.acknowledge(c.session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.session, box.told, maxSteps)",
+			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.told, maxSteps)",
 			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{

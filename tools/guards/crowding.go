@@ -50,7 +50,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "a handle is on one node", file: "cell/handles.go",
-			old: " && one.open && one.node == h.node {", new: " && one.open {",
+			old: " && one.open && one.Node == h.Node {", new: " && one.open {",
 			pkg: "./cell", test: "TestHandleIsOnOneNode",
 		},
 	}

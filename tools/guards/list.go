@@ -112,12 +112,12 @@ func masterGuards() []guard {
 	return []guard{
 		{
 			name: "Release names its successors", file: "cell/locks.go",
-			old: "			Successions: l.offers.next(h.node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.owner) }),\n", new: "",
+			old: "			Successions: l.offers.next(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
 			name: "the queue keeps the order of tickets", file: "cell/queue.go",
-			old: "	if w.ticket == (ticket{}) || w.ticket.epoch >= epoch {", new: "	if true {",
+			old: "	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {", new: "	if true {",
 			pkg: "./cell", test: "TestQueueKeepsItsOrder",
 		},
 		{
@@ -147,7 +147,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "a lost KeepAlive reply is made good at once", file: "cell/keepalive.go",
-			old: " || h.grant < box.grant ||", new: " ||",
+			old: " || h.Grant < box.grant ||", new: " ||",
 			pkg: "./cell", test: "TestLostKeepAliveReply",
 		},
 		{

@@ -10,7 +10,7 @@ func strangerGuards() []guard {
 		},
 		{
 			name: "who does not hold a lock keeps nobody from it", file: "cell/locks.go",
-			old: "n.Lock == generation && n.Holds(h.owner)", new: "true",
+			old: "n.Lock == generation && n.Holds(h.Owner)", new: "true",
 			pkg: "./cell", test: "TestStrangersKeepNobodyFromAFreeLock",
 		},
 		{

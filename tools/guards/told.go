@@ -46,7 +46,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/keepalive.go",
-			old: "s.copyset.acknowledge(c.session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.session, box.acked, maxSteps)",
+			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.acked, maxSteps)",
 			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
 		},
 		{
