@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -43,8 +44,8 @@ type connections struct {
 	limits         heldLimits
 	log            *slog.Logger
 	refusals, shed prometheus.Counter
-	said, saidShed refusalLog
-	stumbled       refusalLog
+	said, saidShed loglimit.Refusals
+	stumbled       loglimit.Refusals
 
 	bytes   atomic.Int64 // that are held
 	ending  atomic.Int64 // of those, what closed connections hold yet
@@ -120,7 +121,7 @@ func (c *connections) admit(conn *heardConn) bool {
 		return true
 	}
 	c.refusals.Inc()
-	if n, ok := c.said.next(); ok {
+	if n, ok := c.said.Next(); ok {
 		c.log.Warn("refused a client's connection", "remote", originOf(conn.Conn.RemoteAddr()), "error", refusal, "refused", n)
 	}
 	if !c.keepRefused(conn) {
@@ -138,7 +139,7 @@ func (c *connections) stumble(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if n, ok := c.stumbled.next(); ok {
+	if n, ok := c.stumbled.Next(); ok {
 		c.log.Error("cannot accept on the client port; trying again", "error", err, "failed", n)
 	}
 }
@@ -192,29 +193,4 @@ func originOf(address net.Addr) string {
 		return ip.String()
 	}
 	return network.String()
-}
-
-// refusalLog lets one line in refusalEvery be logged, with how many refusals there were
-// since the one before. Its zero value is ready, and it is safe for concurrent use.
-type refusalLog struct {
-	mu    sync.Mutex // guards what follows
-	count int        // refusals since the last line
-	quiet bool       // the last line was logged less than refusalEvery ago
-}
-
-// next counts a refusal, and reports whether to log it, and how many there were.
-func (l *refusalLog) next() (refused int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.count++
-	if l.quiet {
-		return 0, false
-	}
-	refused, l.count, l.quiet = l.count, 0, true
-	time.AfterFunc(refusalEvery, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.quiet = false
-	})
-	return refused, true
 }

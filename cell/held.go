@@ -430,7 +430,7 @@ func (c *connections) relieve(grown *account, bytes int64) {
 	c.mu.Unlock()
 	for _, a := range victims {
 		c.shed.Inc()
-		if n, ok := c.saidShed.next(); ok {
+		if n, ok := c.saidShed.Next(); ok {
 			c.log.Warn("closed a client's connection: its calls held too much memory", "remote", a.conn.Conn.RemoteAddr(), "closed", n)
 		}
 		_ = a.conn.Close() // its server notices

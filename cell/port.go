@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
 )
 
 // Bounds of a Raft port. A replica has a handful of peers, each with half a
@@ -18,7 +19,6 @@ const (
 	maxHalfOpen  = 64              // inbound connections whose hello has not been read; the oldest goes
 	maxPortConns = 256             // connections in all; a Raft stream costs some 260 KB of buffers
 	maxPeers     = 64              // replicas whose client address is remembered
-	refusalEvery = time.Second     // at most one log line of refused connections in this time
 	acceptPause  = 50 * time.Millisecond
 )
 
@@ -64,7 +64,7 @@ type raftPort struct {
 	clients map[string]string // client address by replica ID, from hellos
 	report  func() termReport // what probes are answered; nil until Raft runs
 
-	said refusalLog
+	said loglimit.Refusals
 }
 
 // portConn is a connection of the port, which knows it until it is closed.
@@ -295,7 +295,7 @@ func (p *raftPort) refuse(conn net.Conn, cause error) {
 	if silent {
 		return
 	}
-	if n, ok := p.said.next(); ok {
+	if n, ok := p.said.Next(); ok {
 		p.logger.Warn("refused a connection to the raft port", "address", p.address, "remote", remote, "error", cause, "refused", n)
 	}
 }

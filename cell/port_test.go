@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
@@ -92,7 +93,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 			"under our own ID":  {send: func() []byte { return encoded(t, hello{kind: raftStream, cell: "foo", from: "r1", to: "r1"}, 0, 'c') }, verdict: helloSameID, logged: "this one's ID"},
 			"for something new": {send: func() []byte { return encoded(t, hello{kind: 77, cell: "foo", from: "r2", to: "r1"}, 0, 'c') }, verdict: helloWrongReplica, logged: "kind 77"},
 		} {
-			testbed.Pass(2 * refusalEvery)
+			testbed.Pass(2 * loglimit.Every)
 			log.Take()
 			conn, err := wire.Dialer("stranger")("r1", time.Second)
 			if err != nil {
