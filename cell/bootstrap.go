@@ -1,7 +1,6 @@
 package cell
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/session"
 )
@@ -168,11 +166,17 @@ const (
 	bootstrapRemind = 5 * time.Second        // between log lines
 )
 
+// identityStore keeps the identity of a member durably.
+type identityStore interface {
+	Get() identity.Replica
+	Store(r *identity.Roster, begun bool) error
+}
+
 // bootstrapper takes a member through its cell's bootstrap.
 type bootstrapper struct {
 	cell    string
 	members []identity.Member
-	who     *disk.IdentityFile
+	who     identityStore
 	ask     func(m identity.Member) (bootstrapReport, error) // returns within bootstrapAsk
 	begin   func() error                                     // writes the first entry
 	clock   session.Clock
@@ -239,14 +243,4 @@ func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[st
 	}
 	asking.Wait()
 	return heard, failed
-}
-
-// rosterOf is a configured list of members, in the order of their IDs.
-func rosterOf(members []Member) []identity.Member {
-	list := make([]identity.Member, 0, len(members))
-	for _, m := range members {
-		list = append(list, identity.Member{ID: m.ID, Raft: m.Raft})
-	}
-	slices.SortFunc(list, func(a, b identity.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return list
 }

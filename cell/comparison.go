@@ -1,7 +1,6 @@
 package cell
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -9,10 +8,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-const (
-	compareEvery  = 5 * time.Second // questions to every other replica
-	divergedEvery = time.Minute     // log lines on one replica that differs
-)
+// divergedEvery is the time between two log lines on one replica that differs.
+const divergedEvery = time.Minute
 
 // comparison compares what this replica has applied with what the others have,
 // by the running hashes that probes report (Chubby §2.11 compares the contents of
@@ -26,6 +23,11 @@ type comparison struct {
 
 	mu      sync.Mutex                 // guards what follows
 	differs map[string]session.Instant // by replica ID: when that was last logged
+}
+
+// newComparison returns a comparison with what at says that this replica has applied.
+func newComparison(at func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *comparison {
+	return &comparison{at: at, clock: clock, logger: logger, differs: map[string]session.Instant{}}
 }
 
 // heard takes a replica's report.
@@ -62,34 +64,3 @@ func (c *comparison) count() int {
 // only copy of what was acknowledged, so it names none.
 const divergedAdvice = "one of them has lost entries or is damaged; being the master proves nothing. Remove no data directory. " +
 	"Stop the replica that differs from most of the others (chubbyctl cell status); if that cannot be told, stop all of them, and keep every data directory for a report"
-
-// compare asks every other replica regularly, until ctx ends.
-func (r *Replica) compare(ctx context.Context) {
-	tick := time.NewTicker(compareEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		for _, m := range r.cfg.Members {
-			if m.ID != r.cfg.ID {
-				r.prober.ask(m.ID, m.Raft, func(termReport) {}) // hear has it first
-			}
-		}
-	}
-}
-
-// hear takes the answers to all probes, those of the fence too.
-func (r *Replica) hear(id string, report termReport) {
-	r.passport.saw(id, report.applied)
-	r.comparison.heard(id, report.applied, report.history)
-}
-
-// report answers a probe.
-func (r *Replica) report() termReport {
-	term := r.raft.CurrentTerm()
-	state := r.fsm.State()
-	return termReport{term: term, last: r.raft.LastIndex(), applied: state.Applied, history: state.History}
-}

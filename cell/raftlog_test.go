@@ -1,13 +1,11 @@
 package cell
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -15,42 +13,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
-
-// A start without trouble has nothing to warn of. A replica that is left alone
-// says so once a minute, with the ids of those it misses, however often Raft does.
-func TestLogOfALoneReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logs := map[string]*testbed.Lines{"r1": {}, "r2": {}, "r3": {}}
-		replicas := startCell(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(logs[cfg.ID], nil)) })
-		testbed.Pass(time.Minute)
-		for id, log := range logs {
-			for _, line := range log.Take() {
-				if !strings.Contains(line, "level=INFO") {
-					t.Errorf("a start without trouble: %s logs %s", id, line)
-				}
-			}
-		}
-		for _, id := range []string{"r2", "r3"} {
-			gone, cancel := context.WithCancel(t.Context())
-			cancel()
-			_ = replicas[id].Stop(gone) // it is not to drain
-			<-replicas[id].Done()
-		}
-		testbed.Pass(10 * time.Second)
-		logs["r1"].Take() // how it loses the mastership, if it had it
-		const minutes = 10
-		testbed.Pass(minutes * time.Minute)
-		lines := logs["r1"].Take()
-		if len(lines) < minutes-1 || len(lines) > minutes+1 {
-			t.Errorf("in %d minutes alone r1 logged %d lines:\n%s", minutes, len(lines), strings.Join(lines, ""))
-		}
-		for _, line := range lines {
-			if !strings.Contains(line, `level=WARN msg="replicas cannot be reached" replica=r1 replicas="[r2 r3]"`) {
-				t.Errorf("alone it logged %s", line)
-			}
-		}
-	})
-}
 
 // What Raft logs of a peer arrives with its id, a peer that is away is named at
 // once, and one election in vain is no news.

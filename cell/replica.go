@@ -14,10 +14,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
-	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 )
@@ -135,10 +133,11 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		}
 		r.fail(err)
 	})
-	r.comparison = &comparison{at: r.fsm.HistoryAt, clock: r.clock, logger: r.log, differs: map[string]session.Instant{}}
+	r.comparison = newComparison(r.fsm.HistoryAt, r.clock, r.log)
 	r.prober = newProber(r.port, r.clock, r.hear)
 	r.elected = make(chan bool, 64)
-	conf := r.raftConfig(r.elected, raftLog)
+	conf := r.raftConfig(r.elected)
+	conf.Logger = raftLog
 	if err := r.bootstrap(ctx, conf); err != nil {
 		return err
 	}
@@ -169,7 +168,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 }
 
 // raftConfig is how Raft is run here.
-func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config {
+func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
@@ -179,58 +178,7 @@ func (r *Replica) raftConfig(elected chan<- bool, log hclog.Logger) *raft.Config
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // that others need who are not far behind; see guardedLogs.DeleteRange
 	conf.NotifyCh = elected
 	conf.NoLegacyTelemetry = true
-	conf.Logger = log
 	return conf
-}
-
-// bootstrap begins the cell in a data directory that holds nothing, or goes on
-// with a bootstrap that was interrupted.
-func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
-	if r.stores.Identity().Get().Begun {
-		return nil
-	}
-	b := &bootstrapper{
-		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.Identity(), ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
-		begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
-	}
-	if err := b.run(ctx); err != nil {
-		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
-	}
-	return nil
-}
-
-// bootstrapReport is what this replica answers to one that bootstraps.
-func (r *Replica) bootstrapReport() bootstrapReport {
-	me := r.stores.Identity().Get()
-	return bootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
-}
-
-// checkConfiguration refuses to start a replica that is configured with other
-// members than its cell has: it would be somebody else to some of the others.
-func (r *Replica) checkConfiguration() error {
-	var has []identity.Member
-	for _, s := range r.stores.Configuration().Servers {
-		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
-	}
-	if me := r.stores.Identity().Get(); len(has) == 0 && me.Roster != nil {
-		has = me.Roster.Members
-	}
-	if diff := identity.Difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
-		return identity.Refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
-			"This version cannot change the members of a cell: set members back. A member with a DNS name as its raft address can move to another host with its data directory",
-			r.cfg.ID, r.cfg.Cell, r.cfg.Data, diff)
-	}
-	return nil
-}
-
-// peer names the replica at a Raft address.
-func (r *Replica) peer(address string) (id string, ok bool) {
-	for _, m := range r.cfg.Members {
-		if m.Raft == address {
-			return m.ID, true
-		}
-	}
-	return "", false
 }
 
 // serve starts the servers for clients and for operators.

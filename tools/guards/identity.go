@@ -39,7 +39,7 @@ func identityGuards() []guard {
 			pkg: "./cell", test: "TestPassport",
 		},
 		{
-			name: "other members than the cell's are refused", file: "cell/replica.go",
+			name: "other members than the cell's are refused", file: "cell/members.go",
 			old: "len(has) > 0 && diff != \"\" {", new: "false {",
 			pkg: "./cell", test: "TestOtherMembersAreRefused",
 		},
@@ -74,12 +74,12 @@ func identityGuards() []guard {
 			pkg: "./cell", test: "TestAcknowledgementsAreRemembered",
 		},
 		{
-			name: "every replica remembers what the others applied", file: "cell/comparison.go",
+			name: "every replica remembers what the others applied", file: "cell/reports.go",
 			old: "	r.passport.saw(id, report.applied)\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{
-			name: "replicas that differ are found without being asked", file: "cell/comparison.go",
+			name: "replicas that differ are found without being asked", file: "cell/reports.go",
 			old: "				r.prober.ask(m.ID, m.Raft, func(termReport) {}) // hear has it first\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},

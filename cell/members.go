@@ -1,0 +1,71 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/hashicorp/raft"
+)
+
+// bootstrap begins the cell in a data directory that holds nothing, or goes on
+// with a bootstrap that was interrupted.
+func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
+	if r.stores.Identity().Get().Begun {
+		return nil
+	}
+	b := &bootstrapper{
+		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.Identity(), ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
+		begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
+	}
+	if err := b.run(ctx); err != nil {
+		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
+	}
+	return nil
+}
+
+// bootstrapReport is what this replica answers to one that bootstraps.
+func (r *Replica) bootstrapReport() bootstrapReport {
+	me := r.stores.Identity().Get()
+	return bootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
+}
+
+// checkConfiguration refuses to start a replica that is configured with other
+// members than its cell has: it would be somebody else to some of the others.
+func (r *Replica) checkConfiguration() error {
+	var has []identity.Member
+	for _, s := range r.stores.Configuration().Servers {
+		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
+	}
+	if me := r.stores.Identity().Get(); len(has) == 0 && me.Roster != nil {
+		has = me.Roster.Members
+	}
+	if diff := identity.Difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
+		return identity.Refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
+			"This version cannot change the members of a cell: set members back. A member with a DNS name as its raft address can move to another host with its data directory",
+			r.cfg.ID, r.cfg.Cell, r.cfg.Data, diff)
+	}
+	return nil
+}
+
+// peer names the replica at a Raft address.
+func (r *Replica) peer(address string) (id string, ok bool) {
+	for _, m := range r.cfg.Members {
+		if m.Raft == address {
+			return m.ID, true
+		}
+	}
+	return "", false
+}
+
+// rosterOf is a configured list of members, in the order of their IDs.
+func rosterOf(members []Member) []identity.Member {
+	list := make([]identity.Member, 0, len(members))
+	for _, m := range members {
+		list = append(list, identity.Member{ID: m.ID, Raft: m.Raft})
+	}
+	slices.SortFunc(list, func(a, b identity.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
