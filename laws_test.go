@@ -70,14 +70,18 @@ func rooms() []room {
 			"cell/internal/disk", []string{"api", "session", "cell/internal/identity"}, []string{raft, boltlog, walLog, hclog, bbolt},
 			"what a replica keeps: the only room that knows a store, so that a log store is replaced here alone",
 		},
+		{
+			"cell/internal/peer", []string{"api", "session", "cell/internal/identity", "cell/internal/loglimit"}, []string{raft, hclog},
+			"what replicas say to each other: no store and no master, so that a proof of leadership rests on answers alone",
+		},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{
 			"cell/internal/testbed", []string{"session"}, []string{raft, bufconn},
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{
-			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit"},
-			[]string{raft, hclog, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
+			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/peer"},
+			[]string{raft, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -190,8 +191,8 @@ func (cfg Config) complete() (Config, error) {
 		if _, _, err := net.SplitHostPort(a.address); a.address != "" && err != nil {
 			fault("%s, %q, is not host:port", a.what, a.address)
 		}
-		if len(a.address) > maxHelloText {
-			fault("%s has %d bytes, and at most %d can be told to others", a.what, len(a.address), maxHelloText)
+		if len(a.address) > peer.MaxText {
+			fault("%s has %d bytes, and at most %d can be told to others", a.what, len(a.address), peer.MaxText)
 		}
 	}
 	if len(faults) > 0 {
@@ -227,8 +228,8 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 				fault("members: the %s of %s, %q, is not host:port", what, m.ID, address)
 				continue
 			}
-			if len(address) > maxHelloText {
-				fault("members: the %s of %s has %d bytes, and at most %d can be told to others", what, m.ID, len(address), maxHelloText)
+			if len(address) > peer.MaxText {
+				fault("members: the %s of %s has %d bytes, and at most %d can be told to others", what, m.ID, len(address), peer.MaxText)
 			}
 			once("address", address, m.ID)
 		}

@@ -16,14 +16,14 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		replicas := startCell(t, 3)
 		testbed.Pass(2 * compareEvery)
 		for id, r := range replicas {
-			if n := r.comparison.count(); n != 0 {
+			if n := r.comparison.Count(); n != 0 {
 				t.Errorf("%s differs from %d replicas", id, n)
 			}
 		}
 		at := replicas["r1"].fsm.State().Applied
 		for id, r := range replicas {
 			for other := range replicas {
-				if held := r.passport.heldBy(other); other != id && held < at {
+				if held := r.passport.HeldBy(other); other != id && held < at {
 					t.Errorf("%s remembers that %s held %d, want %d", id, other, held, at)
 				}
 			}
@@ -39,7 +39,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		}
 		testbed.Pass(2 * compareEvery)
 		for id, want := range map[string]int{"r1": 1, "r2": 2, "r3": 1} {
-			if n := replicas[id].comparison.count(); n != want {
+			if n := replicas[id].comparison.Count(); n != want {
 				t.Errorf("%s sees %d replicas that differ, want %d", id, n, want)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
@@ -52,7 +53,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	m := r.master.Load()
 	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
-		raftLog := newStoreLog(r.log)
+		raftLog := peer.NewStoreLog(r.log)
 		for range 2000 {
 			r.log.Info("one of ours", "padding", strings.Repeat("x", 100))
 			raftLog.Error("one of Raft's", "padding", strings.Repeat("x", 100))

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/hashicorp/raft"
 )
 
@@ -16,20 +17,20 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	if r.stores.Identity().Get().Begun {
 		return nil
 	}
-	b := &bootstrapper{
-		cell: r.cfg.Cell, members: rosterOf(r.cfg.Members), who: r.stores.Identity(), ask: r.port.askBootstrap, clock: r.clock, logger: r.log,
-		begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
+	b := &peer.Bootstrapper{
+		Cell: r.cfg.Cell, Members: rosterOf(r.cfg.Members), Identity: r.stores.Identity(), Ask: r.port.AskBootstrap, Clock: r.clock, Logger: r.log,
+		Begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
 	}
-	if err := b.run(ctx); err != nil {
+	if err := b.Run(ctx); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
 	}
 	return nil
 }
 
 // bootstrapReport is what this replica answers to one that bootstraps.
-func (r *Replica) bootstrapReport() bootstrapReport {
+func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
-	return bootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
+	return peer.BootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
 }
 
 // checkConfiguration refuses to start a replica that is configured with other

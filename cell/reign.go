@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
@@ -195,8 +196,13 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm
 		Clock:  r.clock,
 		State:  r.fsm.State,
 		Log:    log,
-		Fence: newFence(fenceConfig{
-			term: uint64(epoch), self: r.cfg.ID, raft: r.raft, ask: r.prober.ask, clock: r.clock, hint: r.masterAddress,
+		Fence: peer.NewFence(peer.FenceConfig{
+			Term:  uint64(epoch),
+			Self:  r.cfg.ID,
+			Raft:  r.raft,
+			Ask:   r.prober.Ask,
+			Clock: r.clock,
+			Hint:  r.masterAddress,
 		}),
 		Wall:       r.cfg.Wall,
 		Logger:     r.log.With("epoch", epoch),
@@ -234,7 +240,7 @@ func (r *Replica) clientAddress(id string) string {
 	if id == r.cfg.ID {
 		return r.advertised()
 	}
-	if address := r.port.clientAddress(id); address != "" {
+	if address := r.port.ClientAddress(id); address != "" {
 		return address
 	}
 	for _, m := range r.cfg.Members {

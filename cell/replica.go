@@ -14,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -31,11 +32,11 @@ type Replica struct {
 
 	stores     *disk.Stores
 	space      *disk.Space
-	passport   *passport
-	comparison *comparison
-	port       *raftPort
-	transport  *raftTransport
-	prober     *prober
+	passport   *peer.Passport
+	comparison *peer.Comparison
+	port       *peer.Port
+	transport  *peer.Transport
+	prober     *peer.Prober
 	fsm        *raftfsm.FSM
 	raft       *raft.Raft
 	metrics    *metrics
@@ -97,7 +98,7 @@ func (r *Replica) start(ctx context.Context) error {
 		Fatal:     r.fail,
 		Silence:   r.silence,
 		Logger:    r.log,
-		RaftLog:   newStoreLog(r.log),
+		RaftLog:   peer.NewStoreLog(r.log),
 		Bootstrap: r.cfg.Bootstrap,
 	}); err != nil {
 		return disk.ExplainFull(r.cfg.Data, err)
@@ -116,16 +117,16 @@ func (r *Replica) start(ctx context.Context) error {
 // startRaft opens the port and starts Raft on it.
 func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
-	r.passport = newPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
-	r.port = openPort(portConfig{
-		passport: r.passport, bootstrap: r.bootstrapReport,
-		cell: r.cfg.Cell, id: r.cfg.ID, client: r.advertised(), address: self.Raft, listen: r.cfg.RaftListener,
-		peer: r.peer, connect: r.cfg.Dial, logger: r.log,
+	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
+	r.port = peer.OpenPort(peer.PortConfig{
+		Passport: r.passport, Bootstrap: r.bootstrapReport,
+		Cell: r.cfg.Cell, ID: r.cfg.ID, Client: r.advertised(), Address: self.Raft, Listen: r.cfg.RaftListener,
+		Peer: r.peer, Connect: r.cfg.Dial, Logger: r.log,
 	})
-	raftLog := newRaftLog(r.log, r.clock, r.peer)
-	r.transport = newRaftTransport(r.port, raftLog)
+	raftLog := peer.NewRaftLog(r.log, r.clock, r.peer)
+	r.transport = peer.NewTransport(r.port, raftLog)
 	r.mu.Lock()
-	r.quiet = r.transport.silence
+	r.quiet = r.transport.Silence
 	r.mu.Unlock()
 	r.fsm = raftfsm.NewFSM(func(err error) {
 		if errors.Is(err, raftfsm.ErrNewer) {
@@ -133,8 +134,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		}
 		r.fail(err)
 	})
-	r.comparison = newComparison(r.fsm.HistoryAt, r.clock, r.log)
-	r.prober = newProber(r.port, r.clock, r.hear)
+	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
+	r.prober = peer.NewProber(r.port, r.clock, r.hear)
 	r.elected = make(chan bool, 64)
 	conf := r.raftConfig(r.elected)
 	conf.Logger = raftLog
@@ -145,8 +146,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	if r.raft, err = r.stores.StartRaft(conf, r.fsm, r.transport); err != nil {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
-	r.passport.holdsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
-	r.transport.listen()
+	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
+	r.transport.Listen()
 	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
@@ -154,7 +155,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
 	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.metrics.shed, r.log)
-	r.port.answer(r.report)
+	r.port.Answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	r.reigned = make(chan struct{})
@@ -289,7 +290,7 @@ func (r *Replica) leave() {
 func (r *Replica) release() {
 	r.leave()
 	if r.prober != nil {
-		r.prober.close()
+		r.prober.Close()
 	}
 	r.handing <- struct{}{} // waits for the last hand-over, and allows no other
 	if r.left != nil {

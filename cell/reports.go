@@ -3,6 +3,8 @@ package cell
 import (
 	"context"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/peer"
 )
 
 // compareEvery is the time between two questions to every other replica.
@@ -20,21 +22,21 @@ func (r *Replica) compare(ctx context.Context) {
 		}
 		for _, m := range r.cfg.Members {
 			if m.ID != r.cfg.ID {
-				r.prober.ask(m.ID, m.Raft, func(termReport) {}) // hear has it first
+				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // hear has it first
 			}
 		}
 	}
 }
 
 // hear takes the answers to all probes, those of the fence too.
-func (r *Replica) hear(id string, report termReport) {
-	r.passport.saw(id, report.applied)
-	r.comparison.heard(id, report.applied, report.history)
+func (r *Replica) hear(id string, report peer.Report) {
+	r.passport.Saw(id, report.Applied)
+	r.comparison.Heard(id, report.Applied, report.History)
 }
 
 // report answers a probe.
-func (r *Replica) report() termReport {
+func (r *Replica) report() peer.Report {
 	term := r.raft.CurrentTerm()
 	state := r.fsm.State()
-	return termReport{term: term, last: r.raft.LastIndex(), applied: state.Applied, history: state.History}
+	return peer.Report{Term: term, Last: r.raft.LastIndex(), Applied: state.Applied, History: state.History}
 }

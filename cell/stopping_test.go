@@ -67,7 +67,7 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 		if err := client.settle(); err != nil {
 			t.Fatal(err)
 		}
-		replicas[was].prober.close() // so that nobody answers
+		replicas[was].prober.Close() // so that nobody answers
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		began, stopped := time.Now(), make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/hashicorp/raft"
 )
 
@@ -143,12 +144,12 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 	defer late.Stop()
 	for {
 		for _, s := range replicas {
-			r.prober.ask(string(s.ID), string(s.Address), func(report termReport) {
-				if report.term != term {
+			r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) {
+				if report.Term != term {
 					return
 				}
 				select {
-				case answers <- answer{from: s, last: report.last}:
+				case answers <- answer{from: s, last: report.Last}:
 				default: // it is asked again
 				}
 			})

@@ -4,14 +4,14 @@ package main
 func arrivalGuards() []guard {
 	return []guard{
 		{
-			name: "a snapshot that stops arriving holds up no election", file: "cell/transport.go",
+			name: "a snapshot that stops arriving holds up no election", file: "cell/internal/peer/transport.go",
 			old: "	if s.within.Load() {", new: "	if false {",
-			pkg: "./cell", test: "TestSnapshotThatStopsArriving",
+			pkg: "./cell/internal/peer", test: "TestSnapshotThatStopsArriving",
 		},
 		{
-			name: "between messages it may be quiet", file: "cell/transport.go",
+			name: "between messages it may be quiet", file: "cell/internal/peer/transport.go",
 			old: "	s.within.Store(false)\n", new: "",
-			pkg: "./cell", test: "TestMessageThatArrivesSlowly",
+			pkg: "./cell/internal/peer", test: "TestMessageThatArrivesSlowly",
 		},
 		{
 			name: "a late snapshot ends the replica in order", file: "cell/internal/disk/storeguard.go",
@@ -54,9 +54,9 @@ func arrivalGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestDataDirIsOneReplicas",
 		},
 		{
-			name: "who bootstraps is not believed", file: "cell/port.go",
+			name: "who bootstraps is not believed", file: "cell/internal/peer/port.go",
 			old: "	if err == nil && h.kind != bootstrapStream {", new: "	if err == nil {",
-			pkg: "./cell", test: "TestBootstrapIsNotBelieved",
+			pkg: "./cell/internal/peer", test: "TestBootstrapIsNotBelieved",
 		},
 		{
 			name: "a setting without a value is a fault", file: "cmd/chubbyd/file.go",

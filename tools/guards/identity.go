@@ -9,40 +9,51 @@ func identityGuards() []guard {
 			pkg: "./cell", test: "TestEmptyDirectoryIsRefused",
 		},
 		{
-			name: "a cell begins when all members have stored its roster", file: "cell/bootstrap.go",
+			name: "a cell begins when all members have stored its roster", file: "cell/internal/peer/bootstrap.go",
 			old: "me.Roster != nil && stored == len(members):", new: "me.Roster != nil && stored > len(members)/2:",
-			pkg: "./cell", test: "TestBootstrapBeginsOneCell",
+			pkg: "./cell/internal/peer", test: "TestBootstrapBeginsOneCell",
 		},
 		{
-			name: "a roster is drawn when all members hold nothing", file: "cell/bootstrap.go",
+			name: "a roster is drawn when all members hold nothing", file: "cell/internal/peer/bootstrap.go",
 			old: "lowest(me.ID, members) && len(step.waiting) == 0:", new: "lowest(me.ID, members) && len(heard) >= len(members)/2:",
 			pkg: "./cell", test: "TestBootstrapWaitsForAll",
 		},
 		{
-			name: "a stored roster is not replaced", file: "cell/bootstrap.go",
+			name: "a stored roster is not replaced", file: "cell/internal/peer/bootstrap.go",
 			old: "	if err := contradiction(me, r); err != nil {", new: "	if err := contradiction(me, r); false {",
-			pkg: "./cell", test: "TestBootstrapBeginsOneCell|TestDisksLost",
+			pkg: "./cell/internal/peer", test: "TestBootstrapBeginsOneCell",
 		},
 		{
-			name: "a replica that lost its disk is refused by its peers", file: "cell/passport.go",
+			name: "a stored roster is not replaced (whole cell)", file: "cell/internal/peer/bootstrap.go",
+			old: "	if err := contradiction(me, r); err != nil {", new: "	if err := contradiction(me, r); false {",
+			pkg: "./cell", test: "TestDisksLost",
+		},
+		{
+			name: "a replica that lost its disk is refused by its peers", file: "cell/internal/peer/passport.go",
 			old: "	case known != h.incarnation:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestPassport",
+			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
-			name: "a caller refuses a replica that lost its disk", file: "cell/passport.go",
+			name: "a caller refuses a replica that lost its disk", file: "cell/internal/peer/passport.go",
 			old: "	case h.incarnation != known:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestPassport",
+			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
-			name: "another cell of the same name is refused", file: "cell/passport.go",
+			name: "another cell of the same name is refused", file: "cell/internal/peer/passport.go",
 			old: "	case h.cellID != \"\" && h.cellID != me.Roster.CellID:\n		return helloOtherCell", new: "	case false:\n		return helloOtherCell",
-			pkg: "./cell", test: "TestPassport",
+			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
 			name: "other members than the cell's are refused", file: "cell/members.go",
 			old: "len(has) > 0 && diff != \"\" {", new: "false {",
 			pkg: "./cell", test: "TestOtherMembersAreRefused",
 		},
+	}
+}
+
+// forgettingGuards are those against a replica that holds less, or other, than it held.
+func forgettingGuards() []guard {
+	return []guard{
 		{
 			name: "a committed suffix of the log is kept", file: "cell/internal/disk/commitmark.go",
 			old: "	case replaced && first <= mark:\n", new: "	case false:\n",
@@ -59,28 +70,33 @@ func identityGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "a replica that lost entries stops", file: "cell/passport.go",
+			name: "a replica that lost entries stops", file: "cell/internal/peer/passport.go",
 			old: "	if h.held <= last {\n", new: "	if true {\n",
-			pkg: "./cell", test: "TestPassport|TestOldCopyIsRefused",
+			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
-			name: "a caller refuses a replica that lost entries", file: "cell/passport.go",
+			name: "a replica that lost entries stops (whole cell)", file: "cell/internal/peer/passport.go",
+			old: "	if h.held <= last {\n", new: "	if true {\n",
+			pkg: "./cell", test: "TestOldCopyIsRefused",
+		},
+		{
+			name: "a caller refuses a replica that lost entries", file: "cell/internal/peer/passport.go",
 			old: "	case h.last < asked.held:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestPassport",
+			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
-			name: "a leader remembers what was acknowledged", file: "cell/acknowledged.go",
-			old: "	t.port.passport.saw(string(id), min(index, args.LeaderCommitIndex))\n", new: "	_ = index\n",
-			pkg: "./cell", test: "TestAcknowledgementsAreRemembered",
+			name: "a leader remembers what was acknowledged", file: "cell/internal/peer/acknowledged.go",
+			old: "	t.port.Passport.Saw(string(id), min(index, args.LeaderCommitIndex))\n", new: "	_ = index\n",
+			pkg: "./cell/internal/peer", test: "TestAcknowledgementsAreRemembered",
 		},
 		{
 			name: "every replica remembers what the others applied", file: "cell/reports.go",
-			old: "	r.passport.saw(id, report.applied)\n", new: "",
+			old: "	r.passport.Saw(id, report.Applied)\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{
 			name: "replicas that differ are found without being asked", file: "cell/reports.go",
-			old: "				r.prober.ask(m.ID, m.Raft, func(termReport) {}) // hear has it first\n", new: "",
+			old: "				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // hear has it first\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{

@@ -23,6 +23,7 @@ func guards() []guard {
 		replicaGuards(),
 		limitGuards(),
 		identityGuards(),
+		forgettingGuards(),
 		generationGuards(),
 		outlivingGuards(),
 		endGuards(),
@@ -167,15 +168,20 @@ func masterGuards() []guard {
 func plumbingGuards() []guard {
 	return []guard{
 		{
-			name: "the fence proves leadership", file: "cell/fence.go",
-			old: "	r, err := f.join()\n", new: "	if true {\n		return f.clock(), nil\n	}\n	r, err := f.join()\n",
+			name: "the fence proves leadership", file: "cell/internal/peer/fence.go",
+			old: "	r, err := f.join()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.join()\n",
+			pkg: "./cell/internal/peer", test: "TestDeposedMasterCannotProve",
+		},
+		{
+			name: "the fence proves leadership (whole cell)", file: "cell/internal/peer/fence.go",
+			old: "	r, err := f.join()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.join()\n",
 			pkg: "./cell", test: "TestDeposedMaster",
 		},
 		{
-			name: "heartbeats take Raft's main goroutine", file: "cell/transport.go",
+			name: "heartbeats take Raft's main goroutine", file: "cell/internal/peer/transport.go",
 			old: "SetHeartbeatHandler(func(raft.RPC)) {\n	t.NetworkTransport.SetHeartbeatHandler(nil)",
 			new: "SetHeartbeatHandler(handle func(raft.RPC)) {\n	t.NetworkTransport.SetHeartbeatHandler(handle)",
-			pkg: "./cell", test: "TestHeartbeatsCannotForkTheLog",
+			pkg: "./cell/internal/peer", test: "TestHeartbeatsCannotForkTheLog",
 		},
 		{
 			name: "every log entry has a checksum", file: "cell/internal/disk/storeguard.go",

@@ -20,19 +20,24 @@ func logGuards() []guard {
 			pkg: "./cell", test: "TestLogQueue",
 		},
 		{
-			name: "peers that are away are told of once a minute", file: "cell/raftlog.go",
+			name: "peers that are away are told of once a minute", file: "cell/internal/peer/raftlog.go",
 			old: "		case raftPeerAway(msg), msg", new: "		case msg == \"\", msg",
-			pkg: "./cell", test: "TestLogOfALoneReplica|TestRaftLogNamesReplicas",
+			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
-			name: "a peer that is away and needs a snapshot is told of once a minute", file: "cell/raftlog.go",
+			name: "peers that are away are told of once a minute (whole cell)", file: "cell/internal/peer/raftlog.go",
+			old: "		case raftPeerAway(msg), msg", new: "		case msg == \"\", msg",
+			pkg: "./cell", test: "TestLogOfALoneReplica",
+		},
+		{
+			name: "a peer that is away and needs a snapshot is told of once a minute", file: "cell/internal/peer/raftlog.go",
 			old: "msg == \"failed to install snapshot\" &&", new: "false &&",
-			pkg: "./cell", test: "TestRaftLogNamesReplicas",
+			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
-			name: "a start without trouble warns of nothing", file: "cell/raftlog.go",
+			name: "a start without trouble warns of nothing", file: "cell/internal/peer/raftlog.go",
 			old: "	case now.Sub(s.since) < raftLogGrace:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestRaftLogNamesReplicas",
+			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
 			name: "sessions that are closed are no news", file: "cell/observer.go",

@@ -10,9 +10,9 @@ func restartGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestInterruptedInstall",
 		},
 		{
-			name: "a hello for another replica condemns nobody", file: "cell/passport.go",
+			name: "a hello for another replica condemns nobody", file: "cell/internal/peer/passport.go",
 			old: "	if h.to != me.ID || !me.Begun", new: "	if !me.Begun",
-			pkg: "./cell", test: "TestPassportOfAnother",
+			pkg: "./cell/internal/peer", test: "TestPassportOfAnother",
 		},
 		{
 			name: "votes of another replica are refused", file: "cell/internal/disk/stores.go",

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"cmp"
@@ -17,15 +17,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newStoreLog returns a logger for the stores that Raft uses, which writes to
+// NewStoreLog returns a logger for the stores that Raft uses, which writes to
 // logger.
-func newStoreLog(logger *slog.Logger) hclog.Logger { return newRaftLog(logger, nil, nil) }
+func NewStoreLog(logger *slog.Logger) hclog.Logger { return NewRaftLog(logger, nil, nil) }
 
-// newRaftLog returns a logger for hashicorp/raft and its transport that writes to
+// NewRaftLog returns a logger for hashicorp/raft and its transport that writes to
 // logger, in words that an operator understands: peer names the replica that has
 // a Raft address. The libraries log addresses, indexes, terms and file names;
 // they never log the contents of entries.
-func newRaftLog(logger *slog.Logger, clock session.Clock, peer func(address string) (id string, ok bool)) hclog.Logger {
+func NewRaftLog(logger *slog.Logger, clock session.Clock, peer func(address string) (id string, ok bool)) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
 	l.RegisterSink(&raftLogSink{logger: logger, clock: clock, peer: peer, away: map[string]bool{}, named: map[string]bool{}})
 	return l

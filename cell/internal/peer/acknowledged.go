@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"sync"
@@ -8,7 +8,7 @@ import (
 
 // AppendEntries sends entries, and remembers what the replica holds then. See
 // raft.Transport.
-func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err == nil {
 		t.acknowledged(id, args, resp)
@@ -18,7 +18,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 
 // AppendEntriesPipeline is AppendEntries for entries that follow each other
 // closely.
-func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.Serv
 
 // acknowledged notes how far a replica's log agrees with that of its leader, this
 // replica, as far as it was committed when the request was made.
-func (t *raftTransport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if !resp.Success {
 		return
 	}
@@ -40,7 +40,7 @@ func (t *raftTransport) acknowledged(id raft.ServerID, args *raft.AppendEntriesR
 	if n := len(args.Entries); n > 0 {
 		index = args.Entries[n-1].Index
 	}
-	t.port.passport.saw(string(id), min(index, args.LeaderCommitIndex))
+	t.port.Passport.Saw(string(id), min(index, args.LeaderCommitIndex))
 }
 
 // watchedPipeline looks at each answer before Raft has it. Its goroutine ends with

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"errors"
@@ -26,32 +26,32 @@ const (
 // silenced or closed.
 var errSilenced = api.Errorf(api.Unavailable, "this replica's raft port is silent: it is stopping, or its disk has stalled")
 
-// portConfig is what a raftPort is told.
-type portConfig struct {
-	cell    string       // the cell's name
-	id      string       // this replica's
-	client  string       // where clients reach this replica; told to its peers
-	address string       // this replica's Raft address, as the Raft configuration has it
-	listen  net.Listener // the port's from here on
+// PortConfig is what a raftPort is told.
+type PortConfig struct {
+	Cell    string       // the cell's name
+	ID      string       // this replica's
+	Client  string       // where clients reach this replica; told to its peers
+	Address string       // this replica's Raft address, as the Raft configuration has it
+	Listen  net.Listener // the port's from here on
 
 	// passport is what this replica shows of itself, and knows of the others.
-	passport *passport
+	Passport *Passport
 	// bootstrap is what one that bootstraps is answered.
-	bootstrap func() bootstrapReport
+	Bootstrap func() BootstrapReport
 	// peer names the replica that has this Raft address, false if none has.
-	peer func(address string) (id string, ok bool)
+	Peer func(address string) (id string, ok bool)
 	// connect opens a connection; it returns within timeout.
-	connect func(address string, timeout time.Duration) (net.Conn, error)
+	Connect func(address string, timeout time.Duration) (net.Conn, error)
 
-	logger *slog.Logger
+	Logger *slog.Logger
 }
 
-// raftPort owns a replica's Raft listener and every connection to and from it.
+// Port owns a replica's Raft listener and every connection to and from it.
 // Each begins with a hello (see there); then it is handed to Raft's transport,
 // or is served as a probe. Goroutines: one accepts; each inbound connection has
 // one for its hello, which goes on as the probe's server; close waits for all.
-type raftPort struct {
-	portConfig
+type Port struct {
+	PortConfig
 	streams chan *portConn // inbound Raft streams on their way to Raft's Accept
 	done    chan struct{}  // closed by close
 	work    sync.WaitGroup
@@ -62,7 +62,7 @@ type raftPort struct {
 	silent  bool
 	closed  bool
 	clients map[string]string // client address by replica ID, from hellos
-	report  func() termReport // what probes are answered; nil until Raft runs
+	report  func() Report     // what probes are answered; nil until Raft runs
 
 	said loglimit.Refusals
 }
@@ -70,13 +70,13 @@ type raftPort struct {
 // portConn is a connection of the port, which knows it until it is closed.
 type portConn struct {
 	net.Conn
-	port *raftPort
+	port *Port
 }
 
-// openPort starts accepting. Probes are refused until answer is called.
-func openPort(cfg portConfig) *raftPort {
-	p := &raftPort{
-		portConfig: cfg,
+// OpenPort starts accepting. Probes are refused until answer is called.
+func OpenPort(cfg PortConfig) *Port {
+	p := &Port{
+		PortConfig: cfg,
 		streams:    make(chan *portConn),
 		done:       make(chan struct{}),
 		conns:      map[*portConn]struct{}{},
@@ -86,18 +86,18 @@ func openPort(cfg portConfig) *raftPort {
 	return p
 }
 
-// answer lets probes be answered. It is to be called once Raft has been
+// Answer lets probes be answered. It is to be called once Raft has been
 // constructed and not before: until then the persisted term is not loaded, and
 // an answer of zero would vouch for a leader that this replica has voted out.
-func (p *raftPort) answer(report func() termReport) {
+func (p *Port) Answer(report func() Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.report = report
 }
 
-// clientAddress returns where that replica said its clients reach it, empty if
+// ClientAddress returns where that replica said its clients reach it, empty if
 // it has not been heard of.
-func (p *raftPort) clientAddress(id string) string {
+func (p *Port) ClientAddress(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clients[id]
@@ -106,7 +106,7 @@ func (p *raftPort) clientAddress(id string) string {
 // silence makes the replica fall silent at once: no connection sends, answers
 // or is made any more. What the kernel has buffered is thrown away where it can
 // be. It does not wait and may be called from anywhere, any number of times.
-func (p *raftPort) silence() {
+func (p *Port) silence() {
 	p.mu.Lock()
 	p.silent = true
 	open := make([]*portConn, 0, len(p.conns))
@@ -114,14 +114,14 @@ func (p *raftPort) silence() {
 		open = append(open, c)
 	}
 	p.mu.Unlock()
-	_ = p.listen.Close() // a listener that will not close is of no use to anybody
+	_ = p.Listen.Close() // a listener that will not close is of no use to anybody
 	for _, c := range open {
 		c.abort()
 	}
 }
 
 // close silences the port and waits for its goroutines.
-func (p *raftPort) close() {
+func (p *Port) close() {
 	p.silence()
 	p.mu.Lock()
 	if !p.closed {
@@ -133,15 +133,15 @@ func (p *raftPort) close() {
 }
 
 // accept is the accepting goroutine.
-func (p *raftPort) accept() {
+func (p *Port) accept() {
 	for {
-		conn, err := p.listen.Accept()
+		conn, err := p.Listen.Accept()
 		if err != nil {
 			if p.isSilent() || errors.Is(err, net.ErrClosed) {
 				return
 			}
 			// Out of file descriptors, most likely: try again, not at full speed.
-			p.logger.Error("cannot accept on the raft port; trying again", "address", p.address, "error", err)
+			p.Logger.Error("cannot accept on the raft port; trying again", "address", p.Address, "error", err)
 			select {
 			case <-time.After(acceptPause):
 				continue
@@ -159,14 +159,14 @@ func (p *raftPort) accept() {
 	}
 }
 
-func (p *raftPort) isSilent() bool {
+func (p *Port) isSilent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.silent
 }
 
 // adopt makes conn one of the port's.
-func (p *raftPort) adopt(conn net.Conn) (*portConn, error) {
+func (p *Port) adopt(conn net.Conn) (*portConn, error) {
 	c := &portConn{Conn: conn, port: p}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +183,7 @@ func (p *raftPort) adopt(conn net.Conn) (*portConn, error) {
 // expectHello counts c as half open. When there are too many, the oldest is
 // closed: a peer's hello arrives within a round trip, so whoever has waited
 // longest is least likely to be one.
-func (p *raftPort) expectHello(c *portConn) {
+func (p *Port) expectHello(c *portConn) {
 	p.mu.Lock()
 	p.half = append(p.half, c)
 	var oldest *portConn
@@ -198,7 +198,7 @@ func (p *raftPort) expectHello(c *portConn) {
 }
 
 // greeted takes c off the half-open ones.
-func (p *raftPort) greeted(c *portConn) {
+func (p *Port) greeted(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, h := range p.half {
@@ -210,7 +210,7 @@ func (p *raftPort) greeted(c *portConn) {
 }
 
 // greet exchanges hellos on an inbound connection and passes it on.
-func (p *raftPort) greet(c *portConn) {
+func (p *Port) greet(c *portConn) {
 	h, err := p.answerHello(c)
 	p.greeted(c)
 	if err != nil {
@@ -234,7 +234,7 @@ func (p *raftPort) greet(c *portConn) {
 
 // answerHello reads the caller's hello and answers it. A caller of this version
 // is told why it is refused; anything else just loses its connection.
-func (p *raftPort) answerHello(c *portConn) (hello, error) {
+func (p *Port) answerHello(c *portConn) (hello, error) {
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
 	h, err := readHello(c)
@@ -242,11 +242,11 @@ func (p *raftPort) answerHello(c *portConn) (hello, error) {
 		return hello{}, err
 	}
 	verdict, err := p.judge(h)
-	answer := p.passport.sign(hello{kind: h.kind, verdict: verdict, cell: p.cell, from: p.id, to: h.from, client: p.client})
+	answer := p.Passport.sign(hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from, client: p.Client})
 	if werr := writeHello(c, answer); err == nil {
 		err = werr
 	}
-	if xerr := p.passport.examine(h); err == nil {
+	if xerr := p.Passport.examine(h); err == nil {
 		err = xerr
 	}
 	if err == nil && !late.Stop() {
@@ -259,25 +259,25 @@ func (p *raftPort) answerHello(c *portConn) (hello, error) {
 }
 
 // judge decides on a caller's hello.
-func (p *raftPort) judge(h hello) (helloVerdict, error) {
+func (p *Port) judge(h hello) (helloVerdict, error) {
 	switch {
 	case h.kind < raftStream || h.kind > bootstrapStream:
 		return helloWrongReplica, fmt.Errorf("%w: connection of kind %d", errHello, h.kind)
-	case h.cell != p.cell:
-		return helloWrongCell, api.Errorf(api.WrongCell, "replica %.64q of cell %.64q called cell %q: check the raft addresses in its configuration", h.from, h.cell, p.cell)
-	case h.to != p.id:
-		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q called for %.64q, this is %q: check the raft addresses in its configuration", h.from, h.to, p.id)
-	case h.from == p.id || h.from == "":
-		return helloSameID, api.Errorf(api.InvalidArgument, "another replica goes by this one's ID %q: give each its own", p.id)
+	case h.cell != p.Cell:
+		return helloWrongCell, api.Errorf(api.WrongCell, "replica %.64q of cell %.64q called cell %q: check the raft addresses in its configuration", h.from, h.cell, p.Cell)
+	case h.to != p.ID:
+		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q called for %.64q, this is %q: check the raft addresses in its configuration", h.from, h.to, p.ID)
+	case h.from == p.ID || h.from == "":
+		return helloSameID, api.Errorf(api.InvalidArgument, "another replica goes by this one's ID %q: give each its own", p.ID)
 	}
 	if h.kind == bootstrapStream {
 		return helloAccepted, nil
 	}
-	return p.passport.admit(h)
+	return p.Passport.admit(h)
 }
 
 // remember keeps what a hello says of a peer's client address.
-func (p *raftPort) remember(h hello) {
+func (p *Port) remember(h hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known := p.clients[h.from]; known || len(p.clients) < maxPeers {
@@ -286,7 +286,7 @@ func (p *raftPort) remember(h hello) {
 }
 
 // refuse closes an inbound connection and says so, at most once a second.
-func (p *raftPort) refuse(conn net.Conn, cause error) {
+func (p *Port) refuse(conn net.Conn, cause error) {
 	remote := conn.RemoteAddr()
 	_ = conn.Close() // it is refused; whether it closes cleanly is the caller's business
 	p.mu.Lock()
@@ -296,17 +296,17 @@ func (p *raftPort) refuse(conn net.Conn, cause error) {
 		return
 	}
 	if n, ok := p.said.Next(); ok {
-		p.logger.Warn("refused a connection to the raft port", "address", p.address, "remote", remote, "error", cause, "refused", n)
+		p.Logger.Warn("refused a connection to the raft port", "address", p.Address, "remote", remote, "error", cause, "refused", n)
 	}
 }
 
 // dial connects to a replica and exchanges hellos, in at most timeout.
-func (p *raftPort) dial(kind helloKind, id, address string, timeout time.Duration) (net.Conn, error) {
+func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (net.Conn, error) {
 	if p.isSilent() {
 		return nil, errSilenced
 	}
 	timeout = min(timeout, helloTimeout)
-	conn, err := p.connect(address, timeout)
+	conn, err := p.Connect(address, timeout)
 	if err != nil {
 		return nil, &api.Error{Code: api.Unavailable, Op: "connect to replica " + id, Path: address, Message: "it does not answer", Err: err}
 	}
@@ -328,8 +328,8 @@ func (p *raftPort) dial(kind helloKind, id, address string, timeout time.Duratio
 }
 
 // sendHello introduces this replica and checks who answers.
-func (p *raftPort) sendHello(c *portConn, kind helloKind, id string) error {
-	asked := p.passport.sign(hello{kind: kind, cell: p.cell, from: p.id, to: id, client: p.client})
+func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
+	asked := p.Passport.sign(hello{kind: kind, cell: p.Cell, from: p.ID, to: id, client: p.Client})
 	if err := writeHello(c, asked); err != nil {
 		return err
 	}
@@ -337,12 +337,12 @@ func (p *raftPort) sendHello(c *portConn, kind helloKind, id string) error {
 	switch {
 	case err != nil:
 		return err
-	case h.cell != p.cell:
-		return &api.Error{Code: api.WrongCell, Cell: h.cell, Message: fmt.Sprintf("a replica of cell %.64q answers, not of %q: check the raft addresses", h.cell, p.cell)}
+	case h.cell != p.Cell:
+		return &api.Error{Code: api.WrongCell, Cell: h.cell, Message: fmt.Sprintf("a replica of cell %.64q answers, not of %q: check the raft addresses", h.cell, p.Cell)}
 	case h.from != id:
 		return api.Errorf(api.Unavailable, "replica %.64q answers, not %q: check the raft addresses", h.from, id)
 	case kind != bootstrapStream:
-		if err := p.passport.check(asked, h); err != nil {
+		if err := p.Passport.check(asked, h); err != nil {
 			return err
 		}
 	}
@@ -375,7 +375,7 @@ func (c *portConn) abort() {
 	_ = conn.Close() // nobody is left to tell
 }
 
-func (p *raftPort) forget(c *portConn) {
+func (p *Port) forget(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c)

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"cmp"
@@ -30,18 +30,18 @@ type raftView interface {
 	GetConfiguration() raft.ConfigurationFuture
 }
 
-// fenceConfig is what a fence is told.
-type fenceConfig struct {
-	term  uint64 // the one that this replica was elected in
-	self  string // this replica's ID
-	raft  raftView
-	ask   func(id, address string, reply func(termReport)) // prober.ask
-	clock session.Clock
-	hint  func() string // the client address of whoever is master now, for errors; may be nil
+// FenceConfig is what a fence is told.
+type FenceConfig struct {
+	Term  uint64 // the one that this replica was elected in
+	Self  string // this replica's ID
+	Raft  raftView
+	Ask   func(id, address string, reply func(Report)) // prober.ask
+	Clock session.Clock
+	Hint  func() string // the client address of whoever is master now, for errors; may be nil
 	hedge time.Duration // how long the voters asked first are waited for; 0 is fenceHedge
 }
 
-// fence proves that this replica is still the leader of one term: that no write
+// Fence proves that this replica is still the leader of one term: that no write
 // which its state does not show had been acknowledged by anybody when the proof
 // began. It writes nothing. Every read, every lease grant and every
 // CheckSequencer passes it. See probe.go for what is proved and why it holds.
@@ -52,8 +52,8 @@ type fenceConfig struct {
 //
 // A fence lives for one term. It is for any goroutine and has none of its own:
 // rounds are begun by callers and ended by the prober's goroutines or a timer.
-type fence struct {
-	fenceConfig
+type Fence struct {
+	FenceConfig
 
 	mu     sync.Mutex      // guards what follows; never held across I/O
 	round  *fenceRound     // being asked for, nil if none is
@@ -77,10 +77,10 @@ type fenceRound struct {
 	limit  *time.Timer     // the hedge, then fenceLimit
 }
 
-// newFence returns the fence of a term that this replica has just won.
-func newFence(cfg fenceConfig) *fence {
+// NewFence returns the fence of a term that this replica has just won.
+func NewFence(cfg FenceConfig) *Fence {
 	cfg.hedge = cmp.Or(cfg.hedge, fenceHedge)
-	return &fence{fenceConfig: cfg}
+	return &Fence{FenceConfig: cfg}
 }
 
 // Prove returns once it is certain that at t0, which is not before the call, no
@@ -88,7 +88,7 @@ func newFence(cfg fenceConfig) *fence {
 // may have been, with Unavailable if no majority of the voters answers within
 // fenceLimit, with close's cause after close, and with DeadlineExceeded or
 // Cancelled when ctx ends (or with ctx's cause, if that is an *api.Error).
-func (f *fence) Prove(ctx context.Context) (session.Instant, error) {
+func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	r, err := f.join()
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func (f *fence) Prove(ctx context.Context) (session.Instant, error) {
 }
 
 // join returns the round that the caller is to wait for: one that has not begun.
-func (f *fence) join() (*fenceRound, error) {
+func (f *Fence) join() (*fenceRound, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -119,7 +119,7 @@ func (f *fence) join() (*fenceRound, error) {
 }
 
 // Close makes every call fail with cause, those that wait and those to come.
-func (f *fence) Close(cause error) {
+func (f *Fence) Close(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed != nil {
@@ -139,12 +139,12 @@ func (f *fence) Close(cause error) {
 
 // begin starts a round. The clock is read before anything is asked, and the
 // configuration after it.
-func (f *fence) begin(r *fenceRound) {
+func (f *Fence) begin(r *fenceRound) {
 	f.round = r
-	r.t0 = f.clock()
-	configuration := f.raft.GetConfiguration()
+	r.t0 = f.Clock()
+	configuration := f.Raft.GetConfiguration()
 	if err := configuration.Error(); err != nil {
-		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.self, Message: "raft does not tell who may vote", Err: err})
+		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self, Message: "raft does not tell who may vote", Err: err})
 		return
 	}
 	var others []raft.Server
@@ -153,7 +153,7 @@ func (f *fence) begin(r *fenceRound) {
 			continue
 		}
 		r.voters++
-		if string(s.ID) == f.self {
+		if string(s.ID) == f.Self {
 			r.agree++ // end reads our own term, last of all
 			continue
 		}
@@ -170,7 +170,7 @@ func (f *fence) begin(r *fenceRound) {
 }
 
 // rank orders voters by how promptly they answered in the last round.
-func (f *fence) rank(id raft.ServerID) int {
+func (f *Fence) rank(id raft.ServerID) int {
 	if at := slices.Index(f.prompt, id); at >= 0 {
 		return at
 	}
@@ -178,15 +178,15 @@ func (f *fence) rank(id raft.ServerID) int {
 }
 
 // question asks voters for their terms, on behalf of a round that has begun.
-func (f *fence) question(r *fenceRound, voters []raft.Server) {
+func (f *Fence) question(r *fenceRound, voters []raft.Server) {
 	for _, s := range voters {
-		f.ask(string(s.ID), string(s.Address), func(report termReport) { f.count(r, s.ID, report) })
+		f.Ask(string(s.ID), string(s.Address), func(report Report) { f.count(r, s.ID, report) })
 	}
 }
 
 // hurry asks those voters that a round has left out so far, and gives it up if
 // it has asked them all.
-func (f *fence) hurry(r *fenceRound) {
+func (f *Fence) hurry(r *fenceRound) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -197,19 +197,19 @@ func (f *fence) hurry(r *fenceRound) {
 		r.limit.Reset(fenceLimit - f.hedge)
 		f.question(r, rest)
 	default:
-		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.self,
+		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self,
 			Message: "no majority of the replicas answered within " + fenceLimit.String() + ": retry; if it lasts, see which replicas are down (chubbyctl cell status)"})
 	}
 }
 
 // count takes one voter's answer.
-func (f *fence) count(r *fenceRound, id raft.ServerID, report termReport) {
+func (f *Fence) count(r *fenceRound, id raft.ServerID, report Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r != f.round {
 		return // it has ended
 	}
-	if report.term <= f.term {
+	if report.Term <= f.Term {
 		r.agree++
 		r.prompt = append(r.prompt, id)
 	} else {
@@ -219,7 +219,7 @@ func (f *fence) count(r *fenceRound, id raft.ServerID, report termReport) {
 }
 
 // decided ends the round if the answers so far decide it.
-func (f *fence) decided(r *fenceRound) bool {
+func (f *Fence) decided(r *fenceRound) bool {
 	majority := r.voters/2 + 1
 	switch {
 	case r.agree >= majority:
@@ -233,15 +233,15 @@ func (f *fence) decided(r *fenceRound) bool {
 }
 
 // deposed reads this replica's own term and state, after everybody else's.
-func (f *fence) deposed() error {
-	if f.raft.CurrentTerm() != f.term || f.raft.State() != raft.Leader {
+func (f *Fence) deposed() error {
+	if f.Raft.CurrentTerm() != f.Term || f.Raft.State() != raft.Leader {
 		return f.notMaster("this replica is not the master any more")
 	}
 	return nil
 }
 
 // end releases a round's callers and begins the next one if somebody waits.
-func (f *fence) end(r *fenceRound, err error) {
+func (f *Fence) end(r *fenceRound, err error) {
 	if r.limit != nil {
 		r.limit.Stop()
 	}
@@ -258,16 +258,16 @@ func (f *fence) end(r *fenceRound, err error) {
 }
 
 // notMaster is the error of a deposed master.
-func (f *fence) notMaster(why string) error {
-	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.self, Message: why + ": ask the new one"}
-	if f.hint != nil {
-		e.Master = f.hint()
+func (f *Fence) notMaster(why string) error {
+	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.Self, Message: why + ": ask the new one"}
+	if f.Hint != nil {
+		e.Master = f.Hint()
 	}
 	return e
 }
 
 // gaveUp is the error of a caller whose context ended.
-func (f *fence) gaveUp(ctx context.Context) error {
+func (f *Fence) gaveUp(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var known *api.Error
 	if errors.As(cause, &known) {
@@ -277,5 +277,5 @@ func (f *fence) gaveUp(ctx context.Context) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		code = api.DeadlineExceeded
 	}
-	return &api.Error{Code: code, Op: "prove leadership", Replica: f.self, Message: "the caller went away before a majority answered", Err: cause}
+	return &api.Error{Code: code, Op: "prove leadership", Replica: f.Self, Message: "the caller went away before a majority answered", Err: cause}
 }

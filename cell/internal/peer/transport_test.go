@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 		cfg := nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: 300 * time.Millisecond}
 		if id == "r1" {
 			cfg.timeout = 30 * time.Second
-			cfg.wrap = func(tr *raftTransport) raft.Transport {
+			cfg.wrap = func(tr *Transport) raft.Transport {
 				gate = newGatedTransport(tr, shortcut)
 				return gate
 			}
@@ -94,7 +94,7 @@ const (
 
 // gatedTransport decides which of a node's messages pass.
 type gatedTransport struct {
-	*raftTransport
+	*Transport
 	shortcut bool // install Raft's heartbeat handler, as raft.NetworkTransport does
 	rpcs     chan raft.RPC
 	stop     chan struct{}
@@ -105,8 +105,8 @@ type gatedTransport struct {
 	moved    chan struct{} // closed when the position changes
 }
 
-func newGatedTransport(inner *raftTransport, shortcut bool) *gatedTransport {
-	g := &gatedTransport{raftTransport: inner, shortcut: shortcut, rpcs: make(chan raft.RPC), stop: make(chan struct{}), moved: make(chan struct{})}
+func newGatedTransport(inner *Transport, shortcut bool) *gatedTransport {
+	g := &gatedTransport{Transport: inner, shortcut: shortcut, rpcs: make(chan raft.RPC), stop: make(chan struct{}), moved: make(chan struct{})}
 	g.work.Go(func() {
 		for {
 			select {
@@ -180,7 +180,7 @@ func (g *gatedTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	if g.shortcut {
 		g.NetworkTransport.SetHeartbeatHandler(gated)
 	} else {
-		g.raftTransport.SetHeartbeatHandler(gated)
+		g.Transport.SetHeartbeatHandler(gated)
 	}
 }
 
@@ -188,7 +188,7 @@ func (g *gatedTransport) AppendEntries(id raft.ServerID, to raft.ServerAddress, 
 	if position, _ := g.at(); position != gateOpen {
 		return errors.New("cut off")
 	}
-	return g.raftTransport.AppendEntries(id, to, req, resp)
+	return g.Transport.AppendEntries(id, to, req, resp)
 }
 
 func (g *gatedTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
@@ -219,7 +219,7 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 		}
 		testbed.Pass(time.Second) // the followers hear of the commit
 		for _, n := range nodes {
-			if held := l.port.passport.heldBy(n.id); n != l && held < l.raft.CommitIndex() {
+			if held := l.port.Passport.HeldBy(n.id); n != l && held < l.raft.CommitIndex() {
 				t.Errorf("%s is remembered to hold %d, and %d are committed", n.id, held, l.raft.CommitIndex())
 			}
 		}
@@ -264,7 +264,7 @@ func TestMessageThatArrivesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs, ours := net.Pipe()
 		defer theirs.Close()
-		stream := &inboundStream{portConn: &portConn{Conn: ours, port: &raftPort{conns: map[*portConn]struct{}{}}}}
+		stream := &inboundStream{portConn: &portConn{Conn: ours, port: &Port{conns: map[*portConn]struct{}{}}}}
 		var sending sync.WaitGroup
 		defer sending.Wait()
 		sending.Go(func() {

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 // once, and one election in vain is no news.
 func TestRaftLogNamesReplicas(t *testing.T) {
 	count, now := &testbed.Lines{}, session.Instant(0)
-	log := newRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
+	log := NewRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
 		return strings.TrimSuffix(address, ":7431"), strings.HasSuffix(address, ":7431")
 	})
 	peer := func(id string) raft.Server {
@@ -83,7 +83,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 // TestRaftLog: what the libraries log arrives with its attributes.
 func TestRaftLog(t *testing.T) {
 	count := &testbed.Lines{}
-	log := newStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
+	log := NewStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")
 	log.Warn("failed to contact", "time", 7)
 	log.Info("entering state")
 	lines := count.Take()

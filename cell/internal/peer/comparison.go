@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"log/slog"
@@ -11,12 +11,12 @@ import (
 // divergedEvery is the time between two log lines on one replica that differs.
 const divergedEvery = time.Minute
 
-// comparison compares what this replica has applied with what the others have,
+// Comparison compares what this replica has applied with what the others have,
 // by the running hashes that probes report (Chubby §2.11 compares the contents of
 // databases every few hours). Replicas of one cell that differ at the same index
 // have lost or damaged something, and no later entry mends that. It is for any
 // goroutine.
-type comparison struct {
+type Comparison struct {
 	at     func(index uint64) (sum uint64, ok bool) // of this replica
 	clock  session.Clock
 	logger *slog.Logger
@@ -25,13 +25,13 @@ type comparison struct {
 	differs map[string]session.Instant // by replica ID: when that was last logged
 }
 
-// newComparison returns a comparison with what at says that this replica has applied.
-func newComparison(at func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *comparison {
-	return &comparison{at: at, clock: clock, logger: logger, differs: map[string]session.Instant{}}
+// NewComparison returns a comparison with what at says that this replica has applied.
+func NewComparison(at func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *Comparison {
+	return &Comparison{at: at, clock: clock, logger: logger, differs: map[string]session.Instant{}}
 }
 
-// heard takes a replica's report.
-func (c *comparison) heard(id string, index, sum uint64) {
+// Heard takes a replica's report.
+func (c *Comparison) Heard(id string, index, sum uint64) {
 	ours, ok := c.at(index)
 	if !ok {
 		return // it is ahead, or far behind; one of the two finds out
@@ -53,8 +53,8 @@ func (c *comparison) heard(id string, index, sum uint64) {
 	}
 }
 
-// count returns how many replicas differ from this one.
-func (c *comparison) count() int {
+// Count returns how many replicas differ from this one.
+func (c *Comparison) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.differs)

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"fmt"
@@ -20,9 +20,9 @@ import (
 type raftNode struct {
 	id      string
 	address string
-	port    *raftPort
-	trans   *raftTransport
-	prober  *prober
+	port    *Port
+	trans   *Transport
+	prober  *Prober
 	raft    *raft.Raft
 	words   *testbed.Words
 }
@@ -33,30 +33,30 @@ type nodeConfig struct {
 	members map[string]string // address by ID
 	listen  net.Listener
 	dial    func(string, time.Duration) (net.Conn, error)
-	timeout time.Duration                       // heartbeat, election and lease
-	wrap    func(*raftTransport) raft.Transport // nil: as it is
-	dir     string                              // stores on disk; empty: in memory
+	timeout time.Duration                   // heartbeat, election and lease
+	wrap    func(*Transport) raft.Transport // nil: as it is
+	dir     string                          // stores on disk; empty: in memory
 	kind    disk.LogStore
 }
 
 // testPassport is that of a member of a cell that has begun: r1 to r9.
-func testPassport(cell, id string) *passport {
+func testPassport(cell, id string) *Passport {
 	r := &identity.Roster{CellID: cell + "-id"}
 	for i := range 9 {
 		other := fmt.Sprintf("r%d", i+1)
 		r.Members = append(r.Members, identity.Member{ID: other, Incarnation: other + "-first"})
 	}
 	me := identity.Replica{ID: id, Incarnation: id + "-first", Roster: r, Begun: true}
-	return newPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testbed.Clock(), slog.New(slog.DiscardHandler))
+	return NewPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testbed.Clock(), slog.New(slog.DiscardHandler))
 }
 
 // startNode starts a replica, in a cell that is not bootstrapped yet.
 func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	t.Helper()
 	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &testbed.Words{}}
-	n.port = openPort(portConfig{
-		passport: testPassport("test", cfg.id), cell: "test", id: cfg.id, client: cfg.id + ".client", address: n.address, listen: cfg.listen, connect: cfg.dial,
-		peer: func(address string) (string, bool) {
+	n.port = OpenPort(PortConfig{
+		Passport: testPassport("test", cfg.id), Cell: "test", ID: cfg.id, Client: cfg.id + ".client", Address: n.address, Listen: cfg.listen, Connect: cfg.dial,
+		Peer: func(address string) (string, bool) {
 			for id, a := range cfg.members {
 				if a == address {
 					return id, true
@@ -64,10 +64,10 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 			}
 			return "", false
 		},
-		logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler),
 	})
-	n.trans = newRaftTransport(n.port, hclog.NewNullLogger())
-	n.prober = newProber(n.port, testbed.Clock(), func(string, termReport) {})
+	n.trans = NewTransport(n.port, hclog.NewNullLogger())
+	n.prober = NewProber(n.port, testbed.Clock(), func(string, Report) {})
 	var trans raft.Transport = n.trans
 	if cfg.wrap != nil {
 		trans = cfg.wrap(n.trans)
@@ -87,7 +87,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		n.raft = r
 	} else {
 		s, err := disk.Open(cfg.dir, cfg.kind, disk.Options{
-			Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.silence, Bootstrap: true,
+			Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.Silence, Bootstrap: true,
 			Fatal: func(err error) { panic(err) },
 		})
 		if err != nil {
@@ -98,9 +98,9 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 			t.Fatal(err)
 		}
 	}
-	n.port.passport.holdsUpTo(n.raft.LastIndex)
-	n.trans.listen()
-	n.port.answer(func() termReport { return termReport{term: n.raft.CurrentTerm(), last: n.raft.LastIndex()} })
+	n.port.Passport.HoldsUpTo(n.raft.LastIndex)
+	n.trans.Listen()
+	n.port.Answer(func() Report { return Report{Term: n.raft.CurrentTerm(), Last: n.raft.LastIndex()} })
 	return n
 }
 
@@ -114,15 +114,15 @@ func (n *raftNode) found(t testing.TB, members map[string]string) {
 
 // stop ends everything of the node, in an order that leaves nobody waiting.
 func (n *raftNode) stop() {
-	n.prober.close()
+	n.prober.Close()
 	stopped := n.raft.Shutdown()
 	_ = n.trans.Close() // never fails
 	_ = stopped.Error() // never fails
 }
 
 // fence returns the fence of the term that the node leads.
-func (n *raftNode) fence() *fence {
-	return newFence(fenceConfig{term: n.raft.CurrentTerm(), self: n.id, raft: n.raft, ask: n.prober.ask, clock: testbed.Clock()})
+func (n *raftNode) fence() *Fence {
+	return NewFence(FenceConfig{Term: n.raft.CurrentTerm(), Self: n.id, Raft: n.raft, Ask: n.prober.Ask, Clock: testbed.Clock()})
 }
 
 // leader waits until one of the nodes leads.

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // FuzzDecodeHello: a hello is never misread, and nothing a stranger sends makes
 // a replica panic.
 func FuzzDecodeHello(f *testing.F) {
-	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", maxHelloText)}} {
+	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", MaxText)}} {
 		buf, err := h.encode()
 		if err != nil {
 			f.Fatal(err)
@@ -47,7 +47,7 @@ func FuzzDecodeHello(f *testing.F) {
 }
 
 func TestHelloIsBounded(t *testing.T) {
-	if _, err := (hello{cell: strings.Repeat("x", maxHelloText+1)}).encode(); api.CodeOf(err) != api.InvalidArgument {
+	if _, err := (hello{cell: strings.Repeat("x", MaxText+1)}).encode(); api.CodeOf(err) != api.InvalidArgument {
 		t.Errorf("a name that is too long: %v", err)
 	}
 	buf, err := hello{kind: raftStream, cell: "foo", from: "r1", to: "r2"}.encode()
@@ -64,12 +64,12 @@ func TestHelloIsBounded(t *testing.T) {
 }
 
 // newTestPort opens replica id of a cell at a host of the same name.
-func newTestPort(wire *testbed.Network, cell, id string) (*raftPort, *testbed.Lines) {
+func newTestPort(wire *testbed.Network, cell, id string) (*Port, *testbed.Lines) {
 	log := &testbed.Lines{}
-	return openPort(portConfig{
-		passport: testPassport(cell, id), cell: cell, id: id, client: id + ".client", address: id, listen: wire.Listen(id), connect: wire.Dialer(id),
-		peer:   func(address string) (string, bool) { return address, address != "nobody" },
-		logger: slog.New(slog.NewTextHandler(log, nil)),
+	return OpenPort(PortConfig{
+		Passport: testPassport(cell, id), Cell: cell, ID: id, Client: id + ".client", Address: id, Listen: wire.Listen(id), Connect: wire.Dialer(id),
+		Peer:   func(address string) (string, bool) { return address, address != "nobody" },
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}), log
 }
 
@@ -124,7 +124,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 			t.Error("a stranger's connection reached raft")
 		default:
 		}
-		if port.clientAddress("r2") != "" {
+		if port.ClientAddress("r2") != "" {
 			t.Error("a refused caller's client address was believed")
 		}
 	})
@@ -153,12 +153,12 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 		}
 		conn.Close()
 		wiped := newTraveller(t, wire, identity.Replica{ID: "r2", Incarnation: "r2-new"})
-		wiped.client = "elsewhere"
-		if _, err := wiped.askBootstrap(identity.Member{ID: "r1", Raft: "r1"}); err != nil {
+		wiped.Client = "elsewhere"
+		if _, err := wiped.AskBootstrap(identity.Member{ID: "r1", Raft: "r1"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if at := us.clientAddress("r2"); at != "r2.client" {
+		if at := us.ClientAddress("r2"); at != "r2.client" {
 			t.Errorf("clients reach r2 at %q, says one that is not r2", at)
 		}
 	})
@@ -223,8 +223,8 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 			t.Errorf("a peer: %v", err)
 		}
 		synctest.Wait() // the peer takes note when it has answered
-		if port.clientAddress("r2") != "r2.client" || peer.clientAddress("r1") != "r1.client" {
-			t.Errorf("client addresses %q and %q: each was to learn the other's", port.clientAddress("r2"), peer.clientAddress("r1"))
+		if port.ClientAddress("r2") != "r2.client" || peer.ClientAddress("r1") != "r1.client" {
+			t.Errorf("client addresses %q and %q: each was to learn the other's", port.ClientAddress("r2"), peer.ClientAddress("r1"))
 		}
 		if _, err := port.dial(raftStream, "r3", "r2", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("another replica there: %v", err)

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import "github.com/chubbylock/chubby/cell/internal/identity"
 

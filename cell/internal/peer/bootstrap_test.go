@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ type bootWorld struct {
 	members []identity.Member
 	disks   map[string]*identity.Replica
 	runs    map[string]bool
-	heard   map[string]map[string]bootstrapReport // by asker, then by who answered
+	heard   map[string]map[string]BootstrapReport // by asker, then by who answered
 	drawn   int
 
 	stored map[string]map[string]bool // by cell id: every incarnation that ever stored that roster
@@ -26,7 +26,7 @@ type bootWorld struct {
 
 func newBootWorld(n int) *bootWorld {
 	w := &bootWorld{
-		disks: map[string]*identity.Replica{}, runs: map[string]bool{}, heard: map[string]map[string]bootstrapReport{},
+		disks: map[string]*identity.Replica{}, runs: map[string]bool{}, heard: map[string]map[string]BootstrapReport{},
 		stored: map[string]map[string]bool{}, begun: map[string]bool{},
 	}
 	for i := range n {
@@ -45,13 +45,13 @@ func (w *bootWorld) wipe(id string) {
 }
 
 // stop ends a replica, which forgets what it heard.
-func (w *bootWorld) stop(id string) { w.runs[id], w.heard[id] = false, map[string]bootstrapReport{} }
+func (w *bootWorld) stop(id string) { w.runs[id], w.heard[id] = false, map[string]BootstrapReport{} }
 
 // ask lets one replica hear another, if both run.
 func (w *bootWorld) ask(asker, other string) {
 	if w.runs[asker] && w.runs[other] && asker != other {
 		d := w.disks[other]
-		w.heard[asker][other] = bootstrapReport{ID: other, Incarnation: d.Incarnation, Members: w.members, Roster: d.Roster, Begun: d.Begun}
+		w.heard[asker][other] = BootstrapReport{ID: other, Incarnation: d.Incarnation, Members: w.members, Roster: d.Roster, Begun: d.Begun}
 	}
 }
 
@@ -191,28 +191,28 @@ func TestBootstrapSaysWhatIsWrong(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		me     identity.Replica
-		report *bootstrapReport // r2's; nil: it does not answer
+		report *BootstrapReport // r2's; nil: it does not answer
 		waits  string
 		fails  string
 	}{
 		"nobody answers": {me: me, waits: "r2 (no route)"},
 		"other members": {
-			me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Members: []identity.Member{{ID: "r2", Raft: "h9"}, {ID: "r3", Raft: "h3"}}},
+			me: me, report: &BootstrapReport{ID: "r2", Incarnation: "i2", Members: []identity.Member{{ID: "r2", Raft: "h9"}, {ID: "r3", Raft: "h3"}}},
 			waits: "r1 is not there, r2 is there at the raft address h9, here at h2, r3 is only there",
 		},
-		"the cell exists":          {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2"), Begun: true}, fails: "replica r1 lost its data: replica r2 knows another data directory"},
-		"this disk was taken back": {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i1", "i2"), Begun: true}, fails: "replica r1 lost entries"},
-		"begun with a lost disk":   {me: me, report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2")}, fails: "can never be completed"},
+		"the cell exists":          {me: me, report: &BootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2"), Begun: true}, fails: "replica r1 lost its data: replica r2 knows another data directory"},
+		"this disk was taken back": {me: me, report: &BootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i1", "i2"), Begun: true}, fails: "replica r1 lost entries"},
+		"begun with a lost disk":   {me: me, report: &BootstrapReport{ID: "r2", Incarnation: "i2", Roster: ours("i0", "i2")}, fails: "can never be completed"},
 		"the other's disk is lost": {
 			me:     identity.Replica{ID: "r1", Incarnation: "i1", Roster: ours("i1", "i2")},
-			report: &bootstrapReport{ID: "r2", Incarnation: "i9", Members: members}, fails: "another data directory of replica r2",
+			report: &BootstrapReport{ID: "r2", Incarnation: "i9", Members: members}, fails: "another data directory of replica r2",
 		},
 		"two cells": {
 			me:     identity.Replica{ID: "r1", Incarnation: "i1", Roster: ours("i1", "i2")},
-			report: &bootstrapReport{ID: "r2", Incarnation: "i2", Roster: &identity.Roster{CellID: "cell2", Members: ours("i1", "i2").Members}}, fails: "bootstrapped separately",
+			report: &BootstrapReport{ID: "r2", Incarnation: "i2", Roster: &identity.Roster{CellID: "cell2", Members: ours("i1", "i2").Members}}, fails: "bootstrapped separately",
 		},
 	} {
-		heard, failed := map[string]bootstrapReport{}, map[string]error{"r2": errors.New("no route")}
+		heard, failed := map[string]BootstrapReport{}, map[string]error{"r2": errors.New("no route")}
 		if c.report != nil {
 			heard["r2"] = *c.report
 		}

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"context"
@@ -23,9 +23,9 @@ import (
 // value; the fence must not. That VerifyLeader is fooled shows that the
 // scenario is the right one.
 func TestDeposedMasterCannotProve(t *testing.T) {
-	for name, proof := range map[string]func(*raftNode, *fence) error{
-		"VerifyLeader": func(n *raftNode, _ *fence) error { return n.raft.VerifyLeader().Error() },
-		"fence": func(_ *raftNode, f *fence) error {
+	for name, proof := range map[string]func(*raftNode, *Fence) error{
+		"VerifyLeader": func(n *raftNode, _ *Fence) error { return n.raft.VerifyLeader().Error() },
+		"fence": func(_ *raftNode, f *Fence) error {
 			_, err := f.Prove(context.Background())
 			return err
 		},
@@ -44,7 +44,7 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 // proofAfterPause plays the scenario and returns what the deposed leader's
 // proof says. The leader's long time-outs stand for the pause: its timers do
 // not fire while the others elect.
-func proofAfterPause(t *testing.T, proof func(*raftNode, *fence) error) error {
+func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	wire := testbed.NewNetwork()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	var nodes []*raftNode
@@ -128,7 +128,7 @@ type fenceWorld struct {
 type fenceQuestion struct {
 	id    string
 	at    session.Instant
-	reply func(termReport)
+	reply func(Report)
 }
 
 func (w *fenceWorld) CurrentTerm() uint64   { return w.term }
@@ -147,15 +147,15 @@ func (c fixedConfiguration) Configuration() raft.Configuration {
 }
 
 // newFenceWorld has that many voters, of which r1 leads term 7.
-func newFenceWorld(voters int) (*fenceWorld, *fence) {
+func newFenceWorld(voters int) (*fenceWorld, *Fence) {
 	w := &fenceWorld{term: 7, state: raft.Leader}
 	for i := range voters {
 		w.servers = append(w.servers, server(i+1, raft.Voter))
 	}
-	return w, newFence(fenceConfig{
-		term: 7, self: "r1", raft: w, hint: func() string { return "r2.client" },
-		clock: func() session.Instant { return w.now },
-		ask: func(id, _ string, reply func(termReport)) {
+	return w, NewFence(FenceConfig{
+		Term: 7, Self: "r1", Raft: w, Hint: func() string { return "r2.client" },
+		Clock: func() session.Instant { return w.now },
+		Ask: func(id, _ string, reply func(Report)) {
 			w.asked = append(w.asked, fenceQuestion{id, w.now, reply})
 		},
 	})
@@ -222,7 +222,7 @@ func TestFenceAgainstModel(t *testing.T) {
 					fenceQuestion
 					term uint64
 				}{q, term})
-				q.reply(termReport{term: term})
+				q.reply(Report{Term: term})
 			},
 			"depose": func(t *rapid.T) {
 				w.term, w.state = rapid.SampledFrom([]uint64{7, 7, 8}).Draw(t, "own term"), rapid.SampledFrom([]raft.RaftState{raft.Leader, raft.Leader, raft.Follower}).Draw(t, "state")
@@ -307,7 +307,7 @@ func TestFenceCounts(t *testing.T) {
 				}
 				for _, q := range w.asked {
 					if term, ok := c.answers[q.id]; ok {
-						q.reply(termReport{term: term})
+						q.reply(Report{Term: term})
 					}
 				}
 				got := api.Cancelled
@@ -349,18 +349,18 @@ func TestFenceSharesRounds(t *testing.T) {
 			t.Fatalf("%d questions are out, want one for each other voter", len(w.asked))
 		}
 		w.now = 9
-		w.asked[0].reply(termReport{term: 7})
+		w.asked[0].reply(Report{Term: 7})
 		if err, ended := first.settled(); !ended || err != nil || first.t0 != 0 {
 			t.Fatalf("the first round: %v, ended %v, at %d", err, ended, first.t0)
 		}
 		if _, ended := second.settled(); ended {
 			t.Fatal("the second round ended with the first")
 		}
-		w.asked[1].reply(termReport{term: 7}) // the first round's other answer
+		w.asked[1].reply(Report{Term: 7}) // the first round's other answer
 		if _, ended := second.settled(); ended {
 			t.Fatal("an answer to the first round counted for the second")
 		}
-		w.asked[2].reply(termReport{term: 7})
+		w.asked[2].reply(Report{Term: 7})
 		if err, ended := second.settled(); !ended || err != nil || second.t0 != 9 {
 			t.Fatalf("the second round: %v, ended %v, at %d", err, ended, second.t0)
 		}
@@ -387,8 +387,8 @@ func TestFenceAsksFew(t *testing.T) {
 		if got := asked(); !slices.Equal(got, []string{"r2", "r3", "r4", "r5"}) {
 			t.Errorf("asked after %v: %v", fenceHedge, got)
 		}
-		w.asked[3].reply(termReport{term: 7})
-		w.asked[2].reply(termReport{term: 7})
+		w.asked[3].reply(Report{Term: 7})
+		w.asked[2].reply(Report{Term: 7})
 		if err, ended := first.settled(); !ended || err != nil {
 			t.Fatalf("two of four agree: %v, ended %v", err, ended)
 		}

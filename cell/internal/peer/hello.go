@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"encoding/binary"
@@ -51,7 +51,7 @@ const (
 	helloSize    = 2048 // bytes; two segments of any network
 	helloMagic   = "chby"
 	helloVersion = 2
-	maxHelloText = 255 // bytes of each text: a host name with its port, a component of a path
+	MaxText      = 255 // bytes of each text: a host name with its port, a component of a path
 )
 
 // helloKind says what a connection is for.
@@ -86,8 +86,8 @@ func (h hello) encode() ([]byte, error) {
 	buf = append(buf, helloMagic...)
 	buf = append(buf, helloVersion, byte(h.kind), byte(h.verdict))
 	for _, text := range []string{h.cell, h.from, h.to, h.client, h.cellID, h.incarnation} {
-		if len(text) > maxHelloText {
-			return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, maxHelloText)
+		if len(text) > MaxText {
+			return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, MaxText)
 		}
 		buf = binary.BigEndian.AppendUint16(buf, uint16(len(text)))
 		buf = append(buf, text...)
@@ -119,7 +119,7 @@ func decodeHello(buf []byte) (hello, error) {
 			return hello{}, fmt.Errorf("%w: it is cut short", errHello)
 		}
 		n := int(binary.BigEndian.Uint16(rest))
-		if n > maxHelloText || n > len(rest)-2 {
+		if n > MaxText || n > len(rest)-2 {
 			return hello{}, fmt.Errorf("%w: a text of %d bytes in it", errHello, n)
 		}
 		*text, rest = string(rest[2:2+n]), rest[2+n:]

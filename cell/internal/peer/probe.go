@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"bufio"
@@ -57,13 +57,13 @@ import (
 // It needs no clock. An answer proves nothing about questions that were asked
 // after it was sent for: that is what raft.VerifyLeader gets wrong.
 
-// termReport is the answer to a probe.
-type termReport struct {
-	term uint64 // Raft.CurrentTerm
-	last uint64 // Raft.LastIndex: how far its log goes; says who may take over, and proves nothing
+// Report is the answer to a probe.
+type Report struct {
+	Term uint64 // Raft.CurrentTerm
+	Last uint64 // Raft.LastIndex: how far its log goes; says who may take over, and proves nothing
 
-	applied uint64 // the last command applied; it and all before are held and committed
-	history uint64 // the running hash of what was applied up to there
+	Applied uint64 // the last command applied; it and all before are held and committed
+	History uint64 // the running hash of what was applied up to there
 }
 
 // Frames of a probe stream: the question is its number; the answer is the
@@ -85,7 +85,7 @@ const (
 
 // serveProbe answers the questions of one connection until it ends. It is the
 // only place where a term is reported.
-func (p *raftPort) serveProbe(c *portConn) {
+func (p *Port) serveProbe(c *portConn) {
 	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
 	p.mu.Lock()
 	report := p.report
@@ -101,23 +101,23 @@ func (p *raftPort) serveProbe(c *portConn) {
 		}
 		// Read after the question has arrived: the proof rests on it.
 		r := report()
-		binary.BigEndian.PutUint64(frame[8:], r.term)
-		binary.BigEndian.PutUint64(frame[16:], r.last)
-		binary.BigEndian.PutUint64(frame[24:], r.applied)
-		binary.BigEndian.PutUint64(frame[32:], r.history)
+		binary.BigEndian.PutUint64(frame[8:], r.Term)
+		binary.BigEndian.PutUint64(frame[16:], r.Last)
+		binary.BigEndian.PutUint64(frame[24:], r.Applied)
+		binary.BigEndian.PutUint64(frame[32:], r.History)
 		if _, err := c.Write(frame[:]); err != nil {
 			return
 		}
 	}
 }
 
-// prober asks the other replicas for their terms, over one connection to each.
+// Prober asks the other replicas for their terms, over one connection to each.
 // It is for any goroutine. Goroutines: one per replica ever asked, which
 // connects and sends, and one per connection, which receives; close waits for
 // them.
-type prober struct {
+type Prober struct {
 	connect func(id, address string) (net.Conn, error)
-	heard   func(id string, r termReport)
+	heard   func(id string, r Report)
 	clock   session.Clock
 	stop    chan struct{} // closed by close
 	work    sync.WaitGroup
@@ -127,10 +127,10 @@ type prober struct {
 	closed bool
 }
 
-// newProber returns a prober that connects through the port. heard is told of
+// NewProber returns a prober that connects through the port. heard is told of
 // every answer, before the caller of ask; it must not block.
-func newProber(port *raftPort, clock session.Clock, heard func(id string, r termReport)) *prober {
-	return &prober{
+func NewProber(port *Port, clock session.Clock, heard func(id string, r Report)) *Prober {
+	return &Prober{
 		heard: heard,
 		connect: func(id, address string) (net.Conn, error) {
 			return port.dial(probeStream, id, address, probeDialTimeout)
@@ -141,18 +141,18 @@ func newProber(port *raftPort, clock session.Clock, heard func(id string, r term
 	}
 }
 
-// ask asks a replica for its term and returns at once. reply is called, on a
+// Ask asks a replica for its term and returns at once. reply is called, on a
 // goroutine of the prober's and at most once, with the answer to a question that
 // was sent after ask was called. It is never called if the replica does not
 // answer, or if maxAsked newer callers wait. It must not block.
-func (p *prober) ask(id, address string, reply func(termReport)) {
+func (p *Prober) Ask(id, address string, reply func(Report)) {
 	if peer := p.peer(id, address); peer != nil {
 		peer.ask(reply)
 	}
 }
 
 // peer returns the replica, nil after close.
-func (p *prober) peer(id, address string) *probePeer {
+func (p *Prober) peer(id, address string) *probePeer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	peer := p.peers[id]
@@ -170,8 +170,8 @@ func (p *prober) peer(id, address string) *probePeer {
 	return peer
 }
 
-// close ends all connections and waits for the prober's goroutines.
-func (p *prober) close() {
+// Close ends all connections and waits for the prober's goroutines.
+func (p *Prober) Close() {
 	p.mu.Lock()
 	peers := p.peers
 	p.peers = nil
@@ -188,7 +188,7 @@ func (p *prober) close() {
 
 // probePeer is one replica as the prober knows it.
 type probePeer struct {
-	prober  *prober
+	prober  *Prober
 	id      string
 	address string
 	wake    chan struct{} // holds a token when there may be something to send
@@ -207,10 +207,10 @@ type probePeer struct {
 // probeWait is a caller of ask: any answer to question number or later is his.
 type probeWait struct {
 	number uint64
-	reply  func(termReport)
+	reply  func(Report)
 }
 
-func (q *probePeer) ask(reply func(termReport)) {
+func (q *probePeer) ask(reply func(Report)) {
 	now := q.prober.clock()
 	q.mu.Lock()
 	q.asked++
@@ -354,9 +354,9 @@ func (q *probePeer) receive(conn net.Conn) {
 			return
 		}
 		number := binary.BigEndian.Uint64(frame[:])
-		report := termReport{
-			term: binary.BigEndian.Uint64(frame[8:]), last: binary.BigEndian.Uint64(frame[16:]),
-			applied: binary.BigEndian.Uint64(frame[24:]), history: binary.BigEndian.Uint64(frame[32:]),
+		report := Report{
+			Term: binary.BigEndian.Uint64(frame[8:]), Last: binary.BigEndian.Uint64(frame[16:]),
+			Applied: binary.BigEndian.Uint64(frame[24:]), History: binary.BigEndian.Uint64(frame[32:]),
 		}
 		ready, err := q.accept(number, q.prober.clock())
 		if err != nil {

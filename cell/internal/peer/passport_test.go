@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // traveller is a replica's port with an identity, and what it was told of itself.
 type traveller struct {
-	*raftPort
+	*Port
 	me   identity.Replica
 	held uint64 // its last index
 	lost error
@@ -27,13 +27,13 @@ func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *tra
 	t.Helper()
 	v := &traveller{me: me, log: &testbed.Lines{}}
 	logger := slog.New(slog.NewTextHandler(v.log, nil))
-	p := newPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), logger)
-	p.holdsUpTo(func() uint64 { return v.held })
-	v.raftPort = openPort(portConfig{
-		passport: p, bootstrap: func() bootstrapReport { return bootstrapReport{ID: me.ID} },
-		cell: "foo", id: me.ID, client: me.ID + ".client", address: me.ID, listen: wire.Listen(me.ID), connect: wire.Dialer(me.ID),
-		peer:   func(address string) (string, bool) { return address, true },
-		logger: logger,
+	p := NewPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), logger)
+	p.HoldsUpTo(func() uint64 { return v.held })
+	v.Port = OpenPort(PortConfig{
+		Passport: p, Bootstrap: func() BootstrapReport { return BootstrapReport{ID: me.ID} },
+		Cell: "foo", ID: me.ID, Client: me.ID + ".client", Address: me.ID, Listen: wire.Listen(me.ID), Connect: wire.Dialer(me.ID),
+		Peer:   func(address string) (string, bool) { return address, true },
+		Logger: logger,
 	})
 	t.Cleanup(v.close)
 	return v
@@ -78,13 +78,13 @@ func TestPassport(t *testing.T) {
 					wire := testbed.NewNetwork()
 					us, other := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, c.other)
 					us.held, other.held = c.held, c.holds
-					us.passport.saw("r2", 5)
-					other.passport.saw("r1", c.remembers)
+					us.Passport.Saw("r2", 5)
+					other.Passport.Saw("r1", c.remembers)
 					caller, callee := us, other
 					if called {
 						caller, callee = other, us
 					}
-					conn, err := caller.dial(probeStream, callee.id, callee.id, time.Second)
+					conn, err := caller.dial(probeStream, callee.ID, callee.ID, time.Second)
 					if err == nil {
 						defer conn.Close()
 					}
@@ -120,12 +120,12 @@ func TestPassportOfAnother(t *testing.T) {
 			us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 			us.held = 5 // it lags
 			calls := us
-			if caller != us.id {
+			if caller != us.ID {
 				calls = newTraveller(t, wire, memberOf("c1", caller, caller+"-first"))
 				calls.held = 9
 			}
-			calls.passport.saw(knows, 9)
-			if conn, err := calls.dial(raftStream, knows, us.id, time.Second); err == nil {
+			calls.Passport.Saw(knows, 9)
+			if conn, err := calls.dial(raftStream, knows, us.ID, time.Second); err == nil {
 				conn.Close()
 				t.Errorf("%s reached %s at the address of another", caller, knows)
 			}
@@ -143,15 +143,15 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		us := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r1", "r1-first"))
 		late := hello{kind: raftStream, cell: "foo", from: "r2", to: "r1", cellID: "c1", incarnation: "r2-first", last: 5}
-		us.passport.saw("r2", 9)
-		if verdict, _ := us.passport.admit(late); verdict != helloBehind {
+		us.Passport.Saw("r2", 9)
+		if verdict, _ := us.Passport.admit(late); verdict != helloBehind {
 			t.Errorf("verdict %d", verdict)
 		}
 		// r2 holds 9 by the time it reads the answer.
 		r2 := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r2", "r2-first"))
 		r2.held = 9
-		answer := us.passport.sign(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
-		if err := r2.passport.check(late, answer); err != nil || r2.lost != nil {
+		answer := us.Passport.sign(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
+		if err := r2.Passport.check(late, answer); err != nil || r2.lost != nil {
 			t.Errorf("it condemned itself: %v, %v", err, r2.lost)
 		}
 	})

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"encoding/binary"
@@ -21,10 +21,10 @@ type scriptedPeer struct {
 }
 
 // newScriptedPeer returns a peer and a prober that reaches nobody else.
-func newScriptedPeer() (*scriptedPeer, *prober) {
+func newScriptedPeer() (*scriptedPeer, *Prober) {
 	peer := &scriptedPeer{conns: make(chan net.Conn, 100)}
-	return peer, &prober{
-		heard: func(string, termReport) {},
+	return peer, &Prober{
+		heard: func(string, Report) {},
 		clock: testbed.Clock(), stop: make(chan struct{}), peers: map[string]*probePeer{},
 		connect: func(string, string) (net.Conn, error) {
 			if peer.down.Load() {
@@ -55,9 +55,9 @@ func writeAnswer(conn net.Conn, number, term uint64) error {
 }
 
 // answersOf asks and returns where the answer's term will be.
-func answersOf(p *prober) chan uint64 {
+func answersOf(p *Prober) chan uint64 {
 	answer := make(chan uint64, 1)
-	p.ask("r2", "b", func(r termReport) { answer <- r.term })
+	p.Ask("r2", "b", func(r Report) { answer <- r.Term })
 	return answer
 }
 
@@ -71,7 +71,7 @@ func pending(answer chan uint64) bool {
 func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
-		defer p.close()
+		defer p.Close()
 		first := answersOf(p)
 		conn := <-peer.conns
 		n := readQuestion(t, conn)
@@ -99,7 +99,7 @@ func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 func TestProbeRefusesMadeUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
-		defer p.close()
+		defer p.Close()
 		answer := answersOf(p)
 		for _, number := range []func(uint64) uint64{
 			func(n uint64) uint64 { return n + 1 }, func(uint64) uint64 { return 0 }, func(uint64) uint64 { return 1<<64 - 1 },
@@ -130,7 +130,7 @@ func TestProbeRefusesMadeUpAnswers(t *testing.T) {
 func TestProbeOutlivesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
-		defer p.close()
+		defer p.Close()
 		answer := answersOf(p)
 		conn := <-peer.conns
 		readQuestion(t, conn)
@@ -174,7 +174,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 		}
 
 		moved := make(chan uint64, 1)
-		p.ask("r2", "another address", func(r termReport) { moved <- r.term })
+		p.Ask("r2", "another address", func(r Report) { moved <- r.Term })
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Error("the connection to the old address stays open")
 		}
@@ -193,16 +193,16 @@ func TestProbeWaitsForRaft(t *testing.T) {
 		defer voter.close()
 		port, _ := newTestPort(wire, "foo", "r1")
 		defer port.close()
-		p := newProber(port, testbed.Clock(), func(string, termReport) {})
-		defer p.close()
-		answer := make(chan termReport, 1)
-		p.ask("r2", "r2", func(r termReport) { answer <- r })
+		p := NewProber(port, testbed.Clock(), func(string, Report) {})
+		defer p.Close()
+		answer := make(chan Report, 1)
+		p.Ask("r2", "r2", func(r Report) { answer <- r })
 		testbed.Pass(5 * time.Second)
 		if len(answer) != 0 {
 			t.Fatalf("answered %v before raft was there", <-answer)
 		}
-		voter.answer(func() termReport { return termReport{term: 3, last: 17} })
-		if got, want := <-answer, (termReport{term: 3, last: 17}); got != want {
+		voter.Answer(func() Report { return Report{Term: 3, Last: 17} })
+		if got, want := <-answer, (Report{Term: 3, Last: 17}); got != want {
 			t.Errorf("answered %v, want %v", got, want)
 		}
 	})
@@ -213,7 +213,7 @@ func TestProbeWaitsForRaft(t *testing.T) {
 func TestProbeWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
-		defer p.close()
+		defer p.Close()
 		answersOf(p)
 		conn := <-peer.conns
 		taken := make(chan uint64, 10*probeWindow)

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"encoding/binary"
@@ -17,11 +17,11 @@ const maxReport = 256 << 10
 
 // serveBootstrap answers one that bootstraps: 4 bytes of length, big-endian, and a
 // bootstrapReport in JSON.
-func (p *raftPort) serveBootstrap(c *portConn) {
+func (p *Port) serveBootstrap(c *portConn) {
 	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
-	text, err := json.Marshal(p.bootstrap())
+	text, err := json.Marshal(p.Bootstrap())
 	if err != nil {
-		p.logger.Error("cannot report to a replica that bootstraps", "error", err)
+		p.Logger.Error("cannot report to a replica that bootstraps", "error", err)
 		return
 	}
 	late := time.AfterFunc(helloTimeout, c.abort)
@@ -29,9 +29,9 @@ func (p *raftPort) serveBootstrap(c *portConn) {
 	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // it asks again
 }
 
-// askBootstrap asks a replica what it holds.
-func (p *raftPort) askBootstrap(m identity.Member) (bootstrapReport, error) {
-	var r bootstrapReport
+// AskBootstrap asks a replica what it holds.
+func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
+	var r BootstrapReport
 	conn, err := p.dial(bootstrapStream, m.ID, m.Raft, bootstrapAsk)
 	if err != nil {
 		return r, err

@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"context"
@@ -33,8 +33,8 @@ import (
 // gone can never be begun. What is stored is never replaced: a replica that finds
 // it contradicted refuses to run.
 
-// bootstrapReport is what a replica answers to one that bootstraps.
-type bootstrapReport struct {
+// BootstrapReport is what a replica answers to one that bootstraps.
+type BootstrapReport struct {
 	ID          string            `json:"id"`
 	Incarnation string            `json:"incarnation"`
 	Members     []identity.Member `json:"members"` // as its configuration has them, without incarnations
@@ -52,7 +52,7 @@ type bootstrapStep struct {
 // nextStep decides what the member with that identity and list of members does
 // after it has asked the others. heard has the reports of those that answered,
 // and failed why the others did not.
-func nextStep(me identity.Replica, members []identity.Member, heard map[string]bootstrapReport, failed map[string]error) (bootstrapStep, error) {
+func nextStep(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport, failed map[string]error) (bootstrapStep, error) {
 	for _, m := range members {
 		r, ok := heard[m.ID]
 		if !ok || m.ID == me.ID {
@@ -96,7 +96,7 @@ func nextStep(me identity.Replica, members []identity.Member, heard map[string]b
 
 // contradiction compares what another member reports with what this one holds.
 // It returns why this replica must not run, if it must not.
-func contradiction(me identity.Replica, r bootstrapReport) error {
+func contradiction(me identity.Replica, r BootstrapReport) error {
 	switch {
 	case r.Roster == nil && me.Roster == nil:
 		return nil
@@ -134,7 +134,7 @@ func lowest(id string, members []identity.Member) bool {
 }
 
 // drawRoster makes the roster of a new cell of the members that were heard.
-func drawRoster(me identity.Replica, members []identity.Member, heard map[string]bootstrapReport) (*identity.Roster, error) {
+func drawRoster(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport) (*identity.Roster, error) {
 	id, err := identity.RandomID()
 	if err != nil {
 		return nil, err
@@ -172,41 +172,41 @@ type identityStore interface {
 	Store(r *identity.Roster, begun bool) error
 }
 
-// bootstrapper takes a member through its cell's bootstrap.
-type bootstrapper struct {
-	cell    string
-	members []identity.Member
-	who     identityStore
-	ask     func(m identity.Member) (bootstrapReport, error) // returns within bootstrapAsk
-	begin   func() error                                     // writes the first entry
-	clock   session.Clock
-	logger  *slog.Logger
+// Bootstrapper takes a member through its cell's bootstrap.
+type Bootstrapper struct {
+	Cell     string
+	Members  []identity.Member
+	Identity identityStore
+	Ask      func(m identity.Member) (BootstrapReport, error) // returns within bootstrapAsk
+	Begin    func() error                                     // writes the first entry
+	Clock    session.Clock
+	Logger   *slog.Logger
 }
 
-// run returns when the cell has begun here, or fails when ctx ends, or when the
+// Run returns when the cell has begun here, or fails when ctx ends, or when the
 // cell must not be bootstrapped.
-func (b *bootstrapper) run(ctx context.Context) error {
-	began := b.clock()
+func (b *Bootstrapper) Run(ctx context.Context) error {
+	began := b.Clock()
 	told := began.Add(-bootstrapRemind)
 	for {
 		heard, failed := b.askAll()
-		step, err := nextStep(b.who.Get(), b.members, heard, failed)
+		step, err := nextStep(b.Identity.Get(), b.Members, heard, failed)
 		switch {
 		case err != nil:
 			return err
 		case step.store != nil:
-			if err := b.who.Store(step.store, false); err != nil {
+			if err := b.Identity.Store(step.store, false); err != nil {
 				return err
 			}
 			continue
 		case step.begin:
-			b.logger.Info("the cell has begun", "cell", b.cell, "cell_id", b.who.Get().Roster.CellID, "members", len(b.members))
-			return b.begin()
+			b.Logger.Info("the cell has begun", "cell", b.Cell, "cell_id", b.Identity.Get().Roster.CellID, "members", len(b.Members))
+			return b.Begin()
 		}
-		now := b.clock()
+		now := b.Clock()
 		if now.Sub(told) >= bootstrapRemind {
 			told = now
-			b.logger.Info("bootstrap: waiting for every member of the cell", "cell", b.cell, "waiting_for", strings.Join(step.waiting, ", "))
+			b.Logger.Info("bootstrap: waiting for every member of the cell", "cell", b.Cell, "waiting_for", strings.Join(step.waiting, ", "))
 		}
 		pause := bootstrapRetry
 		if now.Sub(began) > bootstrapHurry {
@@ -214,24 +214,24 @@ func (b *bootstrapper) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &api.Error{Code: api.Cancelled, Op: "bootstrap cell " + b.cell, Message: "stopped while waiting for " + strings.Join(step.waiting, ", "), Err: context.Cause(ctx)}
+			return &api.Error{Code: api.Cancelled, Op: "bootstrap cell " + b.Cell, Message: "stopped while waiting for " + strings.Join(step.waiting, ", "), Err: context.Cause(ctx)}
 		case <-time.After(pause):
 		}
 	}
 }
 
 // askAll asks every other member at once what it holds.
-func (b *bootstrapper) askAll() (heard map[string]bootstrapReport, failed map[string]error) {
+func (b *Bootstrapper) askAll() (heard map[string]BootstrapReport, failed map[string]error) {
 	var mu sync.Mutex // guards the maps
-	heard, failed = map[string]bootstrapReport{}, map[string]error{}
+	heard, failed = map[string]BootstrapReport{}, map[string]error{}
 	var asking sync.WaitGroup
-	me := b.who.Get().ID
-	for _, m := range b.members {
+	me := b.Identity.Get().ID
+	for _, m := range b.Members {
 		if m.ID == me {
 			continue
 		}
 		asking.Go(func() {
-			r, err := b.ask(m)
+			r, err := b.Ask(m)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

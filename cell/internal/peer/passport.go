@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"log/slog"
@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// passport is what a replica shows of itself in every hello, and what it checks
+// Passport is what a replica shows of itself in every hello, and what it checks
 // in those of the others: that both are of the same cell, that each comes from
 // the data directory that the cell knows under that replica's ID, and that each
 // still holds what it is known to have held. All votes, appended entries and
@@ -21,7 +21,7 @@ import (
 //
 // A replica compares itself with what the other one remembers of it, too: then
 // it knows that it must stop, and says why. It is for any goroutine.
-type passport struct {
+type Passport struct {
 	who    func() identity.Replica
 	lost   func(error) // told that this replica must not go on; must not block
 	clock  session.Clock
@@ -37,21 +37,21 @@ type passport struct {
 // refusedEvery is the time between two log lines on the same refused replica.
 const refusedEvery = 10 * time.Second
 
-// newPassport returns the passport of a replica whose data ends at last.
-func newPassport(who func() identity.Replica, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *passport {
-	p := &passport{who: who, lost: lost, clock: clock, logger: logger, held: map[string]uint64{}, told: map[string]session.Instant{}}
-	p.holdsUpTo(func() uint64 { return last })
+// NewPassport returns the passport of a replica whose data ends at last.
+func NewPassport(who func() identity.Replica, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *Passport {
+	p := &Passport{who: who, lost: lost, clock: clock, logger: logger, held: map[string]uint64{}, told: map[string]session.Instant{}}
+	p.HoldsUpTo(func() uint64 { return last })
 	return p
 }
 
-// holdsUpTo says where to read the last index in this replica's log or snapshot.
-func (p *passport) holdsUpTo(last func() uint64) { p.holds.Store(&last) }
+// HoldsUpTo says where to read the last index in this replica's log or snapshot.
+func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
 
-func (p *passport) last() uint64 { return (*p.holds.Load())() }
+func (p *Passport) last() uint64 { return (*p.holds.Load())() }
 
-// saw remembers that a replica held every entry up to index, and that they were
+// Saw remembers that a replica held every entry up to index, and that they were
 // committed: none of them can ever be missing there again.
-func (p *passport) saw(id string, index uint64) {
+func (p *Passport) Saw(id string, index uint64) {
 	if r := p.who().Roster; r == nil || r.IncarnationOf(id) == "" {
 		return // so that the map is bounded
 	}
@@ -60,17 +60,18 @@ func (p *passport) saw(id string, index uint64) {
 	p.held[id] = max(p.held[id], index)
 }
 
-func (p *passport) heldBy(id string) uint64 {
+// HeldBy returns the index up to which that replica is known to have held every entry.
+func (p *Passport) HeldBy(id string) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held[id]
 }
 
 // sign completes a hello to a replica.
-func (p *passport) sign(h hello) hello {
+func (p *Passport) sign(h hello) hello {
 	me := p.who()
 	h.cellID, h.incarnation = me.CellID(), me.Incarnation
-	h.held = p.heldBy(h.to)
+	h.held = p.HeldBy(h.to)
 	h.last = p.last()
 	return h
 }
@@ -78,7 +79,7 @@ func (p *passport) sign(h hello) hello {
 // admit decides on a hello that came in. A caller that holds too little is
 // refused; whether it does, or an acknowledgement of its has overtaken its hello,
 // it finds out itself from the answer.
-func (p *passport) admit(h hello) (helloVerdict, error) {
+func (p *Passport) admit(h hello) (helloVerdict, error) {
 	me := p.who()
 	switch known := me.KnownIncarnation(h.from); {
 	case !me.Begun:
@@ -91,15 +92,15 @@ func (p *passport) admit(h hello) (helloVerdict, error) {
 		return helloAmnesia, lostData(h.from, me.ID, me.Roster.CellID)
 	case h.cellID == "":
 		return helloNoCell, api.Errorf(api.Unavailable, "replica %s called, and has not begun", h.from)
-	case h.last < p.heldBy(h.from):
-		return helloBehind, lostEntries(h.from, h.last, me.ID, p.heldBy(h.from))
+	case h.last < p.HeldBy(h.from):
+		return helloBehind, lostEntries(h.from, h.last, me.ID, p.HeldBy(h.from))
 	}
 	return helloAccepted, nil
 }
 
 // check decides on the answer to a hello that this replica sent. The answer was
 // written after asked, so it cannot hold less than was known then.
-func (p *passport) check(asked, h hello) error {
+func (p *Passport) check(asked, h hello) error {
 	me := p.who()
 	known := me.KnownIncarnation(h.from)
 	var err error
@@ -127,7 +128,7 @@ func (p *passport) check(asked, h hello) error {
 
 // examine compares this replica with what another one remembers of it, and ends
 // it if it holds less.
-func (p *passport) examine(h hello) error {
+func (p *Passport) examine(h hello) error {
 	me := p.who()
 	if h.to != me.ID || !me.Begun || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
 		return nil // it is not about this replica, or not of one that could know
@@ -142,7 +143,7 @@ func (p *passport) examine(h hello) error {
 }
 
 // complain logs the refusal of a replica, now and then.
-func (p *passport) complain(id string, err error) {
+func (p *Passport) complain(id string, err error) {
 	now := p.clock()
 	p.mu.Lock()
 	told, before := p.told[id]

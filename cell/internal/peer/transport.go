@@ -1,4 +1,4 @@
-package cell
+package peer
 
 import (
 	"net"
@@ -19,29 +19,29 @@ const raftRPCTimeout = 5 * time.Second
 // replication each use one, votes now and then a third.
 const raftPool = 3
 
-// raftTransport is Raft's network: hashicorp/raft's own transport over the
+// Transport is Raft's network: hashicorp/raft's own transport over the
 // streams of a raftPort, with one change that safety depends on.
 //
 // The concrete type is embedded so that every optional interface that raft asks
 // for is there. Without raft.WithPreVote it would turn pre-votes off and say so
 // in one log line.
-type raftTransport struct {
+type Transport struct {
 	*raft.NetworkTransport
-	port  *raftPort
+	port  *Port
 	ready chan struct{} // closed by listen
 }
 
 var (
-	_ raft.Transport   = (*raftTransport)(nil)
-	_ raft.WithPreVote = (*raftTransport)(nil)
-	_ raft.WithClose   = (*raftTransport)(nil)
+	_ raft.Transport   = (*Transport)(nil)
+	_ raft.WithPreVote = (*Transport)(nil)
+	_ raft.WithClose   = (*Transport)(nil)
 )
 
-// newRaftTransport starts Raft's transport on the port, which it owns from here
+// NewTransport starts Raft's transport on the port, which it owns from here
 // on.
-func newRaftTransport(port *raftPort, logger hclog.Logger) *raftTransport {
+func NewTransport(port *Port, logger hclog.Logger) *Transport {
 	ready := make(chan struct{})
-	return &raftTransport{
+	return &Transport{
 		port:  port,
 		ready: ready,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -67,29 +67,29 @@ func newRaftTransport(port *raftPort, logger hclog.Logger) *raftTransport {
 // Raft takes the two for the same (log matching), and the replicas' states
 // differ for ever: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog
 // shows it.
-func (t *raftTransport) SetHeartbeatHandler(func(raft.RPC)) {
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(nil)
 }
 
 // Close closes the port with every connection, so that neither this replica's
 // goroutines nor its peers' stay in a read. It is idempotent.
-func (t *raftTransport) Close() error {
+func (t *Transport) Close() error {
 	err := t.NetworkTransport.Close() // closes the port through raftStreams
 	t.CloseStreams()
 	return err
 }
 
-// listen lets Raft have what the others send. It is to be called once, when this
+// Listen lets Raft have what the others send. It is to be called once, when this
 // replica's hellos say how far its log goes: before that it must acknowledge
 // nothing, or a hello could say less than it has acknowledged.
-func (t *raftTransport) listen() { close(t.ready) }
+func (t *Transport) Listen() { close(t.ready) }
 
-// silence makes the replica fall silent at once; see raftPort.silence.
-func (t *raftTransport) silence() { t.port.silence() }
+// Silence makes the replica fall silent at once; see raftPort.silence.
+func (t *Transport) Silence() { t.port.silence() }
 
 // raftStreams is the raftPort as raft.NetworkTransport sees it.
 type raftStreams struct {
-	port  *raftPort
+	port  *Port
 	ready <-chan struct{}
 }
 
@@ -119,13 +119,13 @@ func (s raftStreams) Close() error {
 
 // Addr returns the address that the Raft configuration has for this replica,
 // which need not be the one it listens on.
-func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.address) }
+func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.Address) }
 
 // Dial connects to the replica that has this Raft address.
 func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	id, ok := s.port.peer(string(address))
+	id, ok := s.port.Peer(string(address))
 	if !ok {
-		return nil, &api.Error{Code: api.Unavailable, Op: "connect", Path: string(address), Replica: s.port.id,
+		return nil, &api.Error{Code: api.Unavailable, Op: "connect", Path: string(address), Replica: s.port.ID,
 			Message: "no member of the cell has this raft address: is the configuration the same on every replica?"}
 	}
 	return s.port.dial(raftStream, id, string(address), timeout)
