@@ -95,7 +95,7 @@ get), and exits with %d if they are not.`, exitMismatch),
 			if err != nil {
 				return err
 			}
-			return o.run(cmd, p)
+			return o.setNames(cmd, p)
 		},
 	}
 	flags := cmd.Flags()
@@ -115,7 +115,7 @@ func (o *aclSetOptions) validate(cmd *cobra.Command) error {
 			continue
 		}
 		changes = true
-		if fault := listNameFault(given.name); fault != "" {
+		if fault := listNameProblem(given.name); fault != "" {
 			return usagef("--%s: %q cannot be the name of a list: %s", given.flag, abridged(given.name), fault)
 		}
 	}
@@ -125,19 +125,19 @@ func (o *aclSetOptions) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-func (o *aclSetOptions) run(cmd *cobra.Command, p api.Path) error {
+func (o *aclSetOptions) setNames(cmd *cobra.Command, p api.Path) error {
 	var conditions []client.WriteOption
 	if o.conditional {
 		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
 	}
-	return o.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+	return o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, p.String(), client.OpenOptions{ChangeACL: true})
 		if err != nil {
 			return err
 		}
 		before, err := h.Stat(ctx)
 		if err == nil {
-			err = o.changeNames(ctx, c, p, before.ACL, o.acl.Change)
+			err = o.confirmNames(ctx, c, p, before.ACL, o.acl.Change)
 		}
 		if err != nil {
 			return err

@@ -69,7 +69,7 @@ func TestACLFilePutReadsStandardInput(t *testing.T) {
 func TestEntries(t *testing.T) {
 	most := strings.Repeat("p", api.MaxPrincipal)
 	for _, good := range []string{"", "#", "# any text, # and more", "*", "alice", "@ops", "@" + most, most, "a@b.c", "spiffe://x/y#z"} {
-		if fault := entryFault(good); fault != "" {
+		if fault := entryProblem(good); fault != "" {
 			t.Errorf("%.40q %s", good, fault)
 		}
 	}
@@ -78,7 +78,7 @@ func TestEntries(t *testing.T) {
 		"\ufeffalice": "invisible", "ali\u200bce": "invisible", "\xff": "UTF-8", "@": "empty", "@ ops": "space", "@a/b": "slash", "@..": "relative",
 		most + "p": "at most 255", "@" + most + "p": "at most 255", "alice # admin": "comment", " ": "space", "a b c": "one principal a line",
 	} {
-		if fault := entryFault(bad); !strings.Contains(fault, want) {
+		if fault := entryProblem(bad); !strings.Contains(fault, want) {
 			t.Errorf("%.40q: %q, want %q", bad, fault, want)
 		}
 	}
@@ -95,7 +95,7 @@ func TestAccessLists(t *testing.T) {
 			t.Errorf("%q admits somebody: %t", text, got)
 		}
 	}
-	if err := checkAccessList("alice\n\nbob \n"); err == nil || !strings.Contains(err.Error(), `line 3 of the list, "bob "`) {
+	if err := validateAccessList("alice\n\nbob \n"); err == nil || !strings.Contains(err.Error(), `line 3 of the list, "bob "`) {
 		t.Errorf("the line is not named: %v", err)
 	}
 	if list, err := listPath("/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {

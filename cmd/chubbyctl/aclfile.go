@@ -36,7 +36,7 @@ func listPath(text string) (api.Path, error) {
 		}
 		return p, err
 	}
-	if fault := listNameFault(text); fault != "" {
+	if fault := listNameProblem(text); fault != "" {
 		return api.Path{}, usagef("%q cannot be the name of a list: %s", abridged(text), fault)
 	}
 	return listsOf(api.LocalCell).Join(text)
@@ -100,7 +100,7 @@ without --yes.`,
 			if err != nil {
 				return err
 			}
-			return g.remove(cmd, p, o, nil)
+			return g.removeNode(cmd, p, o, nil)
 		},
 	}
 	o.flag(cmd)
@@ -134,7 +134,7 @@ to write it again is not written without --yes.`,
 				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
 			}
 			put := &putOptions{globals: g, consent: *o}
-			return put.run(cmd, p, list)
+			return put.writeFile(cmd, p, list)
 		},
 	}
 	o.flag(cmd)
@@ -148,14 +148,14 @@ func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) 
 	if len(text) > 0 {
 		argument = text[0]
 	}
-	list, err := g.read(cmd, argument, p, "list")
+	list, err := g.readInput(cmd, argument, p, "list")
 	if err != nil {
 		return nil, err
 	}
 	if argument == "-" && len(list) == 0 {
 		return nil, usagef("acl file put: nothing came from standard input; write '' for a list that admits nobody. Nothing was sent")
 	}
-	if err := checkAccessList(string(list)); err != nil {
+	if err := validateAccessList(string(list)); err != nil {
 		return nil, err
 	}
 	if len(list) > 0 && list[len(list)-1] != '\n' {

@@ -10,22 +10,22 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// checkAccessList refuses a list with a line that would not mean what it looks
+// validateAccessList refuses a list with a line that would not mean what it looks
 // like. A cell takes any file for a list, and what it cannot read in one admits
 // nobody, so a slip would shut people out.
-func checkAccessList(list string) error {
+func validateAccessList(list string) error {
 	n := 0
 	for line := range strings.Lines(list) {
 		n++
-		if fault := entryFault(strings.TrimSuffix(line, "\n")); fault != "" {
+		if fault := entryProblem(strings.TrimSuffix(line, "\n")); fault != "" {
 			return usagef("line %d of the list, %q, %s. Nothing was sent", n, abridged(line), fault)
 		}
 	}
 	return nil
 }
 
-// entryFault says what is wrong with one line of a list, "" if nothing is.
-func entryFault(line string) string {
+// entryProblem says what is wrong with one line of a list, "" if nothing is.
+func entryProblem(line string) string {
 	included, isList := strings.CutPrefix(line, "@")
 	switch {
 	case !utf8.ValidString(line):
@@ -39,7 +39,7 @@ func entryFault(line string) string {
 	case line == "" || line == "*" || line[0] == '#':
 		return ""
 	case isList:
-		if fault := listNameFault(included); fault != "" {
+		if fault := listNameProblem(included); fault != "" {
 			return "includes what cannot be a list: " + fault
 		}
 	case len(line) > api.MaxPrincipal:
@@ -52,9 +52,9 @@ func entryFault(line string) string {
 	return ""
 }
 
-// listNameFault says why a name cannot be that of a list, "" if it can: it is
+// listNameProblem says why a name cannot be that of a list, "" if it can: it is
 // that of a file in the directory of lists.
-func listNameFault(name string) string {
+func listNameProblem(name string) string {
 	switch {
 	case name == "":
 		return "it is empty"

@@ -51,24 +51,24 @@ not sudo in CMD.
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
 CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if
 CMD could not be run or found (it is looked up before the lock is taken); %d if no
-master was found within --timeout; %d if permission was denied.`, aboutSignals(), defaultKillAfter,
+master was found within --timeout; %d if permission was denied.`, describeSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
   chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
-		Args:              o.arguments,
+		Args:              o.takeArguments,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prepare(cmd)
+			o.takeStreams(cmd)
 			if o.try && o.waits {
 				return usagef("acquire: --try does not wait, --wait does; choose one")
 			}
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), o.acquire)
+			return o.runWork(cmd.Context(), o.acquire)
 		},
 	}
 	flags := cmd.Flags()
@@ -78,8 +78,8 @@ master was found within --timeout; %d if permission was denied.`, aboutSignals()
 	return cmd
 }
 
-// aboutSignals says which signals CMD gets in place of chubbyctl.
-func aboutSignals() string {
+// describeSignals says which signals CMD gets in place of chubbyctl.
+func describeSignals() string {
 	return term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
 		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
 		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
@@ -100,7 +100,7 @@ func newGuardianCommand() *cobra.Command {
 const guardianVerb = "guardian"
 
 // acquire gets the lock, saying now and then why that takes so long.
-func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*tenure, error) {
+func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
 	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay})
 	if err != nil {
 		return nil, withAdvice(err, o.path, client.File)
@@ -110,34 +110,34 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 		mode = api.Shared
 	}
 	if o.try || o.waits && o.wait <= o.begun() {
-		bound, cancel := o.bound(ctx)
+		bound, cancel := o.withTimeout(ctx)
 		defer cancel()
 		lock, err := h.TryAcquire(bound, mode, client.Reason(o.reason))
 		var refused *api.Error
 		if errors.As(err, &refused) && (refused.Code == api.LockHeld || refused.Code == api.LockDelayed) {
 			told := o.explainHeld(refused)
 			if o.waits {
-				return nil, &exitError{exitWaited, o.ranOut(told.Message)}
+				return nil, &exitError{exitWaited, o.waitRanOut(told.Message)}
 			}
 			told.Message += "; try again later, or wait without --try"
 			return nil, &exitError{exitHeld, told}
 		}
-		return held(lock), err
+		return releasable(lock), err
 	}
-	waiting, cancel, explain := o.wanting(ctx, 0)
+	waiting, cancel, explain := o.withWait(ctx, 0)
 	defer cancel()
 	w := o.showWait("no answer from the cell yet")
 	defer w.stop()
 	lock, err := h.Acquire(waiting, mode, client.Reason(o.reason), client.OnQueued(w.queued))
-	return held(lock), explain(err, w.last())
+	return releasable(lock), explain(err, w.last())
 }
 
-// held is a lock that is released when the work is done.
-func held(lock *client.Lock) *tenure {
+// releasable is a lock that is released when the work is done.
+func releasable(lock *client.Lock) *heldLock {
 	if lock == nil {
 		return nil
 	}
-	return &tenure{lock: lock, giveUp: lock.Release}
+	return &heldLock{lock: lock, giveUp: lock.Release}
 }
 
 // explainHeld says who holds the lock, since when and why, in one line.

@@ -150,7 +150,7 @@ func TestBudgetLeavesRoom(t *testing.T) {
 		worst := float64(lease)*5/12 + float64(o.lockDelay)
 		needed := float64(o.killAfter) + float64(client.Margin(lease, o.lockDelay))
 		fits := worst*(1-api.ClockRateBound) > needed+1
-		if passes := b.check("acquire") == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
+		if passes := b.validate("acquire") == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
 			t.Errorf("budget %+v: passes %t, leaves room %t", b, passes, fits)
 		}
 		if b.refresh() > lease/12 || b.refresh() <= 0 {

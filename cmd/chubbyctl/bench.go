@@ -17,9 +17,9 @@ import (
 
 // What a bench is bounded to, so that a slip does not take a cell down.
 const (
-	mostBenchClients  = 500 // sessions over the connections of one client.Cell
-	leastBench        = time.Second
-	mostBench         = 10 * time.Minute
+	maxBenchClients   = 500 // sessions over the connections of one client.Cell
+	minBenchDuration  = time.Second
+	maxBenchDuration  = 10 * time.Minute
 	benchReportPeriod = 2 * time.Second
 )
 
@@ -52,7 +52,7 @@ It works in a directory of its own, bench-<session>, below --prefix, and removes
 at its end, also after Ctrl-C; nothing else in the cell is touched, but whoever else
 uses the cell shares it with the bench. By default that is a load of 8 clients for
 10 s, at most %d for %v; --rate holds it down. A cell that others depend on is best
-measured with --rate, or not at all.`, mostBenchClients, mostBench)
+measured with --rate, or not at all.`, maxBenchClients, maxBenchDuration)
 	group.Example = `  chubbyctl bench locks
   chubbyctl bench writes --clients 64 --duration 30s --size 4KiB
   chubbyctl bench reads --rate 200 -o json`
@@ -78,12 +78,12 @@ with 130.`,
 			if err := b.validate(cmd); err != nil {
 				return err
 			}
-			return b.run(cmd.Context())
+			return b.runBench(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&b.clients, "clients", 8, fmt.Sprintf("`N` clients at once, 1 to %d", mostBenchClients))
-	flags.DurationVar(&b.duration, "duration", 10*time.Second, fmt.Sprintf("for how long, %v to %v", leastBench, mostBench))
+	flags.IntVar(&b.clients, "clients", 8, fmt.Sprintf("`N` clients at once, 1 to %d", maxBenchClients))
+	flags.DurationVar(&b.duration, "duration", 10*time.Second, fmt.Sprintf("for how long, %v to %v", minBenchDuration, maxBenchDuration))
 	flags.Float64Var(&b.rate, "rate", 0, "at most `R` operations a second, of all clients together (default: as fast as they can)")
 	flags.StringVar(&b.prefix, "prefix", rootOf(nil), "the directory below which the bench has one of its own")
 	switch w.takes {
@@ -98,10 +98,10 @@ with 130.`,
 func (b *bench) validate(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
-	case b.clients < 1 || b.clients > mostBenchClients:
-		return usagef("--clients %d: want 1 to %d", b.clients, mostBenchClients)
-	case b.duration < leastBench || b.duration > mostBench:
-		return usagef("--duration %v: want %v to %v", b.duration, leastBench, mostBench)
+	case b.clients < 1 || b.clients > maxBenchClients:
+		return usagef("--clients %d: want 1 to %d", b.clients, maxBenchClients)
+	case b.duration < minBenchDuration || b.duration > maxBenchDuration:
+		return usagef("--duration %v: want %v to %v", b.duration, minBenchDuration, maxBenchDuration)
 	case given("rate") && !(b.rate > 0 && b.rate <= 1e6):
 		return usagef("--rate %v: want more than 0 operations a second, at most 1000000", b.rate)
 	case b.size > api.MaxContents:
@@ -117,29 +117,29 @@ func (b *bench) validate(cmd *cobra.Command) error {
 	return err
 }
 
-// run prepares, measures, cleans up and reports, whatever ends it.
-func (b *bench) run(ctx context.Context) error {
-	figures, err := b.measured(ctx)
+// runBench prepares, measures, cleans up and reports, whatever ends it.
+func (b *bench) runBench(ctx context.Context) error {
+	figures, err := b.measure(ctx)
 	if figures != nil {
 		if printErr := b.report(*figures); printErr != nil {
 			return errors.Join(err, printErr)
 		}
 	}
-	return causeOf(ctx, err)
+	return interruptOr(ctx, err)
 }
 
-// measured returns the figures if there are any. All that was made for it is
+// measure returns the figures if there are any. All that was made for it is
 // gone when it returns, or the user has been told what is not.
-func (b *bench) measured(ctx context.Context) (*figures, error) {
-	preparing, cancel := b.bound(ctx)
+func (b *bench) measure(ctx context.Context) (*figures, error) {
+	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
 	cell, err := client.Dial(preparing, b.config(b.base.Cell()))
 	if err != nil {
 		return nil, err
 	}
 	defer cell.Close()
-	crew, err := b.open(preparing, cell)
-	defer func() { b.dismiss(ctx, crew) }()
+	crew, err := b.openSessions(preparing, cell)
+	defer func() { b.closeSessions(ctx, crew) }()
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func (b *bench) measured(ctx context.Context) (*figures, error) {
 		return nil, err
 	}
 	defer func() {
-		b.dismiss(ctx, crew) // what they have in their caches would hold up its removal
-		b.clean(ctx)
+		b.closeSessions(ctx, crew) // what they have in their caches would hold up its removal
+		b.removeScratch(ctx)
 	}()
 	steps := make([]step, len(crew))
 	for i, c := range crew {
@@ -161,11 +161,11 @@ func (b *bench) measured(ctx context.Context) (*figures, error) {
 		}
 	}
 	cancel()
-	return b.load(ctx, steps)
+	return b.generateLoad(ctx, steps)
 }
 
-// open opens the clients' sessions.
-func (b *bench) open(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
+// openSessions opens the clients' sessions.
+func (b *bench) openSessions(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
 	var crew []*client.Client
 	for range b.clients {
 		c, err := cell.NewSession(ctx, b.session())
@@ -184,12 +184,12 @@ func (b *bench) session() client.SessionConfig {
 	return s
 }
 
-// dismiss ends the clients' sessions, all at once, since each may wait for a cell
+// closeSessions ends the clients' sessions, all at once, since each may wait for a cell
 // that does not answer; once is enough.
-func (b *bench) dismiss(ctx context.Context, crew []*client.Client) {
+func (b *bench) closeSessions(ctx context.Context, crew []*client.Client) {
 	var parting sync.WaitGroup
 	for _, c := range crew {
-		parting.Go(func() { b.leave(ctx, c) })
+		parting.Go(func() { b.closeSession(ctx, c) })
 	}
 	parting.Wait()
 }
@@ -204,9 +204,9 @@ func (b *bench) announcement() string {
 		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
 }
 
-// clean removes the scratch directory, also after an interrupt.
-func (b *bench) clean(ctx context.Context) {
-	err := b.visit(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
+// removeScratch removes the scratch directory, also after an interrupt.
+func (b *bench) removeScratch(ctx context.Context) {
+	err := b.withSession(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, b.scratch.String(), client.OpenOptions{Read: true, Write: true, Kind: api.Directory})
 		if err != nil {
 			return err

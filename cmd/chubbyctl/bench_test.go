@@ -105,7 +105,7 @@ func TestBenchWithoutCell(t *testing.T) {
 				time.AfterFunc(away, func() { c.Kill("r1") })
 				duration := ends
 				if one.interrupted {
-					duration = mostBench
+					duration = maxBenchDuration
 					time.AfterFunc(ends, func() { cancel(interrupted{os.Interrupt}) })
 				}
 				watch := stopwatch()

@@ -32,9 +32,9 @@ func (b budget) exclusive() time.Duration {
 // outage is the longest silence of the cell that CMD does not notice.
 func (b budget) outage() time.Duration { return b.exclusive() - b.killAfter - b.margin }
 
-// check refuses settings under which CMD could outlive its exclusivity, or
+// validate refuses settings under which CMD could outlive its exclusivity, or
 // would be stopped before any outage.
-func (b budget) check(verb string) error {
+func (b budget) validate(verb string) error {
 	if b.outage() > 0 {
 		return nil
 	}

@@ -82,12 +82,12 @@ of a checksum of what it has applied: two that have applied the same are the sam
 			Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json",
 			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 					status, err := c.Status(ctx)
 					if err != nil {
 						return err
 					}
-					return g.printStatus(cmd.OutOrStdout(), status, confirmed(ctx, c, divergence(status.Replicas)))
+					return g.printStatus(cmd.OutOrStdout(), status, confirmDivergence(ctx, c, divergence(status.Replicas)))
 				})
 			},
 		},
@@ -97,7 +97,7 @@ of a checksum of what it has applied: two that have applied the same are the sam
 			Example: "  chubbyctl cell members",
 			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 					members, err := c.Members(ctx)
 					if err != nil {
 						return err
@@ -129,7 +129,7 @@ It is for those who may change the ACL of the cell's root.`,
 			if err != nil {
 				return err
 			}
-			return g.visit(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
 				master, err := c.Transfer(ctx, to)
 				if err != nil {
 					return err
@@ -146,18 +146,18 @@ It is for those who may change the ACL of the cell's root.`,
 	return cmd
 }
 
-func (g *globals) lookAtCell(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {
+func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {
 	cell, err := cellOf(args)
 	if err != nil {
 		return err
 	}
-	return g.look(cmd.Context(), cell, f)
+	return g.withCell(cmd.Context(), cell, f)
 }
 
-// confirmed looks at the replicas again before anybody is alarmed: a replica's
+// confirmDivergence looks at the replicas again before anybody is alarmed: a replica's
 // state and its index are not of one moment while the cell is written to, and
 // are the same twice only when they belong together.
-func confirmed(ctx context.Context, c *client.Cell, fault string) string {
+func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string {
 	if fault == "" {
 		return ""
 	}
@@ -182,14 +182,14 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 		return err
 	}
 	if s.Master == "" {
-		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", noMaster(s))}
+		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", explainNoMaster(s))}
 	}
 	return nil
 }
 
-// noMaster says why there is no answer of a master: the cell has none, or it
+// explainNoMaster says why there is no answer of a master: the cell has none, or it
 // cannot be reached from here.
-func noMaster(s client.Status) string {
+func explainNoMaster(s client.Status) string {
 	if s.Named == "" {
 		return fmt.Sprintf("there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// holding is what running a command needs of a client.Lock.
-type holding interface {
+// lockState is what running a command needs of a client.Lock.
+type lockState interface {
 	// Context ends, with a cause, when the lock may not be relied on any more.
 	Context() context.Context
 	// ExclusiveUntil is how long from now nobody else can have the lock if
@@ -27,8 +27,8 @@ type holding interface {
 	Err() error
 }
 
-// belief is what running a command needs of a client.Client.
-type belief interface {
+// sessionState is what running a command needs of a client.Client.
+type sessionState interface {
 	Session() api.SessionID
 	// Lease is the length of the newest grant.
 	Lease() time.Duration
@@ -36,8 +36,8 @@ type belief interface {
 	Left() time.Duration
 }
 
-// environment is this process's, with what CMD is told of the lock.
-func (o *workOptions) environment(sequencer string, token uint64, session api.SessionID) []string {
+// commandEnvironment is this process's, with what CMD is told of the lock.
+func (o *workOptions) commandEnvironment(sequencer string, token uint64, session api.SessionID) []string {
 	own := []string{
 		"CHUBBY_LOCK=" + o.path.String(),
 		"CHUBBY_SEQUENCER=" + sequencer,
@@ -58,8 +58,8 @@ func (o *workOptions) environment(sequencer string, token uint64, session api.Se
 
 // work is what is known of a lock while CMD runs under it.
 type work struct {
-	lock    holding
-	session belief
+	lock    lockState
+	session sessionState
 	env     []string
 	changed <-chan struct{} // the session went into jeopardy, or out of it
 	asked   <-chan struct{} // closed when another should have the lock; may be nil
@@ -105,7 +105,7 @@ func (o *workOptions) supervise(w work) error {
 	case err != nil:
 		return err
 	}
-	o.attend(process, w)
+	o.watchCommand(process, w)
 	result, err := process.Wait()
 	switch {
 	case err != nil:
@@ -136,10 +136,10 @@ func exitWith(code int) error {
 	return &exitError{code: code}
 }
 
-// attend watches over a running command until it is gone: it tells of jeopardy,
+// watchCommand watches over a running command until it is gone: it tells of jeopardy,
 // asks the command to end when another should have the lock, and stops it when
 // the lock is lost.
-func (o *workOptions) attend(process *supervise.Process, w work) {
+func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 	lost, asked := w.lock.Context().Done(), w.asked
 	jeopardy := false
 	for {
@@ -151,7 +151,7 @@ func (o *workOptions) attend(process *supervise.Process, w work) {
 			process.Stop()
 		case <-asked:
 			asked = nil
-			if o.tellOfAnother(w.yield) {
+			if o.noticeCandidate(w.yield) {
 				process.Signal(syscall.SIGTERM)
 			}
 		case <-w.changed:
@@ -160,18 +160,18 @@ func (o *workOptions) attend(process *supervise.Process, w work) {
 			switch {
 			case jeopardy && !was && lost != nil:
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
-				o.tell(process, o.jeopardy)
+				o.sendSignal(process, o.jeopardy)
 				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", term.Roughly(left)))
 			case was && !jeopardy && lost != nil && !process.Stopping(): // else it is too late for CMD
-				o.tell(process, o.safe)
+				o.sendSignal(process, o.safe)
 				o.notice("safe: the cell answers again")
 			}
 		}
 	}
 }
 
-// tell gives CMD a signal that was asked for.
-func (o *workOptions) tell(process *supervise.Process, s os.Signal) {
+// sendSignal gives CMD a signal that was asked for.
+func (o *workOptions) sendSignal(process *supervise.Process, s os.Signal) {
 	if s != nil {
 		process.Signal(s)
 	}

@@ -25,7 +25,7 @@ import (
 // where a test needs a process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion"}, os.Args[1]) {
-		os.Exit(run())
+		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
 		os.Exit(upgraded())
@@ -43,15 +43,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heldLock is a lock that is lost when the test says.
-type heldLock struct {
+// fakeLock is a lock that is lost when the test says.
+type fakeLock struct {
 	ctx       context.Context
 	exclusive func() time.Duration
 }
 
-func (l heldLock) Context() context.Context      { return l.ctx }
-func (l heldLock) Err() error                    { return context.Cause(l.ctx) }
-func (l heldLock) ExclusiveUntil() time.Duration { return l.exclusive() }
+func (l fakeLock) Context() context.Context      { return l.ctx }
+func (l fakeLock) Err() error                    { return context.Cause(l.ctx) }
+func (l fakeLock) ExclusiveUntil() time.Duration { return l.exclusive() }
 
 // liveSession is a session whose local lease has the time left that the test says.
 type liveSession struct{ left atomic.Int64 }
@@ -106,7 +106,7 @@ func firstLine(t *testing.T, fifo string, f func()) {
 func TestCommandEndsByItself(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
 		o := supervising(t, "sh", "-c", script)
-		err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
+		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
 		if got := exitCode(err); got != want {
 			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
 		}
@@ -117,8 +117,8 @@ func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("CHUBBY_TOKEN", "of an outer acquire")
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	env := o.environment("seq", 7, 42)
-	if err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
+	env := o.commandEnvironment("seq", 7, 42)
+	if err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
 		t.Errorf("CMD has another environment: %v", err)
 	}
 	if n := len(slices.DeleteFunc(env, func(s string) bool { return !strings.HasPrefix(s, "CHUBBY_TOKEN=") })); n != 1 {
@@ -135,7 +135,7 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 	firstLine(t, fifo, func() { lose(cause) })
 	o := supervising(t, "sh", "-c", `trap 'exit 0' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
 	o.killAfter = 10 * time.Second
-	err := o.supervise(work{lock: heldLock{ctx, long}, session: &liveSession{}, env: quickly()})
+	err := o.supervise(work{lock: fakeLock{ctx, long}, session: &liveSession{}, env: quickly()})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "broken by an operator") {
 		t.Errorf("exit code %d (%v), want %d with the cause", exitCode(err), err, exitLost)
 	}
@@ -146,7 +146,7 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 func TestCommandWhenTimeRunsOut(t *testing.T) {
 	end := time.Now().Add(700 * time.Millisecond)
 	o := supervising(t, "sh", "-c", `trap '' TERM; while :; do sleep 0.01; done`)
-	err := o.supervise(work{lock: heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: &liveSession{}, env: quickly()})
+	err := o.supervise(work{lock: fakeLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: &liveSession{}, env: quickly()})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) {
 		t.Errorf("exit code %d (%v), want %d", exitCode(err), err, exitLost)
 	}
@@ -167,7 +167,7 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	// Each is a step: the second counts only after the first.
 	o := supervising(t, "sh", "-c", `trap 'was=1' USR1; trap '[ "$was" ] && exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo)
 	o.jeopardy, o.safe = syscall.SIGUSR1, syscall.SIGUSR2
-	err := o.supervise(work{lock: heldLock{t.Context(), long}, session: session, env: quickly(), changed: changed})
+	err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: session, env: quickly(), changed: changed})
 	if exitCode(err) != 21 {
 		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
 	}
@@ -189,7 +189,7 @@ func TestSafeTooLate(t *testing.T) {
 		changed <- struct{}{}
 	})
 	err := o.supervise(work{
-		lock: heldLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: session, env: quickly(), changed: changed,
+		lock: fakeLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: session, env: quickly(), changed: changed,
 	})
 	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") {
 		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)
@@ -201,9 +201,9 @@ func TestLostBeforeTheStart(t *testing.T) {
 	ctx, lose := context.WithCancelCause(t.Context())
 	mark := filepath.Join(t.TempDir(), "started")
 	o := supervising(t, "sh", "-c", `: >"$0"`, mark)
-	late := o.supervise(work{lock: heldLock{ctx, func() time.Duration { return 0 }}, session: &liveSession{}, env: quickly()})
+	late := o.supervise(work{lock: fakeLock{ctx, func() time.Duration { return 0 }}, session: &liveSession{}, env: quickly()})
 	lose(api.Errorf(api.LockLost, "broken"))
-	lost := o.supervise(work{lock: heldLock{ctx, long}, session: &liveSession{}, env: quickly()})
+	lost := o.supervise(work{lock: fakeLock{ctx, long}, session: &liveSession{}, env: quickly()})
 	for what, err := range map[string]error{"late": late, "lost": lost} {
 		if exitCode(err) != exitLost {
 			t.Errorf("%s: exit code %d (%v), want %d", what, exitCode(err), err, exitLost)
@@ -224,7 +224,7 @@ func TestYield(t *testing.T) {
 		var told bytes.Buffer
 		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 100); do sleep 0.01; done; exit 0`, fifo)
 		o.err = &told
-		err := o.supervise(work{lock: heldLock{t.Context(), long}, session: &liveSession{}, env: quickly(), asked: asked, yield: yield})
+		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), asked: asked, yield: yield})
 		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
 			t.Errorf("yield %t: exit code %d (%v); told %q", yield, got, err, told.String())
 		}

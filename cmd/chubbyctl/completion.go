@@ -22,13 +22,13 @@ import (
 // Tab. If it does not, nothing is offered, and nothing is said.
 const completionBound = time.Second
 
-// complete has every command and flag below root offer what fits: what the cell
+// completeBelow has every command and flag below root offer what fits: what the cell
 // has, or the words there are, and the files of this machine only where one is
 // wanted.
-func (g *globals) complete(root *cobra.Command) {
+func (g *globals) completeBelow(root *cobra.Command) {
 	g.completeCommand(root)
 	for _, cmd := range root.Commands() {
-		g.complete(cmd)
+		g.completeBelow(cmd)
 	}
 }
 
@@ -78,11 +78,11 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
-		return words("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line")
+		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line")
 	case "events":
 		return completeKinds
 	case "jeopardy-signal", "safe-signal":
-		return words("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH")
+		return completeWords("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH")
 	case "if-sequencer":
 		return completeSequencer
 	case "to":
@@ -107,15 +107,15 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 	return cobra.NoFileCompletions // a number or a duration
 }
 
-// words offers always the same.
-func words(list ...string) cobra.CompletionFunc {
+// completeWords offers always the same.
+func completeWords(list ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return beginning(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// hurried is g for somebody who waits behind a Tab key: briefly, and in silence.
-func (g *globals) hurried() *globals {
+// forCompletion is g for somebody who waits behind a Tab key: briefly, and in silence.
+func (g *globals) forCompletion() *globals {
 	h := *g
 	h.timeout = min(g.timeout, completionBound)
 	h.stderr = nil
@@ -143,7 +143,7 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 		return rootsLike(half), more
 	}
 	var names []string
-	err = g.hurried().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+	err = g.forCompletion().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
 		children, err := h.ReadDir(ctx)
 		for _, s := range children {
 			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
@@ -161,8 +161,8 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	return names, more
 }
 
-// mostPrograms bounds what is offered: more than anybody reads.
-const mostPrograms = 500
+// maxPrograms bounds what is offered: more than anybody reads.
+const maxPrograms = 500
 
 // programs are those that PATH leads to whose names begin with half. Half-written
 // paths are the shell's to complete.
@@ -177,7 +177,7 @@ func programs(half string) []string {
 			continue // not everything that PATH names is there
 		}
 		for _, e := range entries {
-			if len(names) >= mostPrograms {
+			if len(names) >= maxPrograms {
 				return names
 			}
 			if name := e.Name(); strings.HasPrefix(name, half) && !slices.Contains(names, name) && supervise.Runnable(filepath.Join(dir, name)) {
@@ -223,11 +223,11 @@ func rootsLike(half string) []string {
 }
 
 func completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return beginning(half, knownCells()), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(half, knownCells()), cobra.ShellCompDirectiveNoFileComp
 }
 
-// beginning keeps those words that begin with half.
-func beginning(half string, words []string) []string {
+// withPrefix keeps those words that begin with half.
+func withPrefix(half string, words []string) []string {
 	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, half) })
 }
 
@@ -237,7 +237,7 @@ func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cob
 	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
 		list = append(list, own)
 	}
-	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeKinds offers kinds of events, of which several are separated by
@@ -250,24 +250,24 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 			list = append(list, given+kind)
 		}
 	}
-	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// fromCell offers what can be seen of the default cell without a session.
-func (g *globals) fromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+// completeFromCell offers what can be seen of the default cell without a session.
+func (g *globals) completeFromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	var found []string
-	err := g.hurried().look(cmd.Context(), api.LocalCell, func(ctx context.Context, c *client.Cell) (err error) {
+	err := g.forCompletion().withCell(cmd.Context(), api.LocalCell, func(ctx context.Context, c *client.Cell) (err error) {
 		found, err = list(ctx, c)
 		return err
 	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return beginning(half, found), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(half, found), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
 		sessions, err := c.Sessions(ctx)
 		var list []string
 		for _, s := range sessions {
@@ -278,7 +278,7 @@ func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) (
 }
 
 func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
 		members, err := c.Members(ctx)
 		var list []string
 		for _, m := range members {
@@ -289,7 +289,7 @@ func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) (
 }
 
 func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.fromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
+	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
 		quotas, err := c.Quotas(ctx)
 		var list []string
 		for _, q := range quotas {
@@ -304,7 +304,7 @@ func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string)
 // completeList offers the names of access control lists of the default cell.
 func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	var list []string
-	err := g.hurried().withHandle(cmd.Context(), listsOf(api.LocalCell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+	err := g.forCompletion().withHandle(cmd.Context(), listsOf(api.LocalCell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
 		children, err := h.ReadDir(ctx)
 		for _, s := range children {
 			list = append(list, s.Path.Base())
@@ -314,5 +314,5 @@ func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]s
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return beginning(half, list), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
 }

@@ -29,13 +29,13 @@ func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, 
 	}
 	seq, err := sequencer.Parse(s.text)
 	if err != nil {
-		return nil, s.verdict(fmt.Errorf("--if-sequencer: %w", err))
+		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
 	}
 	return []client.WriteOption{client.IfSequencer(seq)}, nil
 }
 
-// verdict gives the refusal of a sequencer its exit code.
-func (s *sequencerCondition) verdict(err error) error {
+// exitCodeOf gives the refusal of a sequencer its exit code.
+func (s *sequencerCondition) exitCodeOf(err error) error {
 	if s.given && api.CodeOf(err) == api.BadSequencer {
 		return &exitError{exitMismatch, err}
 	}

@@ -51,7 +51,7 @@ func TestVerdictOfTheCell(t *testing.T) {
 		{true, nil, 0},
 	} {
 		s := &sequencerCondition{given: c.given}
-		if got := exitCode(s.verdict(c.err)); got != c.want {
+		if got := exitCode(s.exitCodeOf(c.err)); got != c.want {
 			t.Errorf("given %t, %v: exit code %d, want %d", c.given, c.err, got, c.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestConditionsNeverCreate(t *testing.T) {
 		{putOptions{}, guard, client.Existing, false, 1},
 		{putOptions{conditional: true, ifGeneration: 7}, guard, client.Existing, false, 2},
 	} {
-		opts, conditions := c.o.opening([]byte("x"), c.guards)
+		opts, conditions := c.o.openOptions([]byte("x"), c.guards)
 		if opts.Create != c.create || (opts.Contents != nil) != c.contents || len(conditions) != c.conditions {
 			t.Errorf("--if-generation %d (%t) and %d guards: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, len(c.guards), opts, len(conditions))
 		}

@@ -54,22 +54,22 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHel
   chubbyctl elect --observe /ls/local/svc/primary
   chubbyctl elect --candidates /ls/local/svc/primary
   chubbyctl elect --nominate db2 /ls/local/svc/primary`,
-		Args:              o.arguments,
+		Args:              o.takeArguments,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prepare(cmd)
-			if err := o.check(cmd.Flags().Changed); err != nil {
+			o.takeStreams(cmd)
+			if err := o.validate(cmd.Flags().Changed); err != nil {
 				return err
 			}
 			switch ctx := cmd.Context(); {
 			case o.observe:
-				return o.follow(ctx)
+				return o.followElection(ctx)
 			case o.candidates:
-				return o.list(ctx)
+				return o.listCandidates(ctx)
 			case o.nominate != "":
-				return o.choose(ctx)
+				return o.nominateCandidate(ctx)
 			default:
-				return o.run(ctx, o.campaign)
+				return o.runWork(ctx, o.campaign)
 			}
 		},
 	}
@@ -85,8 +85,8 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHel
 	return cmd
 }
 
-// check finds what is wrong with the flags.
-func (o *electOptions) check(given func(flag string) bool) error {
+// validate finds what is wrong with the flags.
+func (o *electOptions) validate(given func(flag string) bool) error {
 	var instead []string
 	for _, one := range []struct {
 		flag  string
@@ -121,17 +121,17 @@ func (o *electOptions) check(given func(flag string) bool) error {
 			return usagef("--name: %q cannot be the name of a candidate; want one component of a path", abridged(o.name))
 		}
 	}
-	return o.validate()
+	return o.workOptions.validate()
 }
 
-// leastToCampaign is what --wait is at least: a free election takes several
+// minCampaign is what --wait is at least: a free election takes several
 // operations.
-const leastToCampaign = time.Second
+const minCampaign = time.Second
 
 // campaign waits until this is the primary, saying now and then why that takes
 // so long.
-func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenure, error) {
-	waiting, cancel, explain := o.wanting(ctx, leastToCampaign)
+func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
+	waiting, cancel, explain := o.withWait(ctx, minCampaign)
 	defer cancel()
 	w := o.showWait(fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
 		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
@@ -146,7 +146,7 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*tenu
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.File), w.last())
 	}
-	return &tenure{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
+	return &heldLock{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
 }
 
 // resignation is how a primary gives up. Its registration goes too, which somebody who has the list of the
@@ -181,13 +181,13 @@ func newCandidateFields(c recipe.Candidate) candidateFields {
 		Name: c.Name, Rank: c.Rank, Priority: c.Priority, Primary: c.Primary, Chosen: c.Chosen,
 		Session: c.Session.String(), Host: c.Host, PID: c.PID,
 	}
-	f.Value, f.ValueBase64 = forPrograms(c.Value)
+	f.Value, f.ValueBase64 = valueFields(c.Value)
 	return f
 }
 
-// list prints the candidates, the primary first.
-func (o *electOptions) list(ctx context.Context) error {
-	return o.visit(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+// listCandidates prints the candidates, the primary first.
+func (o *electOptions) listCandidates(ctx context.Context) error {
+	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		all, err := recipe.Candidates(ctx, c, o.path.String())
 		if err != nil {
 			return err
@@ -223,9 +223,9 @@ func placeOf(c recipe.Candidate) string {
 	return strconv.Itoa(c.Rank)
 }
 
-// choose nominates the next primary.
-func (o *electOptions) choose(ctx context.Context) error {
-	err := o.visit(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+// nominateCandidate nominates the next primary.
+func (o *electOptions) nominateCandidate(ctx context.Context) error {
+	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		return recipe.Nominate(ctx, c, o.path.String(), o.nominate)
 	})
 	if err == nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// stay creates an ephemeral file and keeps it until an interrupt.
-func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
+// keepEphemeral creates an ephemeral file and keeps it until an interrupt.
+func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte) error {
 	ctx := cmd.Context()
-	bound, cancel := o.bound(ctx)
+	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.keepVigil(bound, p.Cell(), p)
+	v := o.reportWait(bound, p.Cell(), p)
 	defer v.stop()
 	c, err := client.New(bound, o.config(p.Cell()))
 	if err != nil {
 		return v.explain(err)
 	}
-	defer o.leave(ctx, c)
+	defer o.closeSession(ctx, c)
 	h, err := c.Open(bound, p.String(), client.OpenOptions{
 		Write: true, Create: client.NewFile, Ephemeral: true, Contents: value,
 		Events: []api.EventKind{api.EventLockAcquired}, // of any kind: that the file is gone comes with them
@@ -35,21 +35,21 @@ func (o *putOptions) stay(cmd *cobra.Command, p api.Path, value []byte) error {
 		return v.explain(err)
 	}
 	v.stop()
-	if err := o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
+	if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
 		return err
 	}
 	if !o.json() {
 		term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
 	}
-	return lastAsLong(ctx, h)
+	return awaitEnd(ctx, h)
 }
 
-// lastAsLong waits for an interrupt, or for the end of a node of this session.
-func lastAsLong(ctx context.Context, h *client.Handle) error {
+// awaitEnd waits for an interrupt, or for the end of a node of this session.
+func awaitEnd(ctx context.Context, h *client.Handle) error {
 	for {
 		_, err := h.Next(ctx)
 		switch {
-		case ended(ctx):
+		case isInterrupted(ctx):
 			return nil
 		case err != nil:
 			return fmt.Errorf("%s is gone: %w", h.Path(), err)

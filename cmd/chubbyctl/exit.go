@@ -103,9 +103,9 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// causeOf returns the signal that ended ctx in place of what an operation made
+// interruptOr returns the signal that ended ctx in place of what an operation made
 // of it. An error that has its exit code already is left alone.
-func causeOf(ctx context.Context, err error) error {
+func interruptOr(ctx context.Context, err error) error {
 	var (
 		own    *exitError
 		signal interrupted
@@ -143,18 +143,18 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = term.PrintJSON(w, errorLine{describe(err)}) // there is nowhere to report it
+		_ = term.PrintJSON(w, errorLine{newErrorFields(err)}) // there is nowhere to report it
 		return
 	}
 	style := term.StyleOf(w)
-	for _, one := range severally(err) {
+	for _, one := range splitJoined(err) {
 		fmt.Fprintln(w, style.Paint(term.Trouble, "chubbyctl: ")+term.Printable(one.Error()))
 	}
 }
 
-// lastWords prints an error, if there is one, when everything else is done. asked is
+// printLast prints an error, if there is one, when everything else is done. asked is
 // whether a signal has asked for the end.
-func (g *globals) lastWords(w io.Writer, err error, asked bool) {
+func (g *globals) printLast(w io.Writer, err error, asked bool) {
 	s := g.stderr
 	if s == nil { // the command line was not understood
 		s = term.NewSpeaker(term.Bare(w))
@@ -165,8 +165,8 @@ func (g *globals) lastWords(w io.Writer, err error, asked bool) {
 	s.Finish(asked, supervise.Interrupts()...)
 }
 
-// severally takes apart errors that were joined: each has a line.
-func severally(err error) []error {
+// splitJoined takes apart errors that were joined: each has a line.
+func splitJoined(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error }) // what is wrapped further down is part of a sentence
 	if !ok || !strings.Contains(err.Error(), "\n") {
 		return []error{err}
@@ -174,7 +174,7 @@ func severally(err error) []error {
 	return joined.Unwrap()
 }
 
-func describe(err error) errorFields {
+func newErrorFields(err error) errorFields {
 	f := errorFields{Code: codeName(err), Message: err.Error(), Exit: exitCode(err)}
 	var e *api.Error
 	if errors.As(err, &e) {

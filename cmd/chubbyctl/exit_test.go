@@ -69,7 +69,7 @@ func TestInterruptIsTheCause(t *testing.T) {
 	for err, want := range map[error]int{
 		api.Cancelled: 143, errors.New("x"): 143, nil: 0, &exitError{code: 5}: 5,
 	} {
-		if got := exitCode(causeOf(ctx, err)); got != want {
+		if got := exitCode(interruptOr(ctx, err)); got != want {
 			t.Errorf("exit code of %v after SIGTERM: %d, want %d", err, got, want)
 		}
 	}

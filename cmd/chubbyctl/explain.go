@@ -47,7 +47,7 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 			if err != nil {
 				return err
 			}
-			return g.look(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				e, err := c.Explain(ctx, p.String())
 				if err != nil {
 					return err

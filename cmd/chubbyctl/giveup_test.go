@@ -46,7 +46,7 @@ func TestLockThatIsNotReleased(t *testing.T) {
 			trouble.make(c, session)
 			var told buffer
 			o := &workOptions{globals: &globals{output: "text", timeout: 3 * time.Second}, err: &told}
-			o.giveUp(t.Context(), session, held(lock))
+			o.giveUpLock(t.Context(), session, releasable(lock))
 			if got := strings.Contains(told.String(), "may not be released yet"); got != trouble.told {
 				t.Errorf("%s: told %q", what, told.String())
 			}
@@ -90,7 +90,7 @@ func TestCandidateThatCannotLeave(t *testing.T) {
 		}
 		c.Cut("web2")
 		began := time.Now()
-		o.giveUp(t.Context(), primary, held)
+		o.giveUpLock(t.Context(), primary, held)
 		if took := time.Since(began); took > term.Patience || told.String() != "" {
 			t.Errorf("after %v it was told %q", took, told.String())
 		}

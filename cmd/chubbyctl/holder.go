@@ -25,20 +25,20 @@ func newHolderFields(h api.Holder) holderFields {
 // whoIs names a holder for people: "ann on web3 (pid 4711, s42)".
 func whoIs(h api.Holder) string {
 	if h.PID != 0 {
-		return fmt.Sprintf("%s (pid %d, %v)", whose(h), h.PID, h.Session)
+		return fmt.Sprintf("%s (pid %d, %v)", whoseSession(h), h.PID, h.Session)
 	}
-	return fmt.Sprintf("%s (%v)", whose(h), h.Session)
+	return fmt.Sprintf("%s (%v)", whoseSession(h), h.Session)
 }
 
 // whoseProcess is whoIs where the session has a column of its own.
 func whoseProcess(h api.Holder) string {
 	if h.PID != 0 {
-		return fmt.Sprintf("%s (pid %d)", whose(h), h.PID)
+		return fmt.Sprintf("%s (pid %d)", whoseSession(h), h.PID)
 	}
-	return whose(h)
+	return whoseSession(h)
 }
 
-func whose(h api.Holder) string {
+func whoseSession(h api.Holder) string {
 	who := h.Principal
 	if who == "" {
 		who = "somebody"

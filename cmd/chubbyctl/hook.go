@@ -19,7 +19,7 @@ const hookGrace = 3 * time.Second
 // runHook runs CMD for an event and waits for it. A CMD that fails is told of,
 // and no error: the next event may be what it waits for.
 func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) error {
-	if ended(ctx) {
+	if isInterrupted(ctx) {
 		return nil
 	}
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
@@ -36,7 +36,7 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 	finish()
 	var exit *exec.ExitError
 	switch {
-	case ended(ctx):
+	case isInterrupted(ctx):
 		return nil // it was asked to end
 	case errors.As(err, &exit):
 		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))

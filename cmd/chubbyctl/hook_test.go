@@ -22,7 +22,7 @@ func TestHookRunsOneAfterTheOther(t *testing.T) {
 	o := watching(&out)
 	o.err, o.output = &remarks, "json"
 	o.exec = `echo "begin $CHUBBY_EVENT $CHUBBY_PATH ${CHUBBY_CHILD-unset} $CHUBBY_GENERATION"; sleep 0.05; echo end; exit 9`
-	err := o.follow(t.Context(), telling(errNoMore, everyKind()...))
+	err := o.followEvents(t.Context(), telling(errNoMore, everyKind()...))
 	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "nothing to watch") {
 		t.Errorf("the end: %v", err)
 	}
@@ -55,14 +55,14 @@ func TestHookRunsForChangesOnly(t *testing.T) {
 	o.output, o.exec = "json", `echo "ran $CHUBBY_EVENT $CHUBBY_GENERATION"`
 	o.kinds, o.seen = []api.EventKind{api.EventContentsModified}, 4
 	found := []api.Generation{5, 6, 6} // by each look
-	o.look = func(context.Context) (api.Generation, error) {
+	o.readGeneration = func(context.Context) (api.Generation, error) {
 		g := found[0]
 		found = found[1:]
 		return g, nil
 	}
 	wrote := func(g api.Generation) api.Event { return api.Event{Kind: api.EventContentsModified, Generation: g} }
 	passedOn := api.Event{Kind: api.EventMasterFailedOver}
-	_ = o.follow(t.Context(), telling(errNoMore, wrote(4), wrote(5), passedOn, wrote(5), passedOn, wrote(6), passedOn, wrote(7)))
+	_ = o.followEvents(t.Context(), telling(errNoMore, wrote(4), wrote(5), passedOn, wrote(5), passedOn, wrote(6), passedOn, wrote(7)))
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "ran ") {
@@ -84,7 +84,7 @@ func TestInterruptEndsTheHook(t *testing.T) {
 	o := watching(&out)
 	o.exec = `sleep 60 & echo >"$FIFO"; wait`
 	began := time.Now()
-	err := o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
+	err := o.followEvents(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
 	if err != nil || time.Since(began) >= hookGrace {
 		t.Errorf("an interrupt while CMD ran: %v after %v", err, time.Since(began))
 	}
@@ -99,7 +99,7 @@ func TestInterruptKillsTheHook(t *testing.T) {
 	o.exec = `exec 5>"$FIFO"; (trap "" TERM; echo >&5; sleep 60; sleep 60) & wait`
 	done := make(chan error, 1)
 	go func() {
-		done <- o.follow(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
+		done <- o.followEvents(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
 	}()
 	file, err := os.Open(fifo) // until CMD opens it
 	if err != nil {

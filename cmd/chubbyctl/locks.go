@@ -78,7 +78,7 @@ hold times. A lock that is being taken
 			if err != nil {
 				return err
 			}
-			return g.look(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
 		},

@@ -20,23 +20,23 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runCommandLine()) }
 
-func run() int {
+func runCommandLine() int {
 	ctx, stop := withInterrupts(context.Background())
 	root, g := newRootCommand()
 	g.stop = stop
 	asked := make(chan struct{})
 	g.asked = sync.OnceFunc(func() { close(asked) })
-	g.heed(ctx)
+	g.noteInterrupt(ctx)
 	root.SetOut(term.NewOutlet(os.Stdout, asked))
 	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
-	err := g.whereToLook(causeOf(ctx, root.ExecuteContext(ctx)))
+	err := g.adviseOnCell(interruptOr(ctx, root.ExecuteContext(ctx)))
 	if g.stderr == nil && asksForJSON(os.Args[1:]) {
 		g.output = term.JSON // the flags behind the one at fault were not read
 	}
-	g.lastWords(root.ErrOrStderr(), err, ctx.Err() != nil)
+	g.printLast(root.ErrOrStderr(), err, ctx.Err() != nil)
 	return exitCode(err)
 }
 
@@ -45,18 +45,18 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
 
-// interrupts has interrupts end the context of a command again, after the program
+// catchInterrupts has catchInterrupts end the context of a command again, after the program
 // had left them to the system for a while.
-func (g *globals) interrupts(cmd *cobra.Command) {
+func (g *globals) catchInterrupts(cmd *cobra.Command) {
 	g.stop()
 	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))
 	g.stop = stop
 	cmd.SetContext(ctx)
-	g.heed(ctx)
+	g.noteInterrupt(ctx)
 }
 
-// heed notes the signal that ends a context.
-func (g *globals) heed(ctx context.Context) {
+// noteInterrupt notes the signal that ends a context.
+func (g *globals) noteInterrupt(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		if errors.As(context.Cause(ctx), new(interrupted)) {
 			g.asked()

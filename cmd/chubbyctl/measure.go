@@ -15,8 +15,8 @@ import (
 
 // Latencies are kept from 100 ns to ten minutes, with three digits.
 const (
-	latencyTick    = 100 * time.Nanosecond
-	longestLatency = 10 * time.Minute
+	latencyTick = 100 * time.Nanosecond
+	maxLatency  = 10 * time.Minute
 )
 
 // latencies are those of the operations of one client.
@@ -26,7 +26,7 @@ type latencies struct {
 }
 
 func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(longestLatency/latencyTick), 3)
+	return hdrhistogram.New(1, int64(maxLatency/latencyTick), 3)
 }
 
 func newLatencies(operations []string) *latencies {
@@ -40,11 +40,11 @@ func newLatencies(operations []string) *latencies {
 func (l *latencies) record(operation string, took time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[operation].RecordValue(int64(max(latencyTick, min(took, longestLatency)) / latencyTick))
+	return l.of[operation].RecordValue(int64(max(latencyTick, min(took, maxLatency)) / latencyTick))
 }
 
-// together returns the latencies of one operation of all clients.
-func together(all []*latencies, operation string) *hdrhistogram.Histogram {
+// merged returns the latencies of one operation of all clients.
+func merged(all []*latencies, operation string) *hdrhistogram.Histogram {
 	sum := newHistogram()
 	for _, l := range all {
 		l.mu.Lock()
@@ -81,10 +81,10 @@ func summarize(name string, h *hdrhistogram.Histogram) operationFigures {
 // errTimeUp ends the loops of the clients.
 var errTimeUp = errors.New("the time of the bench is up")
 
-// load has the clients repeat their steps, all at once, and returns what was
+// generateLoad has the clients repeat their steps, all at once, and returns what was
 // measured until the time was up, an interrupt, or the first error. No goroutine
 // of it runs when it returns.
-func (b *bench) load(ctx context.Context, steps []step) (*figures, error) {
+func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error) {
 	watch := stopwatch()
 	working, finish := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer finish(nil)
@@ -105,19 +105,19 @@ func (b *bench) load(ctx context.Context, steps []step) (*figures, error) {
 	for i, s := range steps {
 		all[i] = newLatencies(b.workload.operations)
 		wait.Go(func() {
-			if errs[i] = b.repeat(begin, working, s, all[i], b.pace(i), watch); errs[i] != nil {
+			if errs[i] = b.repeatStep(begin, working, s, all[i], b.pace(i), watch); errs[i] != nil {
 				errs[i] = fmt.Errorf("client %d: %w", i+1, errs[i])
 				stop(errs[i])
 			}
 		})
 	}
-	watchers.Go(func() { b.progress(begin, all, watch) })
+	watchers.Go(func() { b.printRates(begin, all, watch) })
 	wait.Wait()
 	stop(nil)
 	watchers.Wait()
 	f := &figures{elapsed: watch(), interrupted: ctx.Err() != nil}
 	for _, name := range b.workload.operations {
-		f.operations = append(f.operations, summarize(name, together(all, name)))
+		f.operations = append(f.operations, summarize(name, merged(all, name)))
 	}
 	if f.interrupted {
 		return f, context.Cause(ctx)
@@ -147,9 +147,9 @@ func (b *bench) pace(i int) func(n int64) time.Duration {
 	}
 }
 
-// repeat does a client's step until begin ends. With a pace the first operation
+// repeatStep does a client's step until begin ends. With a pace the first operation
 // of a step counts from when the step was due.
-func (b *bench) repeat(begin, working context.Context, s step, l *latencies, due func(int64) time.Duration, watch func() time.Duration) error {
+func (b *bench) repeatStep(begin, working context.Context, s step, l *latencies, due func(int64) time.Duration, watch func() time.Duration) error {
 	for n := int64(0); begin.Err() == nil; n++ {
 		from := watch()
 		if due != nil {
@@ -179,8 +179,8 @@ func (b *bench) repeat(begin, working context.Context, s step, l *latencies, due
 	return nil
 }
 
-// progress tells a person at a terminal how it goes.
-func (b *bench) progress(ctx context.Context, all []*latencies, watch func() time.Duration) {
+// printRates tells a person at a terminal how it goes.
+func (b *bench) printRates(ctx context.Context, all []*latencies, watch func() time.Duration) {
 	style := term.StyleOf(b.err)
 	if !style.Terminal || b.json() {
 		return
@@ -197,7 +197,7 @@ func (b *bench) progress(ctx context.Context, all []*latencies, watch func() tim
 		at := watch()
 		var parts []string
 		for _, name := range b.workload.operations {
-			h := together(all, name)
+			h := merged(all, name)
 			rate := float64(h.TotalCount()-last[name]) / (at - lastAt).Seconds()
 			last[name] = h.TotalCount()
 			parts = append(parts, fmt.Sprintf("%s %s/s", name, roughRate(rate)))

@@ -19,12 +19,12 @@ func newMkdirCommand(g *globals) *cobra.Command {
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachPath(args, func(p api.Path) error {
-				return g.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 					h, err := makeDirectory(ctx, c, p, parents)
 					if err != nil {
 						return err
 					}
-					return g.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
+					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 				})
 			})
 		},

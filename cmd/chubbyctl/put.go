@@ -63,11 +63,11 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 			if err != nil {
 				return err
 			}
-			value, err := o.value(cmd, args[1:], p)
+			value, err := o.readPutValue(cmd, args[1:], p)
 			if err != nil {
 				return err
 			}
-			return o.run(cmd, p, value)
+			return o.writeFile(cmd, p, value)
 		},
 	}
 	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
@@ -89,14 +89,14 @@ func (o *putOptions) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// value is what is to be written. A value that is not mentioned comes from
+// readPutValue is what is to be written. A readPutValue that is not mentioned comes from
 // standard input, where an empty one is a slip more often than a wish.
-func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
+func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(given) > 0 {
 		argument = given[0]
 	}
-	value, err := o.read(cmd, argument, p, "value")
+	value, err := o.readInput(cmd, argument, p, "value")
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +109,14 @@ func (o *putOptions) value(cmd *cobra.Command, given []string, p api.Path) ([]by
 	return value, nil
 }
 
-// read is readValue, which one signal ends as long as it waits for standard input:
+// readInput is readValue, which one signal ends as long as it waits for standard input:
 // nothing was sent yet, and whoever writes may never end. What is to be typed on a
 // terminal is called for.
-func (g *globals) read(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
+func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
 		signal.Reset(supervise.Interrupts()...)
-		defer g.interrupts(cmd)
+		defer g.catchInterrupts(cmd)
 		if err := context.Cause(cmd.Context()); err != nil {
 			return nil, err // one came before
 		}
@@ -144,28 +144,28 @@ func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
 	return value, nil
 }
 
-func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
+func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) error {
 	if o.ephemeral {
-		return o.stay(cmd, p, value)
+		return o.keepEphemeral(cmd, p, value)
 	}
 	guards, err := o.sequencer.options(cmd)
 	if err != nil {
 		return err
 	}
 	list := string(value)
-	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {
+	if err := o.consent.confirmWrite(cmd.Context(), o.globals, p, &list); err != nil {
 		return err
 	}
-	opts, conditions := o.opening(value, guards)
+	opts, conditions := o.openOptions(value, guards)
 	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
 		if h.Created() { // with its contents
-			return o.showMade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
+			return o.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
 		}
 		stat, err := h.SetContents(ctx, value, conditions...)
 		if err != nil {
 			return err
 		}
-		return o.show(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
+		return o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
 	})
 	if o.conditional && o.ifGeneration == 0 && api.CodeOf(err) == api.Exists {
 		return &exitError{exitMismatch, err}
@@ -173,12 +173,12 @@ func (o *putOptions) run(cmd *cobra.Command, p api.Path, value []byte) error {
 	if o.sequencer.given && api.CodeOf(err) == api.NotFound {
 		return fmt.Errorf("%w; --if-sequencer writes a file that is there: 'chubbyctl touch %v' creates one", err, p)
 	}
-	return o.sequencer.verdict(err)
+	return o.sequencer.exitCodeOf(err)
 }
 
-// opening says how to open a file that is to be written, and on which conditions
+// openOptions says how to open a file that is to be written, and on which conditions
 // to write it then.
-func (o *putOptions) opening(value []byte, guards []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
+func (o *putOptions) openOptions(value []byte, guards []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
 	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
 	if o.conditional && o.ifGeneration == 0 {
 		opts.Create = client.NewFile

@@ -45,7 +45,7 @@ of 0 is no limit.`,
 		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				quotas, err := c.Quotas(ctx)
 				if err != nil {
 					return err
@@ -128,7 +128,7 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 			if err := o.validate(cmd, args); err != nil {
 				return err
 			}
-			if err := o.run(cmd.Context()); err != nil {
+			if err := o.setQuota(cmd.Context()); err != nil {
 				return err
 			}
 			return o.printSet(cmd.OutOrStdout())
@@ -179,12 +179,12 @@ func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-func (o *quotaSetOptions) run(ctx context.Context) error {
-	return o.visit(ctx, o.cell, func(ctx context.Context, c *client.Client) error {
+func (o *quotaSetOptions) setQuota(ctx context.Context) error {
+	return o.withSession(ctx, o.cell, func(ctx context.Context, c *client.Client) error {
 		if !o.path.IsZero() {
 			return c.SetDirectoryQuota(ctx, o.path.String(), o.quota.Nodes, o.quota.Bytes)
 		}
-		if err := o.changeSessions(ctx, c, o.principal, o.quota.Sessions); err != nil {
+		if err := o.confirmSessions(ctx, c, o.principal, o.quota.Sessions); err != nil {
 			return err
 		}
 		return c.SetPrincipalQuota(ctx, o.principal, o.quota)

@@ -26,7 +26,7 @@ func (o *revocation) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do it; without, it is only said what would be done")
 }
 
-func (o *revocation) check(verb string) error {
+func (o *revocation) validate(verb string) error {
 	switch {
 	case strings.TrimSpace(o.reason) == "":
 		return usagef("%s: say why with --reason; those who are concerned are told", verb)
@@ -62,7 +62,7 @@ to be dead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := parsePath(args[0])
 			if err == nil {
-				err = o.check("lock break")
+				err = o.validate("lock break")
 			}
 			if err != nil {
 				return err
@@ -82,7 +82,7 @@ func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
 	if o.now {
 		o.notice(cmd.ErrOrStderr(), nowRisk)
 	}
-	err := o.visitAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+	err := o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 		return c.BreakLock(ctx, p.String(), o.reason, o.now)
 	})
 	if err != nil {
@@ -112,11 +112,11 @@ func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 // refuseBreak says what --yes would do.
 func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
 	var locks []client.LockInfo
-	err := o.look(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
+	err := o.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
 		locks, err = c.Locks(ctx, p.String())
 		return err
 	})
-	return causeOf(ctx, o.breakRefusal(p, locks, err))
+	return interruptOr(ctx, o.breakRefusal(p, locks, err))
 }
 
 // breakRefusal is the answer to a break without --yes, from what the cell says
@@ -171,7 +171,7 @@ directory, except for sessions of one's own principal.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, cell, err := sessionOf(args)
 			if err == nil {
-				err = o.check("session end")
+				err = o.validate("session end")
 			}
 			if err != nil {
 				return err
@@ -179,7 +179,7 @@ directory, except for sessions of one's own principal.`,
 			if !o.yes {
 				return o.refuseEnd(cmd.Context(), cell, id)
 			}
-			err = o.visit(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			err = o.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
 				return c.EndSession(ctx, id, o.reason)
 			})
 			if err != nil {
@@ -208,11 +208,11 @@ func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 // refuseEnd says what --yes would do.
 func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionID) error {
 	var s shownSession
-	err := o.look(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
+	err := o.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
 		s, err = findSession(ctx, c, cell, id)
 		return err
 	})
-	return causeOf(ctx, endRefusal(id, s, err))
+	return interruptOr(ctx, endRefusal(id, s, err))
 }
 
 // endRefusal is the answer to an end without --yes.

@@ -78,7 +78,7 @@ func TestBreakRefusalNamesTheHolders(t *testing.T) {
 		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "bob") {
 			t.Errorf("%s: %v (exit code %d), want %q", c.name, err, exitCode(err), c.want)
 		}
-		if got := len(describe(err).Holders); got != c.holders {
+		if got := len(newErrorFields(err).Holders); got != c.holders {
 			t.Errorf("%s: %d holders in JSON, want %d", c.name, got, c.holders)
 		}
 	}

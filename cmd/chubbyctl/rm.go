@@ -33,7 +33,7 @@ deleted without --yes.`, exitMismatch),
 			if err != nil {
 				return err
 			}
-			return condition.verdict(eachPath(args, func(p api.Path) error { return g.remove(cmd, p, agreed, conditions) }))
+			return condition.exitCodeOf(eachPath(args, func(p api.Path) error { return g.removeNode(cmd, p, agreed, conditions) }))
 		},
 	}
 	condition.flag(cmd, "delete")
@@ -41,9 +41,9 @@ deleted without --yes.`, exitMismatch),
 	return cmd
 }
 
-// remove deletes one node.
-func (g *globals) remove(cmd *cobra.Command, p api.Path, agreed *consent, conditions []client.WriteOption) error {
-	if err := agreed.change(cmd.Context(), g, p, nil); err != nil {
+// removeNode deletes one node.
+func (g *globals) removeNode(cmd *cobra.Command, p api.Path, agreed *consent, conditions []client.WriteOption) error {
+	if err := agreed.confirmWrite(cmd.Context(), g, p, nil); err != nil {
 		return err
 	}
 	return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {

@@ -56,7 +56,7 @@ Environment:
 			return g.validate()
 		},
 	}
-	root.SetFlagErrorFunc(flagFault)
+	root.SetFlagErrorFunc(explainFlagError)
 	flags := root.PersistentFlags()
 	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), or json: one object per line, errors too")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
@@ -72,7 +72,7 @@ Environment:
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
-	g.complete(root)
+	g.completeBelow(root)
 	return root, g
 }
 

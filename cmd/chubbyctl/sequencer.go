@@ -52,7 +52,7 @@ type verdictFields struct {
 func (g *globals) checkSequencer(ctx context.Context, text string, out io.Writer) error {
 	seq, err := sequencer.Parse(text)
 	if err == nil {
-		err = g.look(ctx, seq.Path.Cell(), func(ctx context.Context, c *client.Cell) error {
+		err = g.withCell(ctx, seq.Path.Cell(), func(ctx context.Context, c *client.Cell) error {
 			return c.CheckSequencer(ctx, text)
 		})
 	}

@@ -64,7 +64,7 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 		return nil, err
 	}
 	own := sequencer + "\n"
-	if keptByAnother(o.sequencerFile, own) {
+	if isKeptByAnother(o.sequencerFile, own) {
 		return nil, usagef("--sequencer-file %s is kept by another chubbyctl, which shares the lock; name another file", o.sequencerFile)
 	}
 	kept, err := replaceFile(o.sequencerFile, own)
@@ -92,9 +92,9 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	}, nil
 }
 
-// keptByAnother reports whether a file with that text is claimed: what a chubbyctl that was
+// isKeptByAnother reports whether a file with that text is claimed: what a chubbyctl that was
 // killed has left is not, nor is any where the system has no such claims.
-func keptByAnother(name, text string) bool {
+func isKeptByAnother(name, text string) bool {
 	f, err := os.Open(name)
 	if err != nil {
 		return false

@@ -67,7 +67,7 @@ was stopped for a moment, starts all leases again in full.`,
 		Example: "  chubbyctl session ls -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.lookAtCell(cmd, args, func(ctx context.Context, c *client.Cell) error {
+			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
 			})
 		},
@@ -138,7 +138,7 @@ and at most, how many handles it has open, and which locks it holds.`,
 			if err != nil {
 				return err
 			}
-			return g.look(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
+			return g.withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
 				s, err := findSession(ctx, c, cell, id)
 				if err != nil {
 					return err

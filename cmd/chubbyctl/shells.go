@@ -59,11 +59,11 @@ const (
 func generateBash(root *cobra.Command, w io.Writer) error {
 	var script bytes.Buffer
 	err := root.GenBashCompletionV2(&script, true)
-	return errors.Join(err, mended(w, script.String(), bashEscapesOne, bashEscapesAll))
+	return errors.Join(err, replaceInScript(w, script.String(), bashEscapesOne, bashEscapesAll))
 }
 
-// mended writes a script with a part of it replaced.
-func mended(w io.Writer, script, part, by string) error {
+// replaceInScript writes a script with a part of it replaced.
+func replaceInScript(w io.Writer, script, part, by string) error {
 	if !strings.Contains(script, part) {
 		return errors.New("the completion script is not the one that this program mends") // of another cobra
 	}

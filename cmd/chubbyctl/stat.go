@@ -42,9 +42,9 @@ func newStatFields(s api.Stat) statFields {
 	}
 }
 
-// show prints what a change made of a node: for programs always, for people,
+// printChange prints what a change made of a node: for programs always, for people,
 // who have asked for just that, only with -v.
-func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
+func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
 	if g.json() {
 		return term.PrintJSON(out, newStatFields(s))
 	}
@@ -54,9 +54,9 @@ func (g *globals) show(out, remarks io.Writer, did string, s api.Stat) error {
 	return nil
 }
 
-// showMade is show for a node that was just made, if anything is to be shown: its metadata is
+// printCreated is show for a node that was just made, if anything is to be shown: its metadata is
 // asked for then. Without an answer to that it has been made all the same, and says so.
-func (g *globals) showMade(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
+func (g *globals) printCreated(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
 	if !g.json() && !g.verbose {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (g *globals) showMade(ctx context.Context, out, remarks io.Writer, did stri
 	if err != nil {
 		return &exitError{exitFailed, fmt.Errorf("%s %s, but what it is like now is not known: %w", did, h.Path(), err)}
 	}
-	return g.show(out, remarks, did, stat)
+	return g.printChange(out, remarks, did, stat)
 }
 
 func newStatCommand(g *globals) *cobra.Command {

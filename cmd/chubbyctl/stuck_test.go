@@ -25,7 +25,7 @@ func stuck() int {
 		term.Remark(g.stderr, "%s", bytes.Repeat([]byte("x"), 256<<10)) // more than a pipe holds
 	}
 	fmt.Println("there")
-	g.lastWords(os.Stderr, errors.New("the last"), false)
+	g.printLast(os.Stderr, errors.New("the last"), false)
 	return 1
 }
 
@@ -80,16 +80,16 @@ func TestWhatEndsAtLeast(t *testing.T) {
 		{nil, true}, {exitWith(3), true}, {exitWith(exitBySignal + int(syscall.SIGTERM)), true},
 		{exitWith(exitBySignal + int(syscall.SIGHUP)), false}, {&supervise.NotRunError{Code: 127}, false},
 	} {
-		if got := lingers(c.err); got != c.want {
+		if got := countsAtLeast(c.err); got != c.want {
 			t.Errorf("after %v it lingers: %t, want %t", c.err, got, c.want)
 		}
 	}
-	for _, s := range enders() {
+	for _, s := range endingSignals() {
 		if s == syscall.SIGHUP {
 			t.Error("SIGHUP counts as a wish to end")
 		}
 	}
-	if len(enders()) != len(supervise.Interrupts())-1 {
-		t.Errorf("of %v, %v count as a wish to end", supervise.Interrupts(), enders())
+	if len(endingSignals()) != len(supervise.Interrupts())-1 {
+		t.Errorf("of %v, %v count as a wish to end", supervise.Interrupts(), endingSignals())
 	}
 }

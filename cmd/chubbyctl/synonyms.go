@@ -41,7 +41,7 @@ func newHelpCommand(root *cobra.Command) *cobra.Command {
 					}
 				}
 			}
-			return beginning(half, names), cobra.ShellCompDirectiveNoFileComp
+			return withPrefix(half, names), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)

@@ -114,7 +114,7 @@ func (s *stage) run(line string) string {
 	root.SetIn(strings.NewReader(""))
 	root.SetOut(&printed)
 	root.SetErr(&printed)
-	err := causeOf(s.ctx, root.ExecuteContext(s.ctx))
+	err := interruptOr(s.ctx, root.ExecuteContext(s.ctx))
 	if err != nil {
 		g.printError(&printed, err)
 	}

@@ -31,7 +31,7 @@ func upgraded() int {
 	}
 	session := &liveSession{}
 	session.left.Store(int64(time.Minute))
-	lock := heldLock{ctx: context.Background(), exclusive: func() time.Duration { return time.Minute }}
+	lock := fakeLock{ctx: context.Background(), exclusive: func() time.Duration { return time.Minute }}
 	err = o.supervise(work{lock: lock, session: session, env: os.Environ()})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

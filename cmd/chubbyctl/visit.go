@@ -33,9 +33,9 @@ func (g *globals) config(cell string) client.Config {
 	return cfg
 }
 
-// look runs f with a cell, without a session, within --timeout.
-func (g *globals) look(ctx context.Context, cell string, f func(context.Context, *client.Cell) error) error {
-	return g.patiently(ctx, cell, api.Path{}, func(ctx context.Context) error {
+// withCell runs f with a cell, without a session, within --timeout.
+func (g *globals) withCell(ctx context.Context, cell string, f func(context.Context, *client.Cell) error) error {
+	return g.withReport(ctx, cell, api.Path{}, func(ctx context.Context) error {
 		c, err := client.Dial(ctx, g.config(cell))
 		if err != nil {
 			return err
@@ -44,36 +44,36 @@ func (g *globals) look(ctx context.Context, cell string, f func(context.Context,
 	})
 }
 
-// visit runs f with a session of its own, within --timeout.
-func (g *globals) visit(ctx context.Context, cell string, f func(context.Context, *client.Client) error) error {
-	return g.visitAt(ctx, cell, api.Path{}, f)
+// withSession runs f with a session of its own, within --timeout.
+func (g *globals) withSession(ctx context.Context, cell string, f func(context.Context, *client.Client) error) error {
+	return g.withSessionAt(ctx, cell, api.Path{}, f)
 }
 
-// visitAt is visit for an operation on one node.
-func (g *globals) visitAt(ctx context.Context, cell string, path api.Path, f func(context.Context, *client.Client) error) error {
-	return g.patiently(ctx, cell, path, func(ctx context.Context) error {
+// withSessionAt is visit for an operation on one node.
+func (g *globals) withSessionAt(ctx context.Context, cell string, path api.Path, f func(context.Context, *client.Client) error) error {
+	return g.withReport(ctx, cell, path, func(ctx context.Context) error {
 		c, err := client.New(ctx, g.config(cell))
 		if err != nil {
 			return err
 		}
-		defer g.leave(ctx, c)
+		defer g.closeSession(ctx, c)
 		return f(ctx, c)
 	})
 }
 
-// bound bounds an operation on the cell by --timeout.
-func (g *globals) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout bounds an operation on the cell by --timeout.
+func (g *globals) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
-// leave ends a session. If that fails, the session ends by its lease, and
+// closeSession ends a session. If that fails, the session ends by its lease, and
 // nothing that was done is undone.
-func (g *globals) leave(ctx context.Context, c *client.Client) {
-	g.leaveWithin(ctx, c, closeBound)
+func (g *globals) closeSession(ctx context.Context, c *client.Client) {
+	g.closeSessionWithin(ctx, c, closeBound)
 }
 
-// leaveWithin is leave in less time.
-func (g *globals) leaveWithin(ctx context.Context, c *client.Client, bound time.Duration) {
+// closeSessionWithin is leave in less time.
+func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
 	if c.Left() <= 0 {
 		bound = farewellBound
 	}
@@ -84,7 +84,7 @@ func (g *globals) leaveWithin(ctx context.Context, c *client.Client, bound time.
 
 // withHandle runs f with an open node, in a session of its own.
 func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.OpenOptions, f func(context.Context, *client.Handle) error) error {
-	return g.visitAt(ctx, path.Cell(), path, func(ctx context.Context, c *client.Client) error {
+	return g.withSessionAt(ctx, path.Cell(), path, func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, path.String(), opts)
 		if err != nil {
 			return withAdvice(err, path, opts.Create)

@@ -29,8 +29,8 @@ type watchOptions struct {
 	now      func() time.Time // for display
 	out, err io.Writer
 
-	seen api.Generation                                // of the contents, when CMD ran for them last
-	look func(context.Context) (api.Generation, error) // reads that of the contents
+	seen           api.Generation                                // of the contents, when CMD ran for them last
+	readGeneration func(context.Context) (api.Generation, error) // reads that of the contents
 }
 
 // subscribable are the kinds of events that a watch can ask for.
@@ -83,7 +83,7 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 			if err := o.validate(cmd, args[0]); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return o.runWatch(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
@@ -150,17 +150,17 @@ func kindNames(kinds []api.EventKind) []string {
 	return names
 }
 
-// run opens the node, within --timeout, and follows it for as long as it takes.
-func (o *watchOptions) run(ctx context.Context) error {
-	bound, cancel := o.bound(ctx)
+// runWatch opens the node, within --timeout, and follows it for as long as it takes.
+func (o *watchOptions) runWatch(ctx context.Context) error {
+	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.keepVigil(bound, o.path.Cell(), o.path)
+	v := o.reportWait(bound, o.path.Cell(), o.path)
 	defer v.stop()
 	c, err := client.New(bound, o.config(o.path.Cell()))
 	if err != nil {
 		return v.explain(err)
 	}
-	defer o.leave(ctx, c)
+	defer o.closeSession(ctx, c)
 	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds})
 	if err != nil {
 		return v.explain(err)
@@ -171,21 +171,21 @@ func (o *watchOptions) run(ctx context.Context) error {
 	}
 	v.stop()
 	o.seen = stat.Content
-	o.look = func(ctx context.Context) (api.Generation, error) {
+	o.readGeneration = func(ctx context.Context) (api.Generation, error) {
 		stat, err := h.Stat(ctx)
 		return stat.Content, err
 	}
-	o.notice(o.err, o.begun(stat.Kind))
+	o.notice(o.err, o.describeWatch(stat.Kind))
 	if o.initial {
 		if err := o.runHook(ctx, "initial", api.Event{Path: o.path.String(), Generation: stat.Content}); err != nil {
 			return err
 		}
 	}
-	return o.follow(ctx, h.Next)
+	return o.followEvents(ctx, h.Next)
 }
 
-// begun says what is watched from now on, and what will never be told.
-func (o *watchOptions) begun(kind api.Kind) string {
+// describeWatch says what is watched from now on, and what will never be told.
+func (o *watchOptions) describeWatch(kind api.Kind) string {
 	text := fmt.Sprintf("watching %v for %s; end it with Ctrl-C", o.path, strings.Join(kindNames(o.kinds), ", "))
 	children := slices.ContainsFunc(o.kinds, api.EventKind.OfChild)
 	switch {
@@ -197,28 +197,28 @@ func (o *watchOptions) begun(kind api.Kind) string {
 	return text
 }
 
-// follow prints events, and runs CMD for each, until an interrupt, the end of
+// followEvents prints events, and runs CMD for each, until an interrupt, the end of
 // the node, or the last of --count.
-func (o *watchOptions) follow(ctx context.Context, next func(context.Context) (api.Event, error)) error {
+func (o *watchOptions) followEvents(ctx context.Context, next func(context.Context) (api.Event, error)) error {
 	for n := 1; ; n++ {
 		e, err := next(ctx)
-		if ended(ctx) {
+		if isInterrupted(ctx) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		e = o.complete(e)
-		if err := o.print(e); err != nil {
+		e = o.completeEvent(e)
+		if err := o.printEvent(e); err != nil {
 			return err
 		}
-		if o.exec != "" && o.due(ctx, e) {
+		if o.exec != "" && o.isDue(ctx, e) {
 			if err := o.runHook(ctx, e.Kind.String(), e); err != nil {
 				return err
 			}
 		}
 		switch {
-		case ended(ctx):
+		case isInterrupted(ctx):
 			return nil
 		case e.Kind == api.EventHandleInvalid:
 			return &api.Error{Code: api.HandleClosed, Op: "watch", Path: e.Path,
@@ -229,10 +229,10 @@ func (o *watchOptions) follow(ctx context.Context, next func(context.Context) (a
 	}
 }
 
-// due reports whether CMD is to run for an event: for contents once for each
+// isDue reports whether CMD is to run for an event: for contents once for each
 // generation of them, and when events may have been missed, if anything else than
 // the contents is watched, or these have changed.
-func (o *watchOptions) due(ctx context.Context, e api.Event) bool {
+func (o *watchOptions) isDue(ctx context.Context, e api.Event) bool {
 	generation := e.Generation
 	switch e.Kind {
 	case api.EventContentsModified:
@@ -241,7 +241,7 @@ func (o *watchOptions) due(ctx context.Context, e api.Event) bool {
 			return true
 		}
 		var err error
-		if generation, err = o.look(ctx); err != nil {
+		if generation, err = o.readGeneration(ctx); err != nil {
 			return true // it may have
 		}
 	default:
@@ -252,11 +252,11 @@ func (o *watchOptions) due(ctx context.Context, e api.Event) bool {
 	return changed
 }
 
-// ended reports that an interrupt has ended the watch, which is no failure.
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
+// isInterrupted reports that an interrupt has isInterrupted the watch, which is no failure.
+func isInterrupted(ctx context.Context) bool { return ctx.Err() != nil }
 
-// complete fills in what an event that is about the whole session does not say.
-func (o *watchOptions) complete(e api.Event) api.Event {
+// completeEvent fills in what an event that is about the whole session does not say.
+func (o *watchOptions) completeEvent(e api.Event) api.Event {
 	e.Path = cmp.Or(e.Path, o.path.String())
 	if e.Explanation != "" {
 		return e
@@ -288,8 +288,8 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 	return f
 }
 
-// print writes an event as one line.
-func (o *watchOptions) print(e api.Event) error {
+// printEvent writes an event as one line.
+func (o *watchOptions) printEvent(e api.Event) error {
 	if o.json() {
 		return term.PrintJSON(o.out, newEventFields(e, o.now()))
 	}

@@ -90,7 +90,7 @@ func everyKind() []api.Event {
 
 func TestWatchText(t *testing.T) {
 	var out bytes.Buffer
-	err := watching(&out).follow(t.Context(), telling(errNoMore, everyKind()...))
+	err := watching(&out).followEvents(t.Context(), telling(errNoMore, everyKind()...))
 	want := strings.ReplaceAll(`@  contents-modified   /ls/foo/dir  7
 @  child-added         /ls/foo/dir/web  12
 @  master-failed-over  /ls/foo/dir  -  another master serves the cell, and events may have been lost: look again
@@ -109,7 +109,7 @@ func TestWatchJSON(t *testing.T) {
 	var out bytes.Buffer
 	o := watching(&out)
 	o.output = "json"
-	_ = o.follow(t.Context(), telling(errNoMore, everyKind()...))
+	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()...))
 	lines := slices.Collect(strings.Lines(out.String()))
 	for i, want := range []string{
 		`{"time":"2026-03-04T05:06:07.089Z","event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":""}`,
@@ -128,18 +128,18 @@ func TestWatchEnds(t *testing.T) {
 	var out bytes.Buffer
 	o := watching(&out)
 	o.count = 2
-	if err := o.follow(t.Context(), telling(errNoMore, everyKind()...)); err != nil || strings.Count(out.String(), "\n") != 2 {
+	if err := o.followEvents(t.Context(), telling(errNoMore, everyKind()...)); err != nil || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("after two events: %v, printed\n%s", err, out.String())
 	}
-	if err := watching(&out).follow(t.Context(), telling(errNoMore)); !errors.Is(err, errNoMore) {
+	if err := watching(&out).followEvents(t.Context(), telling(errNoMore)); !errors.Is(err, errNoMore) {
 		t.Errorf("an error of the cell became %v", err)
 	}
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	err := watching(&out).follow(ctx, func(context.Context) (api.Event, error) {
+	err := watching(&out).followEvents(ctx, func(context.Context) (api.Event, error) {
 		interrupt(interrupted{})
 		return api.Event{}, api.Cancelled
 	})
-	if exitCode(causeOf(ctx, err)) != 0 {
+	if exitCode(interruptOr(ctx, err)) != 0 {
 		t.Errorf("an interrupt: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestWatchBegins(t *testing.T) {
 	} {
 		o := watching(io.Discard)
 		o.kinds, _ = wantedKinds(nil, c.children, false)
-		text := o.begun(c.kind)
+		text := o.describeWatch(c.kind)
 		if advice := strings.TrimSpace(strings.SplitAfter(text, "Ctrl-C")[1]); !strings.Contains(advice, c.want) || (c.want == "") != (advice == "") {
 			t.Errorf("%v, children %t: %q", c.kind, c.children, text)
 		}

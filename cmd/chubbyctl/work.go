@@ -46,8 +46,8 @@ type workOptions struct {
 	out, err       io.Writer
 }
 
-// tenure is a lock that is held, and how it is given up.
-type tenure struct {
+// heldLock is a lock that is held, and how it is given up.
+type heldLock struct {
 	lock   *client.Lock
 	giveUp func(context.Context) error
 	asked  <-chan struct{} // closed when another should have it; nil if nobody ever should
@@ -68,15 +68,15 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 }
 
-// prepare takes what cobra knows of the command that runs.
-func (o *workOptions) prepare(cmd *cobra.Command) {
+// takeStreams takes what cobra knows of the command that runs.
+func (o *workOptions) takeStreams(cmd *cobra.Command) {
 	o.waits = cmd.Flags().Changed("wait")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
 }
 
-// arguments takes one path, and a command only behind "--": what looks like a
+// takeArguments takes one path, and a command only behind "--": what looks like a
 // flag of the command must never be taken for one of ours.
-func (o *workOptions) arguments(cmd *cobra.Command, args []string) error {
+func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	paths, argv := args, []string(nil)
 	dash := cmd.ArgsLenAtDash()
 	if dash >= 0 {
@@ -118,7 +118,7 @@ func (o *workOptions) validate() error {
 	if err := checkSequencerFile(o.sequencerFile); err != nil {
 		return err
 	}
-	if err := o.signalsForWork(); err != nil || len(o.argv) == 0 {
+	if err := o.parseSignals(); err != nil || len(o.argv) == 0 {
 		return err
 	}
 	var err error
@@ -126,11 +126,11 @@ func (o *workOptions) validate() error {
 		return err
 	}
 	o.scan = supervise.Scan()
-	return o.budget(o.lease).check(o.verb)
+	return o.budget(o.lease).validate(o.verb)
 }
 
-// signalsForWork reads the signals that CMD is to have.
-func (o *workOptions) signalsForWork() error {
+// parseSignals reads the signals that CMD is to have.
+func (o *workOptions) parseSignals() error {
 	for _, one := range []struct {
 		flag, name string
 		signal     *os.Signal
@@ -152,9 +152,9 @@ func (o *workOptions) signalsForWork() error {
 	return nil
 }
 
-// run takes the lock by campaign and does what it was taken for. campaign is
+// runWork takes the lock by campaign and does what it was taken for. campaign is
 // given a context for waiting, and one that --timeout bounds.
-func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*tenure, error)) error {
+func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, error)) error {
 	if len(o.argv) > 0 {
 		o.signals = supervise.Listen()
 	}
@@ -167,16 +167,16 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 		default: // whoever looks will see this one too
 		}
 	}
-	bound, cancel := o.bound(ctx)
+	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	opening, cancel := o.toOpen(bound)
+	opening, cancel := o.withTimeToOpen(bound)
 	defer cancel()
 	o.begun = stopwatch()
-	v := o.keepVigil(opening, o.path.Cell(), api.Path{})
+	v := o.reportWait(opening, o.path.Cell(), api.Path{})
 	defer v.stop()
 	c, err := client.New(opening, cfg)
 	if err != nil {
-		return v.explain(causeOf(ctx, err))
+		return v.explain(interruptOr(ctx, err))
 	}
 	v.stop()
 	farewell, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -186,18 +186,18 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 		if farewell.Err() != nil {
 			bound = farewellBound // somebody pressed Ctrl-C
 		}
-		o.leaveWithin(ctx, c, bound)
+		o.closeSessionWithin(ctx, c, bound)
 	}()
 	if len(o.argv) > 0 {
-		if err := o.budget(c.Lease()).check(o.verb); err != nil {
+		if err := o.budget(c.Lease()).validate(o.verb); err != nil {
 			return err
 		}
 	}
 	t, err := campaign(ctx, bound, c)
 	if err != nil {
-		return causeOf(ctx, err)
+		return interruptOr(ctx, err)
 	}
-	defer func() { o.giveUp(farewell, c, t) }()
+	defer func() { o.giveUpLock(farewell, c, t) }()
 	held := stopwatch()
 	withdraw, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
 	if err != nil {
@@ -205,40 +205,40 @@ func (o *workOptions) run(ctx context.Context, campaign func(ctx, bound context.
 	}
 	defer withdraw()
 	if len(o.argv) == 0 {
-		return o.hold(ctx, c, t)
+		return o.holdLock(ctx, c, t)
 	}
-	if cause := causeOf(ctx, context.Cause(ctx)); cause != nil {
+	if cause := interruptOr(ctx, context.Cause(ctx)); cause != nil {
 		return cause // an interrupt that came too late for the waiting
 	}
-	env := o.environment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
-	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), enders()...)
+	env := o.commandEnvironment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
+	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), endingSignals()...)
 	defer forget()
 	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
 	// CMD has ended. Signals are for chubbyctl again, and one is enough to end what
 	// it does last.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
-	if lingers(err) && unasked.Err() == nil {
-		o.linger(farewell, t.lock, o.atLeast-held())
+	if countsAtLeast(err) && unasked.Err() == nil {
+		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
 	return err
 }
 
-// enders are the interrupts that ask CMD to end, whatever it makes of them. SIGHUP
+// endingSignals are the interrupts that ask CMD to end, whatever it makes of them. SIGHUP
 // asks many a program to read its configuration again.
-func enders() []os.Signal {
+func endingSignals() []os.Signal {
 	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
-// lingers reports whether --at-least counts after CMD has ended so: not for one that
+// countsAtLeast reports whether --at-least counts after CMD has ended so: not for one that
 // was not run, or that the end of its terminal has ended.
-func lingers(err error) bool {
+func countsAtLeast(err error) bool {
 	notRun := (*supervise.NotRunError)(nil)
 	return !errors.As(err, &notRun) && exitCode(err) != exitBySignal+int(syscall.SIGHUP)
 }
 
-// linger keeps a lock for a while after CMD has ended, unless it is lost or a
+// keepAtLeast keeps a lock for a while after CMD has ended, unless it is lost or a
 // signal comes: others whose clocks are behind are to find it held.
-func (o *workOptions) linger(ctx context.Context, lock holding, left time.Duration) {
+func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
 	}
@@ -255,29 +255,29 @@ func (o *workOptions) linger(ctx context.Context, lock holding, left time.Durati
 	}
 }
 
-// leastToOpen is what opening a session may take at least, however short --wait
+// minTimeToOpen is what opening a session may take at least, however short --wait
 // is: that is for the lock.
-const leastToOpen = 2 * time.Second
+const minTimeToOpen = 2 * time.Second
 
-// toOpen bounds the opening of the session: --wait counts from the beginning, but
+// withTimeToOpen bounds the opening of the session: --wait counts from the beginning, but
 // does not keep a cell that answers from being asked.
-func (o *workOptions) toOpen(bound context.Context) (context.Context, context.CancelFunc) {
-	limit := max(o.wait, leastToOpen)
+func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
+	limit := max(o.wait, minTimeToOpen)
 	if !o.waits || limit >= o.timeout {
 		return context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.ranOut("the cell has not answered")})
+	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut("the cell has not answered")})
 }
 
-func (o *workOptions) ranOut(last string) error {
+func (o *workOptions) waitRanOut(last string) error {
 	return &api.Error{
 		Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
 	}
 }
 
-// wanting returns a context that --wait ends, and what becomes of an error when
+// withWait returns a context that --wait ends, and what becomes of an error when
 // it has: last is asked how things stood.
-func (o *workOptions) wanting(ctx context.Context, least time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
+func (o *workOptions) withWait(ctx context.Context, least time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
 	if !o.waits {
 		return ctx, func() {}, func(err error, _ string) error { return err }
 	}
@@ -287,7 +287,7 @@ func (o *workOptions) wanting(ctx context.Context, least time.Duration) (waiting
 		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
 			return err
 		}
-		return &exitError{exitWaited, o.ranOut(last)}
+		return &exitError{exitWaited, o.waitRanOut(last)}
 	}
 }
 
@@ -302,9 +302,9 @@ type acquiredFields struct {
 	Epoch     api.Epoch `json:"epoch"`
 }
 
-// hold prints the proof and keeps the lock until an interrupt or its loss, or
+// holdLock prints the proof and keeps the lock until an interrupt or its loss, or
 // until another should have it.
-func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) error {
+func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
 	lock := t.lock
 	if o.json() {
 		if err := term.PrintJSON(o.out, acquiredFields{
@@ -325,7 +325,7 @@ func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) err
 			return nil
 		case <-asked:
 			asked = nil
-			if o.tellOfAnother(t.yield) {
+			if o.noticeCandidate(t.yield) {
 				return nil
 			}
 		case <-lock.Context().Done():
@@ -334,9 +334,9 @@ func (o *workOptions) hold(ctx context.Context, c *client.Client, t *tenure) err
 	}
 }
 
-// tellOfAnother tells that another should have the lock, and returns whether it
+// noticeCandidate tells that another should have the lock, and returns whether it
 // is to be given up for that.
-func (o *workOptions) tellOfAnother(yield bool) bool {
+func (o *workOptions) noticeCandidate(yield bool) bool {
 	if yield {
 		o.notice("a candidate that goes first is waiting: giving way")
 	} else {
@@ -345,10 +345,10 @@ func (o *workOptions) tellOfAnother(yield bool) bool {
 	return yield
 }
 
-// giveUp gives the lock up while the cell answers, and for as long after as the
+// giveUpLock gives the lock up while the cell answers, and for as long after as the
 // lease lasts: a release spares the next holder the lock-delay. When the lease is
 // over there is little to gain, and who waits for the exit code waits no longer.
-func (o *workOptions) giveUp(ctx context.Context, c belief, t *tenure) {
+func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
 	if t.lock.Err() != nil {
 		return // there is nothing to give up
 	}

@@ -16,12 +16,12 @@ func encodingGuards() []guard {
 		},
 		{
 			name: "programs are shown values that are no text", file: "cmd/chubbyctl/elect.go",
-			old: "	f.Value, f.ValueBase64 = forPrograms(c.Value)\n", new: "	f.Value = string(c.Value)\n",
+			old: "	f.Value, f.ValueBase64 = valueFields(c.Value)\n", new: "	f.Value = string(c.Value)\n",
 			pkg: "./cmd/chubbyctl", test: "TestValueThatIsNoText",
 		},
 		{
 			name: "put --ephemeral does not outlive its file", file: "cmd/chubbyctl/ephemeral.go",
-			old: "	return lastAsLong(ctx, h)\n", new: "	<-ctx.Done()\n	return nil\n",
+			old: "	return awaitEnd(ctx, h)\n", new: "	<-ctx.Done()\n	return nil\n",
 			pkg: "./cmd/chubbyctl", test: "TestEphemeralFileIsGone",
 		},
 		{

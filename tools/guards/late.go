@@ -16,7 +16,7 @@ func lateGuards() []guard {
 		},
 		{
 			name: "the clients of a bench take leave of a dead cell all at once", file: "cmd/chubbyctl/bench.go",
-			old: "		parting.Go(func() { b.leave(ctx, c) })\n", new: "		b.leave(ctx, c)\n",
+			old: "		parting.Go(func() { b.closeSession(ctx, c) })\n", new: "		b.closeSession(ctx, c)\n",
 			pkg: "./cmd/chubbyctl", test: "TestBenchWithoutCell",
 		},
 		{

@@ -25,18 +25,18 @@ func outlivingGuards() []guard {
 			pkg: "./sequencer", test: "TestWhatIsReadIsDurable",
 		},
 		{
-			name: "whom the cell admits is admitted here", file: "cmd/chubbyctl/lockout.go",
+			name: "whom the cell admits is admitted here", file: "cmd/chubbyctl/consent.go",
 			old: "		line = strings.TrimSpace(line)\n", new: "		line = strings.TrimSuffix(line, \"\\n\")\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "the cell says who has a right to lose", file: "cmd/chubbyctl/lockout.go",
+			name: "the cell says who has a right to lose", file: "cmd/chubbyctl/consent.go",
 			old: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})\n", new: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Read: true})\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
 			name: "one signal ends who reads a pipe", file: "cmd/chubbyctl/put.go",
-			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && isTerminal(in) && g",
+			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && term.IsTerminal(in) && g",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileReading",
 		},
 		{

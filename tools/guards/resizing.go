@@ -21,7 +21,7 @@ func resizingGuards() []guard {
 		},
 		{
 			name: "a sequencer file is of one chubbyctl", file: "cmd/chubbyctl/sequencerfile.go",
-			old: "	if keptByAnother(o.sequencerFile, own) {", new: "	if false && keptByAnother(o.sequencerFile, own) {",
+			old: "	if isKeptByAnother(o.sequencerFile, own) {", new: "	if false && isKeptByAnother(o.sequencerFile, own) {",
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNotShared",
 		},
 		{

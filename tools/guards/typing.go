@@ -16,16 +16,16 @@ func typingGuards() []guard {
 		},
 		{
 			name: "put asks before a lock-out", file: "cmd/chubbyctl/put.go",
-			old: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); err != nil {\n", new: "	if err := o.consent.change(cmd.Context(), o.globals, p, &list); false {\n",
+			old: "	if err := o.consent.confirmWrite(cmd.Context(), o.globals, p, &list); err != nil {\n", new: "	if err := o.consent.confirmWrite(cmd.Context(), o.globals, p, &list); false {\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
 			name: "rm asks before a lock-out", file: "cmd/chubbyctl/rm.go",
-			old: "	if err := agreed.change(cmd.Context(), g, p, nil); err != nil {\n", new: "	if err := agreed.change(cmd.Context(), g, p, nil); false {\n",
+			old: "	if err := agreed.confirmWrite(cmd.Context(), g, p, nil); err != nil {\n", new: "	if err := agreed.confirmWrite(cmd.Context(), g, p, nil); false {\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "a quota leaves who sets it a session", file: "cmd/chubbyctl/lockout.go",
+			name: "a quota leaves who sets it a session", file: "cmd/chubbyctl/consent.go",
 			old: "others >= sessions {", new: "others >= sessions && false {",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},

@@ -14,7 +14,7 @@ func TestReignWithoutAValue(t *testing.T) {
 	for value, want := range map[string]string{"": "(has not said who it is)", "\n": "(has not said who it is)", "db1\n": "primary: db1  token 7"} {
 		var out bytes.Buffer
 		o := &electOptions{workOptions: workOptions{globals: &globals{output: "text"}, out: &out}}
-		if err := o.printReign(recipe.Reign{Token: 7, Value: []byte(value)}); err != nil || !strings.Contains(out.String(), want) {
+		if err := o.printPrimary(recipe.Reign{Token: 7, Value: []byte(value)}); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("of value %q: %q, %v; want %q", value, out.String(), err, want)
 		}
 	}
@@ -25,7 +25,7 @@ func TestValueThatIsNoText(t *testing.T) {
 	value := []byte{0xff, 'a'}
 	var out bytes.Buffer
 	o := &electOptions{workOptions: workOptions{globals: &globals{output: "json"}, out: &out}}
-	if err := o.printReign(recipe.Reign{Token: 7, Value: value}); err != nil {
+	if err := o.printPrimary(recipe.Reign{Token: 7, Value: value}); err != nil {
 		t.Fatal(err)
 	}
 	if err := term.PrintJSON(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {

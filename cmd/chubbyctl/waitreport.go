@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	vigilSilence = 2 * time.Second        // how long an operation may take without a word
-	vigilRound   = 2 * time.Second        // between two looks at what it waits for
-	vigilLook    = 3 * time.Second        // for one look
-	vigilCall    = 700 * time.Millisecond // for one replica to answer it
+	reportAfter       = 2 * time.Second        // how long an operation may take without a word
+	reportEvery       = 2 * time.Second        // between two looks at what it waits for
+	reportBound       = 3 * time.Second        // for one look
+	reportCallTimeout = 700 * time.Millisecond // for one replica to answer it
 )
 
-// vigil says on standard error what an operation waits for, once it takes long,
+// waitReport says on standard error what an operation waits for, once it takes long,
 // and again when that changes. It asks the cell like anybody else, beside the
 // operation. Its goroutine has ended when stop returns.
-type vigil struct {
+type waitReport struct {
 	g      *globals
 	cell   string
 	path   api.Path             // what is operated on; zero if that is the whole cell
@@ -34,21 +34,21 @@ type vigil struct {
 	last string     // what was found last, without what changes by itself
 }
 
-// keepVigil begins one, which ends with ctx or by stop.
-func (g *globals) keepVigil(ctx context.Context, cell string, path api.Path) *vigil {
-	v := &vigil{g: g, cell: cell, path: path, watch: stopwatch(), done: make(chan struct{})}
+// reportWait begins one, which ends with ctx or by stop.
+func (g *globals) reportWait(ctx context.Context, cell string, path api.Path) *waitReport {
+	v := &waitReport{g: g, cell: cell, path: path, watch: stopwatch(), done: make(chan struct{})}
 	ctx, v.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(v.done)
 		if g.stderr != nil {
-			v.keep(ctx)
+			v.runReport(ctx)
 		}
 	}()
 	return v
 }
 
 // stop ends it, and returns what was found last.
-func (v *vigil) stop() string {
+func (v *waitReport) stop() string {
 	v.cancel()
 	<-v.done
 	v.mu.Lock()
@@ -56,8 +56,8 @@ func (v *vigil) stop() string {
 	return v.last
 }
 
-func (v *vigil) keep(ctx context.Context) {
-	timer := time.NewTimer(vigilSilence)
+func (v *waitReport) runReport(ctx context.Context) {
+	timer := time.NewTimer(reportAfter)
 	defer timer.Stop()
 	for {
 		select {
@@ -65,7 +65,7 @@ func (v *vigil) keep(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		found, until := v.look(ctx)
+		found, until := v.findCause(ctx)
 		if ctx.Err() != nil {
 			return // the look was cut short
 		}
@@ -76,16 +76,16 @@ func (v *vigil) keep(ctx context.Context) {
 		if changed {
 			v.g.notice(v.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, term.Roughly(v.g.timeout-v.watch())))
 		}
-		timer.Reset(vigilRound)
+		timer.Reset(reportEvery)
 	}
 }
 
-// look finds what the operation waits for, and for how long at most.
-func (v *vigil) look(ctx context.Context) (found, until string) {
-	ctx, cancel := context.WithTimeout(ctx, vigilLook)
+// findCause finds what the operation waits for, and for how long at most.
+func (v *waitReport) findCause(ctx context.Context) (found, until string) {
+	ctx, cancel := context.WithTimeout(ctx, reportBound)
 	defer cancel()
 	cfg := v.g.config(v.cell)
-	cfg.DialTimeout, cfg.CallTimeout = vigilCall, vigilCall
+	cfg.DialTimeout, cfg.CallTimeout = reportCallTimeout, reportCallTimeout
 	c, err := client.Dial(ctx, cfg)
 	if err != nil {
 		return fmt.Sprintf("cell %s, of which nothing is known: %v", v.cell, err), ""
@@ -147,19 +147,19 @@ func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	return fmt.Sprintf("%s to drop %v from the cache ('chubbyctl explain' says more)", strings.Join(names, ", "), p), ", at most another " + term.Roughly(longest)
 }
 
-// patiently runs f within --timeout, and says what it waits for when that takes
+// withReport runs f within --timeout, and says what it waits for when that takes
 // long. An error for want of an answer says it too.
-func (g *globals) patiently(ctx context.Context, cell string, path api.Path, f func(context.Context) error) error {
-	ctx, cancel := g.bound(ctx)
+func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f func(context.Context) error) error {
+	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	v := g.keepVigil(ctx, cell, path)
+	v := g.reportWait(ctx, cell, path)
 	err := f(ctx)
 	return v.explain(err)
 }
 
 // explain ends the vigil, and adds what it found to an error that came of
 // waiting too long.
-func (v *vigil) explain(err error) error {
+func (v *waitReport) explain(err error) error {
 	last := v.stop()
 	if last == "" || exitCode(err) != exitUnavailable {
 		return err

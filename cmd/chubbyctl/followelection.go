@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// reignFields is a primary, or a vacancy, as -o json shows it.
-type reignFields struct {
+// primaryFields is a primary, or a vacancy, as -o json shows it.
+type primaryFields struct {
 	Path        string        `json:"path"`
 	Vacant      bool          `json:"vacant"`
 	Token       uint64        `json:"token"`
@@ -23,45 +23,45 @@ type reignFields struct {
 	Holder      *holderFields `json:"holder,omitempty"`
 }
 
-// forPrograms is a value as JSON has it: exactly, and as text, empty if it is none.
-func forPrograms(value []byte) (text, exactly string) {
+// valueFields is a value as JSON has it: exactly, and as text, empty if it is none.
+func valueFields(value []byte) (text, exactly string) {
 	if utf8.Valid(value) {
 		text = string(value)
 	}
 	return text, base64.StdEncoding.EncodeToString(value)
 }
 
-// follow prints every primary, and every vacancy, until an interrupt.
-func (o *electOptions) follow(ctx context.Context) error {
-	bound, cancel := o.bound(ctx)
+// followElection prints every primary, and every vacancy, until an interrupt.
+func (o *electOptions) followElection(ctx context.Context) error {
+	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.keepVigil(bound, o.path.Cell(), o.path)
+	v := o.reportWait(bound, o.path.Cell(), o.path)
 	defer v.stop()
 	c, err := client.New(bound, o.config(o.path.Cell()))
 	if err != nil {
 		return v.explain(err)
 	}
-	defer o.leave(ctx, c)
+	defer o.closeSession(ctx, c)
 	v.stop()
 	for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
 		switch {
-		case ended(ctx):
+		case isInterrupted(ctx):
 			return nil
 		case err != nil:
 			return err
 		}
-		if err := o.printReign(reign); err != nil {
+		if err := o.printPrimary(reign); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printReign writes a primary or a vacancy as one line.
-func (o *electOptions) printReign(r recipe.Reign) error {
+// printPrimary writes a primary or a vacancy as one line.
+func (o *electOptions) printPrimary(r recipe.Reign) error {
 	if o.json() {
-		f := reignFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure}
-		f.Value, f.ValueBase64 = forPrograms(r.Value)
+		f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure}
+		f.Value, f.ValueBase64 = valueFields(r.Value)
 		if !r.Vacant && r.Holder.Session != 0 {
 			h := newHolderFields(r.Holder)
 			f.Holder = &h

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagFault says what is wrong with a flag, and what to write instead.
-func flagFault(cmd *cobra.Command, err error) error {
+// explainFlagError says what is wrong with a flag, and what to write instead.
+func explainFlagError(cmd *cobra.Command, err error) error {
 	var (
 		value   *pflag.InvalidValueError
 		unknown *pflag.NotExistError

@@ -30,29 +30,29 @@ func (o *consent) refuse(what string) error {
 // isList reports whether a node is an access control list of its cell.
 func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == api.ACLDir }
 
-// change asks for consent if a file that is to be written, or deleted, is a list,
+// confirmWrite asks for consent if a file that is to be written, or deleted, is a list,
 // and that would take from the one who does it the right to undo it. It is for every
 // command that can do it.
-func (o *consent) change(ctx context.Context, g *globals, p api.Path, after *string) error {
+func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, after *string) error {
 	if o.yes || !isList(p) {
 		return nil
 	}
-	return g.visitAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-		return o.changeList(ctx, c, p, after)
+	return g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+		return o.confirmListChange(ctx, c, p, after)
 	})
 }
 
-// lists reads the access control lists of a cell, and knows what they will be
+// accessLists reads the access control accessLists of a cell, and knows what they will be
 // after a change. It belongs to one goroutine.
-type lists struct {
+type accessLists struct {
 	client  *client.Client
 	cell    string
 	changed map[string]*string // by name; nil is a list that is deleted
 }
 
-// get returns a list; one that is not there, or may not be read, admits nobody
+// read returns a list; one that is not there, or may not be read, admits nobody
 // that is known of.
-func (l *lists) get(ctx context.Context, name string) (string, error) {
+func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	if text, ok := l.changed[name]; ok {
 		if text == nil {
 			return "", nil
@@ -75,17 +75,17 @@ func (l *lists) get(ctx context.Context, name string) (string, error) {
 	return string(text), err
 }
 
-// mostLists is how many lists are read to answer one question, as the cell does.
-const mostLists = 64
+// maxListsRead is how many lists are read to answer one question, as the cell does.
+const maxListsRead = 64
 
 // admits reports whether a list will admit a principal, by itself or by a list that
 // it includes. Each is read once.
-func (l *lists) admits(ctx context.Context, name, principal string, seen map[string]bool) (bool, error) {
-	if seen[name] || len(seen) >= mostLists {
+func (l *accessLists) admits(ctx context.Context, name, principal string, seen map[string]bool) (bool, error) {
+	if seen[name] || len(seen) >= maxListsRead {
 		return false, nil
 	}
 	seen[name] = true
-	text, err := l.get(ctx, name)
+	text, err := l.read(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -109,8 +109,8 @@ func (l *lists) admits(ctx context.Context, name, principal string, seen map[str
 	return false, nil
 }
 
-// whoAsks returns the principal that the cell takes a session's client for.
-func whoAsks(ctx context.Context, c *client.Client) (string, error) {
+// ownPrincipal returns the principal that the cell takes a session's client for.
+func ownPrincipal(ctx context.Context, c *client.Client) (string, error) {
 	own, found, err := c.Cell().FindSession(ctx, c.Session())
 	if err == nil && !found {
 		err = api.Errorf(api.Unavailable, "the cell does not list this session")
@@ -118,10 +118,10 @@ func whoAsks(ctx context.Context, c *client.Client) (string, error) {
 	return own.Principal, err
 }
 
-// loses reports whether a list will not admit the one who asks, or not for what is
+// excludesCaller reports whether a list will not admit the one who asks, or not for what is
 // known here: one who has a right by it is asked then.
-func (l *lists) loses(ctx context.Context, list string) (bool, error) {
-	own, err := whoAsks(ctx, l.client)
+func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, error) {
+	own, err := ownPrincipal(ctx, l.client)
 	if err != nil {
 		return false, err
 	}
@@ -129,11 +129,11 @@ func (l *lists) loses(ctx context.Context, list string) (bool, error) {
 	return !has, err
 }
 
-// changeList asks for consent if a change of a list would take from the one who
+// confirmListChange asks for consent if a change of a list would take from the one who
 // makes it the right to change that list, or to create it, again. after is nil for
 // a list that is to be deleted.
-func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, after *string) error {
-	l := &lists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
+func (o *consent) confirmListChange(ctx context.Context, c *client.Client, p api.Path, after *string) error {
+	l := &accessLists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
 	for _, one := range []api.Path{p, p.Parent()} {
 		// The cell itself says who has the right now, also by lists that not everybody
 		// may read.
@@ -148,7 +148,7 @@ func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, 
 		if err != nil {
 			return err
 		}
-		lost, err := l.loses(ctx, stat.ACL.Write)
+		lost, err := l.excludesCaller(ctx, stat.ACL.Write)
 		if err != nil {
 			return err
 		}
@@ -159,26 +159,26 @@ func (o *consent) changeList(ctx context.Context, c *client.Client, p api.Path, 
 	return nil
 }
 
-// changeNames asks for consent if new ACL names of a node would take from the one
+// confirmNames asks for consent if new ACL names of a node would take from the one
 // who gives them, and so has it, the right to change them again.
-func (o *consent) changeNames(ctx context.Context, c *client.Client, p api.Path, before api.ACL, change string) error {
+func (o *consent) confirmNames(ctx context.Context, c *client.Client, p api.Path, before api.ACL, change string) error {
 	if o.yes || change == "" || change == before.Change {
 		return nil
 	}
-	lost, err := (&lists{client: c, cell: p.Cell()}).loses(ctx, change)
+	lost, err := (&accessLists{client: c, cell: p.Cell()}).excludesCaller(ctx, change)
 	if err != nil || !lost {
 		return err
 	}
 	return o.refuse(fmt.Sprintf("the list %s does not admit you, and you could not change the ACL names of %v again", change, p))
 }
 
-// changeSessions asks for consent if a quota of sessions would leave the one who sets
+// confirmSessions asks for consent if a quota of sessions would leave the one who sets
 // it none to set it again with: those of the same principal use them all.
-func (o *consent) changeSessions(ctx context.Context, c *client.Client, principal string, sessions int) error {
+func (o *consent) confirmSessions(ctx context.Context, c *client.Client, principal string, sessions int) error {
 	if o.yes || sessions == 0 {
 		return nil
 	}
-	own, err := whoAsks(ctx, c)
+	own, err := ownPrincipal(ctx, c)
 	if err != nil || own != principal {
 		return err
 	}

@@ -28,7 +28,7 @@ prints the fields of stat for each.`,
 				return err
 			}
 			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-				nodes, err := list(ctx, h)
+				nodes, err := listNodes(ctx, h)
 				if err != nil {
 					return err
 				}
@@ -40,8 +40,8 @@ prints the fields of stat for each.`,
 	return cmd
 }
 
-// list returns the children of a directory, or a file as itself.
-func list(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
+// listNodes returns the children of a directory, or a file as itself.
+func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
 	stat, err := h.Stat(ctx)
 	if err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ read. With -o json it prints the fields of stat for each node.`,
 			if o.depth < 1 {
 				return usagef("--depth %d: want 1 or more", o.depth)
 			}
-			return g.visit(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
-				return o.run(ctx, c, p, cmd.OutOrStdout())
+			return g.withSession(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
+				return o.printTree(ctx, c, p, cmd.OutOrStdout())
 			})
 		},
 	}
@@ -124,7 +124,7 @@ read. With -o json it prints the fields of stat for each node.`,
 	return cmd
 }
 
-func (o *treeOptions) run(ctx context.Context, c *client.Client, p api.Path, out io.Writer) error {
+func (o *treeOptions) printTree(ctx context.Context, c *client.Client, p api.Path, out io.Writer) error {
 	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ without --yes.`, exitMismatch),
 			if err := o.validate(cmd); err != nil {
 				return err
 			}
-			return o.run(cmd, from, to)
+			return o.copyFile(cmd, from, to)
 		},
 	}
 	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
@@ -69,7 +69,7 @@ func (o *copyOptions) validate(cmd *cobra.Command) error {
 	return o.put.validate(cmd)
 }
 
-func (o *copyOptions) run(cmd *cobra.Command, from, to api.Path) error {
+func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
 	var contents []byte
 	err := o.put.withHandle(cmd.Context(), from, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) (err error) {
 		contents, _, err = h.Contents(ctx)
@@ -78,17 +78,17 @@ func (o *copyOptions) run(cmd *cobra.Command, from, to api.Path) error {
 	if err != nil {
 		return err
 	}
-	if to, err = o.target(cmd.Context(), from, to); err != nil {
+	if to, err = o.targetOf(cmd.Context(), from, to); err != nil {
 		return err
 	}
 	if from == to {
 		return usagef("cp: %v is the file itself; nothing was done", to)
 	}
-	return o.put.run(cmd, to, contents)
+	return o.put.writeFile(cmd, to, contents)
 }
 
-// target is the file to write: to, or the one in it if that is a directory.
-func (o *copyOptions) target(ctx context.Context, from, to api.Path) (api.Path, error) {
+// targetOf is the file to write: to, or the one in it if that is a directory.
+func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
 	kind := api.Directory // the root is one, and may not be readable
 	if !to.IsRoot() {
 		err := o.put.withHandle(ctx, to, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {

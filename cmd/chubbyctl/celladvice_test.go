@@ -15,18 +15,18 @@ func TestNothingListensIsExplained(t *testing.T) {
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421;other=h2:7421")
 	t.Setenv("CHUBBY_CONFIG", "/dev/null")
 	none := &api.Error{Code: api.Unavailable, Path: "/ls/man", Message: "no server of cell man is running", Err: client.NothingListens}
-	err := (&globals{}).whereToLook(none)
+	err := (&globals{}).adviseOnCell(none)
 	if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "main, other") || strings.Contains(err.Error(), "every server") {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
-	if other := errors.New("x"); !errors.Is((&globals{}).whereToLook(other), other) {
+	if other := errors.New("x"); !errors.Is((&globals{}).adviseOnCell(other), other) {
 		t.Error("another error was changed")
 	}
 	for want, got := range map[string]string{
-		"chubbyd dev":        (&globals{}).advice("local", nil),
-		"check CHUBBY_CELLS": (&globals{}).advice("main", []string{"main"}),
-		"check --servers":    (&globals{servers: []string{"h:1"}}).advice("local", nil),
-		"main":               (&globals{}).advice("man", []string{"main"}),
+		"chubbyd dev":        (&globals{}).cellAdvice("local", nil),
+		"check CHUBBY_CELLS": (&globals{}).cellAdvice("main", []string{"main"}),
+		"check --servers":    (&globals{servers: []string{"h:1"}}).cellAdvice("local", nil),
+		"main":               (&globals{}).cellAdvice("man", []string{"main"}),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("advice %q lacks %q", got, want)

@@ -10,22 +10,22 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// whereToLook adds to an error that says that nothing listens where a cell should
+// adviseOnCell adds to an error that says that nothing listens where a cell should
 // be what to do about it: to start one, or to say where it is.
-func (g *globals) whereToLook(err error) error {
+func (g *globals) adviseOnCell(err error) error {
 	var e *api.Error
 	if !errors.Is(err, client.NothingListens) || !errors.As(err, &e) {
 		return err
 	}
 	path, _ := api.ParsePath(e.Path) // its root stands for the cell
 	told := *e
-	told.Message, told.Err = e.Message+"; "+g.advice(path.Cell(), client.ConfiguredCells()), nil
+	told.Message, told.Err = e.Message+"; "+g.cellAdvice(path.Cell(), client.ConfiguredCells()), nil
 	return &told
 }
 
-// advice is for a cell whose servers refuse connections. configured are the cells
+// cellAdvice is for a cell whose servers refuse connections. configured are the cells
 // that the user's configuration names.
-func (g *globals) advice(cell string, configured []string) string {
+func (g *globals) cellAdvice(cell string, configured []string) string {
 	switch {
 	case len(g.servers) > 0:
 		return "check --servers, or start the cell"
