@@ -176,7 +176,7 @@ func (w *crowd) elect() {
 	w.epoch++
 	next := *w.state.Load()
 	next.Apply(next.Applied+1, uint64(w.epoch), raftfsm.Entry{Epoch: w.epoch, Commands: []raftfsm.Command{
-		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Version: raftfsm.Version}},
+		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}},
 	}})
 	w.state.Store(&next)
 	ctx, end := context.WithCancelCause(w.ctx)

@@ -50,7 +50,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 // without it.
 func TestHistoryContinues(t *testing.T) {
 	entry := func(n byte) []byte { return []byte{0xa3, 1, 0, 2, n, 3, 0x80} }
-	begin, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Version: raftfsm.Version}}}})
+	begin, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

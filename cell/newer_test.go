@@ -51,7 +51,7 @@ func TestDataOfANewerVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			state := raftfsm.NewState()
-			state.Version = raftfsm.Version + 1
+			state.Level = raftfsm.MaxLevel + 1
 			if _, err := state.WriteTo(sink); err != nil {
 				t.Fatal(err)
 			}

@@ -143,7 +143,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*Master, error) 
 	id := api.CellID(r.stores.Identity().Get().Roster.CellID)
 	restore := r.restoresAccess()
 	command, err := raftfsm.EncodeCommand(raftfsm.Command{
-		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Version: raftfsm.Version, RestoreAccess: restore},
+		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Level: raftfsm.MaxLevel, RestoreAccess: restore},
 	})
 	if err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, state := &soloMaster{}, raftfsm.NewState()
-		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Version: raftfsm.Version}}}})
+		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}}}})
 		if prepare != nil {
 			prepare(&state)
 		}

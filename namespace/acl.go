@@ -52,7 +52,7 @@ func (l aclLook) admits(acl string) bool {
 // nil, is the ACL generation it must have, else GenerationMismatch (Chubby
 // §2.6). The names take their generation from next, as with SetContents. The other
 // errors are HandleClosed and InvalidArgument.
-func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation, next func(was api.Generation) api.Generation) (*Node, error) {
+func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation, next func() api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
 	case err != nil:

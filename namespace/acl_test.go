@@ -36,7 +36,7 @@ func TestPaperACLsAreFiles(t *testing.T) {
 	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.PermissionDenied)
 	c.want(c.tree.Permit(n, "bar", namespace.ToRead|namespace.ToWrite), api.PermissionDenied)
 	file, _ := c.tree.Get("/acl/foo")
-	if _, err := c.tree.SetContents(file.Ref(), []byte("baz"), nil, c.drawSince); err != nil {
+	if _, err := c.tree.SetContents(file.Ref(), []byte("baz"), nil, c.drawGeneration); err != nil {
 		t.Fatal(err)
 	}
 	c.want(c.tree.Permit(n, "bar", namespace.ToWrite), api.PermissionDenied)
@@ -168,7 +168,7 @@ func TestSetACL(t *testing.T) {
 	ref := c.create("/f", namespace.Spec{Contents: []byte("x")}).Ref()
 	before := *c.node("/f")
 	one := before.ACLs
-	n, err := c.tree.SetACL(ref, api.ACL{Write: "w"}, &one, c.drawSince)
+	n, err := c.tree.SetACL(ref, api.ACL{Write: "w"}, &one, c.drawGeneration)
 	c.want(err, api.OK)
 	want := before
 	two := n.ACLs
@@ -176,24 +176,24 @@ func TestSetACL(t *testing.T) {
 	if fmt.Sprint(*n) != fmt.Sprint(want) {
 		t.Errorf("got  %+v\nwant %+v", *n, want)
 	}
-	_, err = c.tree.SetACL(ref, api.ACL{Write: "other"}, &one, c.drawSince)
+	_, err = c.tree.SetACL(ref, api.ACL{Write: "other"}, &one, c.drawGeneration)
 	if e := c.want(err, api.GenerationMismatch); e.Current != two {
 		t.Errorf("the error speaks of generation %d", e.Current)
 	}
-	_, err = c.tree.SetACL(ref, api.ACL{Change: strings.Repeat("x", api.MaxACLName+1)}, nil, c.drawSince)
+	_, err = c.tree.SetACL(ref, api.ACL{Change: strings.Repeat("x", api.MaxACLName+1)}, nil, c.drawGeneration)
 	c.want(err, api.InvalidArgument)
-	_, err = c.tree.SetACL(namespace.Ref{Name: "/f", Instance: ref.Instance + 1}, api.ACL{Read: "r"}, nil, c.drawSince)
+	_, err = c.tree.SetACL(namespace.Ref{Name: "/f", Instance: ref.Instance + 1}, api.ACL{Read: "r"}, nil, c.drawGeneration)
 	c.want(err, api.HandleClosed)
 	if c.node("/f") != n {
 		t.Error("what was refused has changed the node")
 	}
-	n, err = c.tree.SetACL(ref, api.ACL{Read: "r", Write: "w", Change: strings.Repeat("x", api.MaxACLName)}, &two, c.drawSince)
+	n, err = c.tree.SetACL(ref, api.ACL{Read: "r", Write: "w", Change: strings.Repeat("x", api.MaxACLName)}, &two, c.drawGeneration)
 	c.want(err, api.OK)
 	if n.ACLs != two+1 || n.ACL.Read != "r" {
 		t.Errorf("%+v", n)
 	}
 	root := c.node("").Ref()
-	if n, err = c.tree.SetACL(root, api.ACL{Read: "mine"}, nil, c.drawSince); err != nil || n.ACL.Read != "mine" {
+	if n, err = c.tree.SetACL(root, api.ACL{Read: "mine"}, nil, c.drawGeneration); err != nil || n.ACL.Read != "mine" {
 		t.Errorf("the root: %+v, %v", n, err)
 	}
 	c.want(c.tree.Check(), api.OK)

@@ -212,7 +212,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 		delay, mode := time.Duration(number("delay")), api.LockMode(number("mode"))
 		_, _ = tree.Acquire(ref, Holder{Owner: by, Delay: delay, Reason: text}, mode, next)
 	case 4:
-		_, _ = tree.SetContents(ref, []byte(text), nil, func(api.Generation) api.Generation { return next() })
+		_, _ = tree.SetContents(ref, []byte(text), nil, func() api.Generation { return next() })
 	case 5:
 		_, _ = tree.Open(ref, by)
 	case 6:
@@ -229,7 +229,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 		_, _ = tree.SetQuota(ref, limit)
 		_ = tree.CheckQuota(ref.Name, limit)
 	case 11:
-		_, _ = tree.SetACL(ref, api.ACL{Read: text}, nil, func(api.Generation) api.Generation { return next() })
+		_, _ = tree.SetACL(ref, api.ACL{Read: text}, nil, func() api.Generation { return next() })
 		tree.Admits(string(ref.Name), text)
 		tree.MissingACL(api.ACL{Change: string(ref.Name)})
 	case 12:

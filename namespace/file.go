@@ -15,8 +15,6 @@ type Spec struct {
 	ACL       api.ACL // empty names are inherited from the parent
 	Opener    Owner   // of an ephemeral
 	Creator   string  // the principal against whose quota the node counts
-
-	First api.Generation // of the contents and the ACL names; 0 is the instance
 }
 
 // Create makes a node. The errors are Exists (for a dying node too, in words
@@ -43,7 +41,16 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	case parent.Dying():
 		return nil, dying("directory that the node is to be created in")
 	}
-	n := Node{Name: name, Kind: spec.Kind, Ephemeral: spec.Ephemeral, Instance: instance, Content: cmp.Or(spec.First, instance), ACLs: cmp.Or(spec.First, instance), ACL: inherit(spec.ACL, parent.ACL), Creator: spec.Creator}
+	n := Node{
+		Name:      name,
+		Kind:      spec.Kind,
+		Ephemeral: spec.Ephemeral,
+		Instance:  instance,
+		Content:   instance,
+		ACLs:      instance,
+		ACL:       inherit(spec.ACL, parent.ACL),
+		Creator:   spec.Creator,
+	}
 	if spec.Ephemeral {
 		n.Openers = []Owner{spec.Opener}
 	}
@@ -93,11 +100,11 @@ func mismatch(what string, is, wanted api.Generation) error {
 
 // SetContents replaces a file's contents, which the tree keeps; ifContent,
 // unless nil, is the content generation it must have, else GenerationMismatch. The
-// contents take their generation from next, which is called only then and is told
-// the one before; it is greater than that of any contents of that name before: the
-// caller draws it from the cell's counter. The other errors are HandleClosed,
+// contents take their generation from next, which is called only then; it is greater
+// than that of any contents of that name before: the caller draws it from the cell's
+// counter. The other errors are HandleClosed,
 // IsDirectory and TooLarge.
-func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, next func(was api.Generation) api.Generation) (*Node, error) {
+func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, next func() api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
 	case err != nil:
@@ -118,8 +125,8 @@ func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, 
 }
 
 // newer returns the generation that follows was.
-func newer(was api.Generation, next func(was api.Generation) api.Generation) (api.Generation, error) {
-	g := next(was)
+func newer(was api.Generation, next func() api.Generation) (api.Generation, error) {
+	g := next()
 	if g <= was || g > api.MaxGeneration {
 		return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for what is at generation %d already; stop all replicas, and keep every data directory for analysis", g, was)
 	}

@@ -29,7 +29,7 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 	granted.Holders = append(slices.Clip(n.Holders), by) // clipped, so that it copies
 	if !n.held() {
 		granted.Mode = mode
-		if granted.Lock, err = newer(n.Lock, func(api.Generation) api.Generation { return next() }); err != nil {
+		if granted.Lock, err = newer(n.Lock, next); err != nil {
 			return 0, err
 		}
 	}

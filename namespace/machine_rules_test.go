@@ -27,7 +27,7 @@ func (m *machine) SetACL(t *rapid.T) {
 		ifACLs = m.generation(t, ref, func(n *namespace.Node) api.Generation { return n.ACLs })
 	}
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.SetACL(ref, acl, ifACLs, w.drawSince)
+		n, err := w.tree.SetACL(ref, acl, ifACLs, w.drawGeneration)
 		return outcomeOf(deref(n), err)
 	})
 	code := m.twin.setACL(ref, acl, ifACLs, m.twinGeneration)

@@ -35,9 +35,6 @@ func newWorld() *world { return &world{tree: namespace.New(rootACL), counter: 1}
 func (w *world) draw() uint64                   { w.counter++; return w.counter }
 func (w *world) drawGeneration() api.Generation { return api.Generation(w.draw()) }
 
-// drawSince is drawGeneration for what had a generation before.
-func (w *world) drawSince(api.Generation) api.Generation { return w.drawGeneration() }
-
 // outcome is everything that an operation returned.
 type outcome struct {
 	Value any
@@ -224,7 +221,7 @@ func (m *machine) SetContents(t *rapid.T) {
 	}
 	var refused *api.Error
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.SetContents(ref, contents, ifContent, w.drawSince)
+		n, err := w.tree.SetContents(ref, contents, ifContent, w.drawGeneration)
 		errors.As(err, &refused)
 		return outcomeOf(deref(n), err)
 	})

@@ -20,11 +20,11 @@ func (s *State) restoreAccess() {
 	}
 	for _, name := range names {
 		if n, there := s.Tree.Get(name); there && n.ACL != open {
-			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawSince) // it is there, and the names are short
+			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawGeneration) // it is there, and the names are short
 		}
 	}
 	if n, there := s.Tree.Get(namespace.ACLFile(RootACL)); there && string(n.Contents) != everybody {
-		_, _ = s.Tree.SetContents(n.Ref(), []byte(everybody), nil, s.drawSince) // it is there, and a file
+		_, _ = s.Tree.SetContents(n.Ref(), []byte(everybody), nil, s.drawGeneration) // it is there, and a file
 	}
 }
 

@@ -13,14 +13,14 @@ import (
 func TestRestoreAccess(t *testing.T) {
 	c := newCell(t)
 	tree := &c.state.Tree
-	next := func(api.Generation) api.Generation {
+	next := func() api.Generation {
 		c.state.Counter++
 		return api.Generation(c.state.Counter)
 	}
-	if _, err := tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next(0)); err != nil {
+	if _, err := tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tree.Create("/data", namespace.Spec{Kind: api.File}, next(0)); err != nil {
+	if _, err := tree.Create("/data", namespace.Spec{Kind: api.File}, next()); err != nil {
 		t.Fatal(err)
 	}
 	closed := api.ACL{Read: "ops", Write: "ops", Change: "ops"}
@@ -43,7 +43,7 @@ func TestRestoreAccess(t *testing.T) {
 		c.term++
 		c.index++
 		results := c.state.Apply(c.index, c.term, raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{
-			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Version: raftfsm.Version, RestoreAccess: restore},
+			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Level: raftfsm.MaxLevel, RestoreAccess: restore},
 		}}})
 		if err := results[0].Answer.Err(); err != nil {
 			t.Fatal(err)

@@ -120,11 +120,6 @@ func DecodeEntry(data []byte) (Entry, error) {
 	if err := entryCodec.dec.Unmarshal(data, &e); err != nil {
 		return Entry{}, unreadable("a log entry", err)
 	}
-	for _, c := range e.Commands {
-		if c.NewEpoch != nil && (c.NewEpoch.Version < 0 || c.NewEpoch.Version > Version) {
-			return Entry{}, unreadable("a log entry", fmt.Errorf("%w: it goes on to version %d of what commands do, and this replica knows versions up to %d", ErrNewer, c.NewEpoch.Version, Version))
-		}
-	}
 	return e, nil
 }
 

@@ -96,7 +96,7 @@ type NewEpoch struct {
 	CellID api.CellID `cbor:"2,keyasint"`
 	Secret []byte     `cbor:"3,keyasint"`
 
-	Version int `cbor:"4,keyasint,omitempty"` // of what commands do from here on, unless the state is in a later one
+	Level int `cbor:"4,keyasint,omitempty"` // at which the cell begins
 
 	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // whoever has the machine of the master takes the ACLs back
 }

@@ -115,7 +115,7 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 	case kind < 251:
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: d.session(), Lease: one(&d.choices, time.Minute, time.Second, time.Hour, 0, -1)}}
 	case kind < 254:
-		return raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Version: raftfsm.Version}}
+		return raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}}
 	}
 	return raftfsm.Command{}
 }

@@ -35,7 +35,7 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	if err := s.checkCreate(c, principal); err != nil {
 		return nil, false, err
 	}
-	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal, First: s.firstGeneration()}
+	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal}
 	if spec.Kind == 0 {
 		spec.Kind = api.File
 	}
@@ -73,8 +73,6 @@ func (s *State) checkCreate(c *Open, principal string) error {
 // write a list that admits somebody, for longer than a session (see restoreAccess).
 func (s *State) checkPlace(c *Open) error {
 	switch {
-	case s.Version < 2:
-		return nil
 	case c.Name == api.ACLDir && (c.Kind != api.Directory || c.Ephemeral):
 		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
 	case c.Name.Parent() == api.ACLDir && (c.Kind == api.Directory || c.Ephemeral):
@@ -118,7 +116,7 @@ func (s *State) setContents(c *SetContents) Result {
 			err = s.checkQuota(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
 		}
 		if err == nil {
-			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawSince)
+			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawGeneration)
 		}
 		if err != nil {
 			return Result{Answer: refusal(err)}
@@ -132,7 +130,7 @@ func (s *State) setACL(c *SetACL) Result {
 		if name, missing := s.Tree.MissingACL(c.ACL); missing {
 			return Result{Answer: refusal(noSuchACL(name))}
 		}
-		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs, s.drawSince)
+		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs, s.drawGeneration)
 		if err != nil {
 			return Result{Answer: refusal(err)}
 		}

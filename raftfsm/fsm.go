@@ -60,16 +60,17 @@ func (f *FSM) apply(log *raft.Log) any {
 		return f.broken
 	}
 	entry, err := DecodeEntry(log.Data)
+	if err == nil {
+		err = f.now.checkEntry(entry)
+	}
 	if err != nil {
 		f.broken = fmt.Errorf("apply log entry %d of term %d: %w", log.Index, log.Term, err)
 		f.fatal(f.broken)
 		return f.broken
 	}
 	results := f.now.Apply(log.Index, log.Term, entry)
-	if f.now.Version > 0 { // version 0 had no running hash
-		f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
-		f.trail.add(log.Index, f.now.History)
-	}
+	f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
+	f.trail.add(log.Index, f.now.History)
 	return results
 }
 

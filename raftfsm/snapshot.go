@@ -41,7 +41,7 @@ type header struct {
 	Nodes    int        `cbor:"8,keyasint"`
 	Delays   int        `cbor:"9,keyasint"`
 	Quotas   int        `cbor:"10,keyasint"`
-	Version  int        `cbor:"11,keyasint,omitempty"`
+	Level    int        `cbor:"11,keyasint,omitempty"`
 	History  uint64     `cbor:"12,keyasint"`
 }
 
@@ -88,7 +88,7 @@ func (s State) header() header {
 	}
 	return header{
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
-		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Version: s.Version,
+		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
 	}
 }
 
@@ -163,10 +163,10 @@ func (in *recordReader) state() (State, error) {
 	if err := in.record(&h); err != nil {
 		return s, fmt.Errorf("header: %w", err)
 	}
-	if h.Version < 0 || h.Version > Version {
-		return s, fmt.Errorf("%w: it is of version %d, and this replica knows versions up to %d", ErrNewer, h.Version, Version)
+	if err := checkLevel(h.Level); err != nil {
+		return s, err
 	}
-	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Version = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Version
+	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
 	if err := in.records(&s, h); err != nil {
 		return s, err
 	}

@@ -19,7 +19,7 @@ type State struct {
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: instances, all generations, sessions and delays are drawn from it
-	Version int        // of what commands do; see the constant
+	Level   int        // the feature level; see MaxLevel
 	History uint64     // a running hash of all entries applied; FSM keeps it, and Apply leaves it alone
 
 	quotas *iradix.Tree[api.Quota] // that were set, by principal
@@ -126,9 +126,8 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 	if epoch <= s.Epoch {
 		return refusal(api.Errorf(api.StaleEpoch, "epoch %d has begun already; the cell is in %d", epoch, s.Epoch))
 	}
-	s.upgrade(c.Version)
 	if s.Cell == "" {
-		s.Cell, s.CellID, s.Secret = c.Cell, c.CellID, c.Secret
+		s.Cell, s.CellID, s.Secret, s.Level = c.Cell, c.CellID, c.Secret, max(c.Level, 1)
 		s.bootstrap()
 	}
 	if c.RestoreAccess {
@@ -148,7 +147,6 @@ func (s *State) bootstrap() {
 		{api.ACLDir, namespace.Spec{Kind: api.Directory}},
 		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
-		spec.First = s.firstGeneration()
 		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
 	}
 }
@@ -203,10 +201,7 @@ func (s State) Check() error {
 		}
 	}
 	for n := range s.Tree.All() {
-		newest := max(n.Instance, n.Lock)
-		if s.Version > 0 {
-			newest = max(newest, n.Content, n.ACLs)
-		}
+		newest := max(n.Instance, n.Lock, n.Content, n.ACLs)
 		if uint64(newest) > s.Counter {
 			return api.Errorf(api.Corrupt, "%q is at generation %d, above the cell's counter, %d", n.Name, newest, s.Counter)
 		}

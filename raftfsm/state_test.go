@@ -34,7 +34,7 @@ func newCell(t testing.TB) *cell {
 // elect begins the epoch of the next term.
 func (c *cell) elect() {
 	c.term++
-	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Version: raftfsm.Version}})
+	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}})
 	if r.Code != api.OK {
 		c.t.Fatalf("a new epoch: %v", r.Err())
 	}
@@ -418,7 +418,7 @@ func TestSameLogSameState(t *testing.T) {
 			log = append(log, &raft.Log{Index: uint64(len(log) + 1), Term: 2, Type: raft.LogCommand, Data: data})
 		}
 		write(raftfsm.Entry{Epoch: 2, Wall: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{
-			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Version: raftfsm.Version,
+			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel,
 		}}}})
 		for range 300 {
 			command := random(r, c)

@@ -44,20 +44,5 @@ func restartGuards() []guard {
 			old: "	if current < term {\n", new: "	if false {\n",
 			pkg: "./cell/internal/disk", test: "TestOldVotesAreRefused",
 		},
-		{
-			name: "the running hash begins anew with a version", file: "raftfsm/version.go",
-			old: "	s.Version, s.History = to, 0\n", new: "	s.Version = to\n",
-			pkg: "./raftfsm", test: "TestOldSnapshotsDoNotDiffer",
-		},
-		{
-			name: "version 0 has no running hash", file: "raftfsm/fsm.go",
-			old: "	if f.now.Version > 0 {", new: "	if f.now.Version >= 0 {",
-			pkg: "./raftfsm", test: "TestOldSnapshotsDoNotDiffer",
-		},
-		{
-			name: "entries of an earlier version do what they did", file: "raftfsm/files.go",
-			old: "	case s.Version < 2:\n", new: "	case s.Version < 0:\n",
-			pkg: "./raftfsm", test: "TestOldEntriesDoWhatTheyDid",
-		},
 	}
 }
