@@ -21,39 +21,39 @@ type lockOptions struct {
 	onQueued func(Queued)
 }
 
-// Reason is shown to those who look who holds the lock and why; at most
+// Reason is shown to everyone who looks who holds the lock and why; at most
 // api.MaxReason bytes.
 func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
 
-// Queued is how things stand for one who waits for a lock.
+// Queued is the position of a request in the queue of a lock.
 type Queued struct {
-	Place, Waiting int           // 1 is next; of so many
+	Place, Waiting int           // position, of so many that wait; 1 is next
 	Holders        []api.Holder  // who holds the lock; at most api.MaxNamed of them
 	MoreHolders    int           // besides those
-	Delayed        time.Duration // so long nobody may have it, because a holder failed (Chubby §2.4)
-	// Estimate is how long the wait may be, if those before take as long as others did of late; 0 if the
-	// master does not know. It is a guess: nothing but a person's patience should depend on it.
+	Delayed        time.Duration // for so long nobody gets the lock, because a holder failed (Chubby §2.4)
+	// Estimate is how long the wait may last, if those before hold the lock for as long as others did recently;
+	// 0 if the master does not know. It is a guess: show it to people, and let nothing else depend on it.
 	Estimate time.Duration
 }
 
-// OnQueued is called, by the goroutine that called Acquire, when it has to wait
-// and whenever its place in the queue changes, or who holds the lock.
+// OnQueued has f called, by the goroutine that called Acquire, when the request has
+// to wait, and whenever its position in the queue or the holders of the lock change.
 func OnQueued(f func(Queued)) LockOption { return func(o *lockOptions) { o.onQueued = f } }
 
-// acquiring is one call of Acquire or TryAcquire.
-type acquiring struct {
+// acquireCall is one call of Acquire or TryAcquire.
+type acquireCall struct {
 	handle  *Handle
 	token   []byte // of the handle, the same in every attempt
 	mode    api.LockMode
 	options lockOptions
-	ticket  []byte           // of the place in the queue
-	queued  *chubbypb.Queued // the newest; nil before the first
+	ticket  []byte           // for the place in the queue
+	queued  *chubbypb.Queued // the newest position; nil before the first
 	lastTry *api.Error       // of the last try without a queue place; nil if there was none
 	granted *chubbypb.Granted
 }
 
-func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (*acquiring, error) {
-	a := &acquiring{handle: h, mode: mode}
+func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
+	a := &acquireCall{handle: h, mode: mode}
 	for _, option := range options {
 		option(&a.options)
 	}
@@ -67,59 +67,60 @@ func (h *Handle) acquiring(op string, mode api.LockMode, options []LockOption) (
 	return a, nil
 }
 
-// Acquire waits in the lock's queue and returns the lock. If ctx ends first the
-// error is DeadlineExceeded or Cancelled, names the holders last heard of, and
-// the request is withdrawn in the background: the lock is not held, and if it
-// was granted meanwhile it is released. A second Acquire through a handle that
-// holds the lock is LockHeld: locks are not recursive.
+// Acquire waits in the lock's queue and returns the lock. If ctx ends first, the
+// error is DeadlineExceeded or Cancelled and names the last known holders, and the
+// request is withdrawn in the background: the lock is not held, and if it was granted
+// meanwhile it is released. A second Acquire through a handle that holds the lock
+// fails with LockHeld: locks are not recursive.
 //
-// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in queues
-// at a time. Others try their locks
-// every few seconds until there is a place: they find one that is free, but are not
-// in the order of those that wait, and OnQueued is not called for them.
+// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in
+// queues at a time. Further ones try their locks every few seconds until there is a
+// place. They get a lock that is free, but have no position among those that wait,
+// and OnQueued is not called for them.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
-	a, err := h.acquiring("acquire", mode, options)
+	a, err := h.newAcquireCall("acquire", mode, options)
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, "acquire", a.awaitGrant)
+	return a.execute(ctx, "acquire", a.awaitGrant)
 }
 
-// run makes the call, and the lock of its answer.
-func (a *acquiring) run(ctx context.Context, op string, ask func(ctx context.Context) error) (*Lock, error) {
+// execute makes the call by send, and returns the lock of its answer.
+func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
-	within, leave, err := h.enter(ctx, op)
+	within, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	h.mu.Lock()
-	h.locked, a.token = true, h.current()
+	h.lockRequested, a.token = true, h.currentTokenLocked()
 	h.mu.Unlock()
-	if err := ask(within); err != nil {
-		return nil, h.poisoned(op, named(a.left(ctx, err)))
+	if err := send(within); err != nil {
+		return nil, h.poisonedError(op, nameHolders(a.leftError(ctx, err)))
 	}
-	l, err := a.lock(within)
-	return l, h.poisoned(op, err)
+	l, err := a.acceptGrant(within)
+	return l, h.poisonedError(op, err)
 }
 
-// TryAcquire takes the lock if it is free, else it is LockHeld, with the
-// holders, or LockDelayed, with the time that remains. If ctx ends before an
-// answer the lock is not held, as with Acquire.
+// TryAcquire takes the lock if it is free. Else it fails with LockHeld and the
+// holders, or with LockDelayed and the time that remains. If ctx ends before an
+// answer, the lock is not held, as with Acquire.
 func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
-	a, err := h.acquiring("try to acquire", mode, options)
+	a, err := h.newAcquireCall("try to acquire", mode, options)
 	if err != nil {
 		return nil, err
 	}
-	return a.run(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.tryMutation("try to acquire")) })
+	return a.execute(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.tryMutation("try to acquire")) })
 }
 
-// queue sends Acquire and listens until the lock is granted. With the ticket of
-// an earlier attempt it gets its place back, also from another master.
-func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+// sendAcquire sends Acquire and listens until the lock is granted. The ticket of an
+// earlier attempt gives the request its place in the queue back, also at another
+// master.
+func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The first answer comes soon, or the replica hangs.
+	// The first answer comes at once, unless the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
 	answered := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
@@ -155,45 +156,45 @@ func (a *acquiring) queue(ctx context.Context, t *target, caller *chubbypb.Calle
 	}
 }
 
-// lock makes a lock of the grant. While the session is in jeopardy it waits: a
-// lock is not returned that cannot be relied on.
-func (a *acquiring) lock(ctx context.Context) (*Lock, error) {
+// acceptGrant makes a lock of the grant. While the session is in jeopardy it waits,
+// so that no lock is returned that cannot be relied on.
+func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	h := a.handle
 	l, err := newLock(h, a.mode, a.granted)
 	if err != nil {
-		a.giveBack()
+		a.releaseInBackground()
 		return nil, err
 	}
 	if err = h.client.session.trackLock(ctx, l); err == nil {
-		if err = h.adopt(l); err == nil {
+		if err = h.setLock(l); err == nil {
 			return l, nil
 		}
 	}
-	_, _ = l.drop("it was not accepted")
-	a.giveBack()
+	_, _ = l.giveUp("it was not accepted")
+	a.releaseInBackground()
 	var e *api.Error
 	if errors.As(err, &e) {
 		return nil, about(e, "acquire", h.path)
 	}
-	return nil, a.left(ctx, &api.Error{Code: api.Unavailable, Op: "acquire", Path: h.path, Err: err,
+	return nil, a.leftError(ctx, &api.Error{Code: api.Unavailable, Op: "acquire", Path: h.path, Err: err,
 		Message: "the lock was granted, but is given back, because the session was in jeopardy until the end"})
 }
 
-// adopt makes the lock that of the handle, unless it has been lost already: an
-// event may overtake the answer that it is about. So may the end of the session,
-// which is acknowledged when the locks of all handles have been let go: one that
-// is not among them then is not handed out. A handle holds one lock at a time: of two
-// grants, whose answers come in any order, the earlier is lost.
-func (h *Handle) adopt(l *Lock) error {
+// setLock makes l the lock of the handle, unless l has been lost already. The event
+// that says so may overtake the answer with the grant. So may the end of the session,
+// which is acknowledged when the locks of all handles have been released: a lock that
+// is not among them by then is not handed out. A handle holds one lock at a time: of
+// two grants, whose answers may come in any order, the earlier one is lost.
+func (h *Handle) setLock(l *Lock) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.broken != nil:
-		return h.broken
-	case h.lost >= l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: h.reason}
+	case h.unusable != nil:
+		return h.unusable
+	case h.lostGeneration >= l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: h.lostReason}
 	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: takenSince}
+		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	}
 	was := h.lock
 	h.lock = l
@@ -201,39 +202,40 @@ func (h *Handle) adopt(l *Lock) error {
 		h.lock = was
 		return why
 	}
-	if was != nil && was.seq.Generation < l.seq.Generation && was.lose(takenSince) {
-		h.enqueue(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: takenSince})
+	if was != nil && was.seq.Generation < l.seq.Generation && was.markTaken(lostSinceText) {
+		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: lostSinceText})
 	}
 	return nil
 }
 
-// takenSince is why a lock is lost whose handle was granted a later one: nothing else may
-// have told of that, if the master that took the lock away has failed.
-const takenSince = "the lock was taken away, and granted to this handle again since"
+// lostSinceText explains the loss of a lock whose handle was granted a later one.
+// Nothing else may have told of the loss, if the master that took the lock away has
+// failed.
+const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
-// giveBack releases a lock that was granted and is not wanted.
-func (a *acquiring) giveBack() {
+// releaseInBackground releases a lock that was granted and is not wanted.
+func (a *acquireCall) releaseInBackground() {
 	c := a.handle.client
-	c.janitor.leave(func(ctx context.Context) { a.release(ctx, a.granted) })
+	c.janitor.leave(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
 }
 
-func (a *acquiring) release(ctx context.Context, g *chubbypb.Granted) {
+func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.insist(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaser(a.handle.key(), api.Generation(g.GetGeneration())))
+	_ = c.insist(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration())))
 }
 
-// undo settles a request that was left: it is withdrawn, or, if the lock was
-// granted, the lock is released.
-func (a *acquiring) undo(ctx context.Context, number uint64) {
+// settle settles a request that was abandoned: it withdraws the request, or, if the
+// lock was granted, releases the lock.
+func (a *acquireCall) settle(ctx context.Context, number uint64) {
 	reply, _ := a.handle.client.withdraw(ctx, "acquire", a.handle.path, number)
 	a.handle.client.numbers.finish(number)
 	if g := reply.GetGranted(); g != nil {
-		a.release(ctx, g)
+		a.releaseGrant(ctx, g)
 	}
 }
 
-// named puts into the text of a refusal who holds the lock, and why.
-func named(err error) error {
+// nameHolders adds to the text of a refusal who holds the lock, and why.
+func nameHolders(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) == 0 {
 		return err
@@ -243,10 +245,10 @@ func named(err error) error {
 	return &own
 }
 
-// maxNamed is how many holders a text names.
+// maxNamed is how many holders a message names.
 const maxNamed = 3
 
-// whoHolds says who the holders are: "ann on web3 (pid 4711, s42: deploy)".
+// whoHolds describes the holders: "ann on web3 (pid 4711, s42: deploy)".
 func whoHolds(holders []api.Holder) string {
 	var list []string
 	for _, h := range holders[:min(len(holders), maxNamed)] {
@@ -262,12 +264,12 @@ func whoHolds(holders []api.Holder) string {
 	return strings.Join(list, ", ")
 }
 
-// left is the error of one who gave up. The outcome is not uncertain to him:
-// whatever it was is undone.
-func (a *acquiring) left(ctx context.Context, err error) error {
+// leftError is the error of a call that was given up. Its outcome is not uncertain:
+// the lock is not held, because whatever was done is undone.
+func (a *acquireCall) leftError(ctx context.Context, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		return err // it is an answer
+		return err // not the end of ctx: an answer
 	}
 	own := *e
 	switch {

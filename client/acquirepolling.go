@@ -25,9 +25,9 @@ const (
 // awaitGrant waits until the lock is granted, in the lock's queue if there is a queue
 // place. While there is none, it tries the lock now and then; of a session's requests one
 // tries at a time. So however many locks are waited for, a free lock is found.
-func (a *acquiring) awaitGrant(ctx context.Context) error {
+func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
-	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.queue, settle: a.undo}
+	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settle}
 	timer := time.NewTimer(0) // the first try is at once
 	defer timer.Stop()
 	for pause := minPollPause; ; {
@@ -40,7 +40,7 @@ func (a *acquiring) awaitGrant(ctx context.Context) error {
 		case <-vacated:
 		case <-timer.C:
 			// If this handle holds the lock itself, there is nothing to wait for.
-			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || a.handle.holds() {
+			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || a.handle.holdsLock() {
 				return err
 			}
 			errors.As(err, &a.lastTry)
@@ -55,7 +55,7 @@ func (a *acquiring) awaitGrant(ctx context.Context) error {
 }
 
 // tryWhilePolling tries the lock once no other request of the session is trying one.
-func (a *acquiring) tryWhilePolling(ctx context.Context) error {
+func (a *acquireCall) tryWhilePolling(ctx context.Context) error {
 	c := a.handle.client
 	select {
 	case c.numbers.polling <- struct{}{}:
@@ -66,9 +66,9 @@ func (a *acquiring) tryWhilePolling(ctx context.Context) error {
 }
 
 // tryMutation is the request of TryAcquire.
-func (a *acquiring) tryMutation(op string) mutation {
+func (a *acquireCall) tryMutation(op string) mutation {
 	return mutation{
-		op: op, path: a.handle.path, settle: a.undo,
+		op: op, path: a.handle.path, settle: a.settle,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
 				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason,

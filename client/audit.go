@@ -87,7 +87,7 @@ func (c *Client) checkAll(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, h := range c.handles.all() {
-		l, unknown := h.suspected(c.Epoch())
+		l, unknown := h.auditNeeds(c.Epoch())
 		if l == nil && !unknown {
 			continue
 		}
@@ -110,7 +110,7 @@ func (c *Client) checkAll(ctx context.Context) {
 
 // suspected returns the lock that is to be asked about, and whether the handle
 // is to be presented to the master of that epoch.
-func (h *Handle) suspected(epoch api.Epoch) (l *Lock, unknown bool) {
+func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.token == nil || h.closed {
@@ -119,13 +119,13 @@ func (h *Handle) suspected(epoch api.Epoch) (l *Lock, unknown bool) {
 	if h.lock != nil && h.lock.ctx.Err() == nil {
 		l = h.lock
 	}
-	return l, h.broken == nil && h.presented < epoch && (h.watches || h.lock != nil)
+	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.watches || h.lock != nil)
 }
 
 // checkLock asks whether a lock is still held.
 func (c *Client) checkLock(ctx context.Context, l *Lock) {
 	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.own()})
+		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.openToken()})
 		if err != nil {
 			return err
 		}
@@ -135,8 +135,8 @@ func (c *Client) checkLock(ctx context.Context, l *Lock) {
 		return nil
 	})
 	var e *api.Error
-	if errors.As(err, &e) && tellsLoss(e.Code) && l.lose(brief(e)) {
-		l.handle.push(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: brief(e)})
+	if errors.As(err, &e) && tellsLoss(e.Code) && l.markTaken(brief(e)) {
+		l.handle.pushEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: brief(e)})
 	}
 }
 
@@ -156,7 +156,7 @@ func tellsLoss(c api.Code) bool {
 func (c *Client) present(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.own()})
+		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.openToken()})
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	})
@@ -165,20 +165,20 @@ func (c *Client) present(ctx context.Context, h *Handle) {
 	case err == nil:
 	case ctx.Err() != nil:
 		return
-	case errors.As(err, &e) && isGone(e.Code):
-		h.told(api.EventHandleInvalid, 0, api.ByDeletion, brief(e))
+	case errors.As(err, &e) && isAlreadyClosed(e.Code):
+		h.noteTakenAway(api.EventHandleInvalid, 0, api.ByDeletion, brief(e))
 		return
 	default:
 		c.cfg.Logger.WarnContext(ctx, "a handle could not be presented to the new master, so its events may not come", "path", h.path, "session", c.session.id, "error", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.presented = max(h.presented, epoch)
-	if h.broken == nil {
-		h.enqueue(api.Event{Kind: api.EventMasterFailedOver, Explanation: "another master is in office; events may have been missed, look again"})
-		if h.wanted != nil {
-			h.enqueue(*h.wanted)
+	h.knownInEpoch = max(h.knownInEpoch, epoch)
+	if h.unusable == nil {
+		h.enqueueEvent(api.Event{Kind: api.EventMasterFailedOver, Explanation: "another master is in office; events may have been missed, look again"})
+		if h.pendingConflict != nil {
+			h.enqueueEvent(*h.pendingConflict)
 		}
 	}
-	h.wanted = nil
+	h.pendingConflict = nil
 }

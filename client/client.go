@@ -23,7 +23,7 @@ type Client struct {
 	numbers  *requestNumbers
 	janitor  *janitor
 	notifier *notifier
-	handles  *handles
+	handles  *handleTable
 	cache    *cache
 	auditor  *auditor
 	keeper   *keeper
@@ -72,7 +72,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		return nil, err
 	}
 	one := &Client{
-		cell: c, cfg: cfg, numbers: newRequestNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandles(),
+		cell: c, cfg: cfg, numbers: newRequestNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandleTable(),
 		auditor: newAuditor(), stop: make(chan struct{}),
 	}
 	if err := c.sessions.reserve(); err != nil {
@@ -141,7 +141,7 @@ const closeTime = 5 * time.Second
 // to be told: the cell is away, or is about to end the session itself.
 func (c *Client) closeBound() time.Duration {
 	if c.Left() <= 0 {
-		return PartingTime
+		return CleanupTime
 	}
 	return closeTime
 }
@@ -154,20 +154,20 @@ func (c *Client) closeBound() time.Duration {
 // closes every handle.
 //
 // It tries to reach the master until the deadline of ctx, at most 5 s; for
-// PartingTime if ctx has been cancelled, also before the call (see Parting), or the
+// CleanupTime if ctx has been cancelled, also before the call (see CleanupContext), or the
 // lease has run out. So it may be deferred with the context that a signal ends. An
 // error means that the cell may keep the session, and its locks, until lease and
 // lock-delay are over; the client is closed all the same. Later calls of Close do
 // nothing and return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closing.Do(func() {
-		ctx, cancel := parting(ctx)
+		ctx, cancel := newCleanupContext(ctx)
 		defer cancel()
 		ctx, stop := context.WithTimeout(ctx, c.closeBound())
 		defer stop()
 		own := c.session.endSession(Closed, "it was closed")
-		for _, l := range c.handles.locks() {
-			l.letGo()
+		for _, l := range c.handles.unreleasedLocks() {
+			l.markReleased()
 		}
 		switch {
 		case own:

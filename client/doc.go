@@ -44,9 +44,9 @@
 // Release or Close is carried through. No later change of the same client is
 // sent before that, so it cannot be overtaken by an earlier one.
 //
-// Calls that give something back (Close, Release) go on for PartingTime when their
+// Calls that give something back (Close, Release) go on for CleanupTime when their
 // context has been cancelled, also before the call; so they may be deferred with the
-// context that a signal ends. See Parting.
+// context that a signal ends. See CleanupContext.
 //
 // Every error is an *api.Error, with a code to ask for (errors.Is(err,
 // api.LockHeld)); one that comes of the end of a context wraps the context's

@@ -224,8 +224,8 @@ func TestGrantAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.session.endSession(EndedByCell, "by bob")
-		if err := h.adopt(l); !errors.Is(err, EndedByCell) || len(c.handles.locks()) != 0 {
-			t.Errorf("%v, %d locks", err, len(c.handles.locks()))
+		if err := h.setLock(l); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
+			t.Errorf("%v, %d locks", err, len(c.handles.unreleasedLocks()))
 		}
 		closeClient(t, c)
 	})
@@ -273,21 +273,21 @@ func TestLaterGrantEndsTheEarlier(t *testing.T) {
 			}
 			earlier, later := grant(7), grant(8)
 			if !late {
-				if err := h.adopt(earlier); err != nil {
+				if err := h.setLock(earlier); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := h.adopt(later); err != nil {
+			if err := h.setLock(later); err != nil {
 				t.Fatal(err)
 			}
 			if late {
-				if err := h.adopt(earlier); !errors.Is(err, api.LockLost) {
+				if err := h.setLock(earlier); !errors.Is(err, api.LockLost) {
 					t.Errorf("an answer that came late: %v", err)
 				}
 			} else if !errors.Is(earlier.Err(), LockTaken) {
 				t.Errorf("the earlier lock: %v", earlier.Err())
 			}
-			if locks := c.handles.locks(); len(locks) != 1 || locks[0] != later || later.Err() != nil {
+			if locks := c.handles.unreleasedLocks(); len(locks) != 1 || locks[0] != later || later.Err() != nil {
 				t.Errorf("%d locks; the later: %v", len(locks), later.Err())
 			}
 			closeClient(t, c)

@@ -9,18 +9,18 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Next waits for the next event of the handle, which must have been opened for
-// some (Chubby §2.5). Besides those asked for there come, each in its place,
-// EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost; after
-// the last two something may have been missed, and whoever looks again then
-// misses nothing. Each event goes to one caller.
+// Next waits for the next event of the handle, which must have been opened for some
+// kinds of events (Chubby §2.5). Besides those kinds it returns, each in its place,
+// EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost. After the
+// last two events may have been missed; a program that looks at the node again then
+// misses nothing. Each event is returned to one caller.
 //
-// At most api.MaxEventQueue events wait for a caller that is slow; of what comes
-// then, one EventLost remains. When the handle is closed, poisoned or invalid,
-// or the session is over, what still waits comes first, and then the error:
-// HandleClosed or SessionExpired. If ctx ends, it is Cancelled or
-// DeadlineExceeded, and nothing is taken. A handle without events is
-// InvalidArgument.
+// At most api.MaxEventQueue events wait for a caller that is slow; of further ones,
+// one EventLost remains. When the handle is closed, poisoned or invalid, or the
+// session is gone, Next first returns the events that wait, and then the error:
+// HandleClosed or SessionExpired. If ctx ends, the error is Cancelled or
+// DeadlineExceeded, and no event is taken. For a handle that was opened without
+// events it is InvalidArgument.
 func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	const op = "wait for events"
 	if !h.watches {
@@ -28,10 +28,10 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	}
 	for {
 		if ctx.Err() != nil {
-			return api.Event{}, h.nothing(ctx, op)
+			return api.Event{}, h.noEventError(ctx, op)
 		}
-		why := h.client.session.errIfGone() // known before the look: what was told by then is found
-		e, news, broken := h.take()
+		why := h.client.session.errIfGone() // before takeEvent, which then finds all events that came before the end
+		e, news, broken := h.takeEvent()
 		switch {
 		case broken != nil:
 			return api.Event{}, about(broken, op, h.path)
@@ -48,8 +48,8 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	}
 }
 
-// nothing is the error of one whose time is over before there was an event.
-func (h *Handle) nothing(ctx context.Context, op string) error {
+// noEventError is the error of a call of Next whose context has ended.
+func (h *Handle) noEventError(ctx context.Context, op string) error {
 	e := &api.Error{Code: api.DeadlineExceeded, Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		e.Code, e.Message = api.Cancelled, "the wait was given up"
@@ -57,8 +57,8 @@ func (h *Handle) nothing(ctx context.Context, op string) error {
 	return e
 }
 
-// Events ranges over what Next returns. What comes last is the error that ended
-// it, with a zero Event.
+// Events ranges over what Next returns. The last pair is a zero Event and the error
+// that ended the sequence.
 func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for {
@@ -70,79 +70,80 @@ func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	}
 }
 
-// take returns the oldest event; if there is none, why there will not be one any
-// more, or a channel that is closed when there is reason to look again.
-func (h *Handle) take() (e api.Event, news <-chan struct{}, broken *api.Error) {
+// takeEvent takes the oldest event. If there is none, it returns why there will be
+// none any more, or a channel that is closed when there is reason to try again.
+func (h *Handle) takeEvent() (e api.Event, news <-chan struct{}, broken *api.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case len(h.queue) > 0:
-		e = h.queue[0]
-		h.queue = h.queue[1:]
+	case len(h.events) > 0:
+		e = h.events[0]
+		h.events = h.events[1:]
 		return e, nil, nil
-	case h.broken != nil:
-		return e, nil, h.broken
-	case h.news == nil:
-		h.news = make(chan struct{})
+	case h.unusable != nil:
+		return e, nil, h.unusable
+	case h.eventsChanged == nil:
+		h.eventsChanged = make(chan struct{})
 	}
-	h.queue = nil // and what it was kept in
-	return e, h.news, nil
+	h.events = nil // frees the array
+	return e, h.eventsChanged, nil
 }
 
-// push queues an event, if the handle is open for some and of use.
-func (h *Handle) push(e api.Event) {
+// pushEvent is enqueueEvent, unless calls on the handle cannot succeed any more.
+func (h *Handle) pushEvent(e api.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.broken == nil {
-		h.enqueue(e)
+	if h.unusable == nil {
+		h.enqueueEvent(e)
 	}
 }
 
-// hear queues an event that the master of an epoch told. To a handle that this
-// master was not shown yet nothing is told: another call on the handle has made
-// the master know it, earlier than the audit could, and what happened before that
-// call is missing. The application is told of the fail-over when the handle has
-// been shown, and looks again then, which covers what is left out here: all but that
-// another wants the lock, which is kept until then.
-func (h *Handle) hear(epoch api.Epoch, e api.Event) {
+// deliverEvent queues an event that came from the master of an epoch. It drops the
+// event if the handle was not presented to this master yet: then another call on the
+// handle has made it known to the master before the audit could, and events from
+// before that call are missing. The application looks again when
+// EventMasterFailedOver comes, after the handle was presented, and so misses nothing
+// that is dropped here; except that another client wants the lock, which is kept
+// until then.
+func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch shown := h.token == nil || h.presented >= epoch; {
-	case h.broken != nil:
-	case shown:
-		h.enqueue(e)
+	switch presented := h.token == nil || h.knownInEpoch >= epoch; {
+	case h.unusable != nil:
+	case presented:
+		h.enqueueEvent(e)
 	case e.Kind == api.EventConflictingLock:
-		h.wanted = &e
+		h.pendingConflict = &e
 	}
 }
 
-// enqueue queues an event; mu is held. Nobody waits for the application: when
-// the queue is full, one marker takes the place of all that comes until there is
-// room again.
-func (h *Handle) enqueue(e api.Event) {
+// enqueueEvent queues an event, if the handle was opened for events; mu is held. It
+// never waits for the application: when the queue is full, one EventLost takes the
+// place of all further events until there is room again.
+func (h *Handle) enqueueEvent(e api.Event) {
 	if !h.watches {
 		return
 	}
 	e.Path = h.path
-	if n := len(h.queue); n >= api.MaxEventQueue {
-		if h.queue[n-1].Kind == api.EventLost {
+	if n := len(h.events); n >= api.MaxEventQueue {
+		if h.events[n-1].Kind == api.EventLost {
 			return
 		}
 		e = api.Event{Kind: api.EventLost, Path: h.path, Explanation: "events were dropped because too many waited; look again"}
 	}
-	h.queue = append(h.queue, e)
-	h.wake()
+	h.events = append(h.events, e)
+	h.wakeWaiters()
 }
 
-// wake rouses those who wait in Next; mu is held.
-func (h *Handle) wake() {
-	if h.news != nil {
-		close(h.news)
-		h.news = nil
+// wakeWaiters wakes all that wait in Next; mu is held.
+func (h *Handle) wakeWaiters() {
+	if h.eventsChanged != nil {
+		close(h.eventsChanged)
+		h.eventsChanged = nil
 	}
 }
 
-// eventOf returns what the application is told.
+// eventOf returns the event as the application gets it.
 func eventOf(e *chubbypb.Event) api.Event {
 	return api.Event{
 		Kind: api.EventKind(e.GetKind()), Child: e.GetChild(), Generation: api.Generation(e.GetGeneration()),

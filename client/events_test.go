@@ -36,7 +36,7 @@ func (h *Handle) waiting() []api.EventKind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var kinds []api.EventKind
-	for _, e := range h.queue {
+	for _, e := range h.events {
 		kinds = append(kinds, e.Kind)
 	}
 	return kinds
@@ -77,8 +77,8 @@ func TestEvents(t *testing.T) {
 		if want := []string{"child-addedkidfalse false", "event 0true true"}; !slices.Equal(got, want) {
 			t.Errorf("%q", got)
 		}
-		if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.queue) != 0 {
-			t.Errorf("a handle without events: %v, %d queued", err, len(other.queue))
+		if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.events) != 0 {
+			t.Errorf("a handle without events: %v, %d queued", err, len(other.events))
 		}
 		closeClient(t, c)
 	})
@@ -309,7 +309,7 @@ func TestFailOverPresentsHandles(t *testing.T) {
 				most = max(most, at)
 				mu.Unlock()
 				for _, h := range list {
-					if token := s.request.(*chubbypb.GetStatRequest).GetHandle(); string(token) == string(h.key()) && len(h.waiting()) != 0 {
+					if token := s.request.(*chubbypb.GetStatRequest).GetHandle(); string(token) == string(h.currentToken()) && len(h.waiting()) != 0 {
 						t.Errorf("the fail-over was told before the handle was presented: %v", h.waiting())
 					}
 				}
@@ -322,7 +322,7 @@ func TestFailOverPresentsHandles(t *testing.T) {
 			}
 		})
 		f.mu.Lock()
-		f.gone[string(gone.key())] = true
+		f.gone[string(gone.currentToken())] = true
 		f.mu.Unlock()
 		f.elect("b:1")
 		time.Sleep(3 * time.Second)
@@ -512,7 +512,7 @@ func TestLastEventIsFoundBeforeTheEnd(t *testing.T) {
 		c := f.client(cfg)
 		h := watching(t, c)
 		synctest.Wait()
-		last = func() { h.push(api.Event{Kind: api.EventContentsModified}) }
+		last = func() { h.pushEvent(api.Event{Kind: api.EventContentsModified}) }
 		if e, err := h.Next(t.Context()); err != nil || e.Kind != api.EventContentsModified {
 			t.Errorf("at the end of the session: %v, %v", e.Kind, err)
 		}
@@ -533,7 +533,7 @@ func TestInvalidationIsFoundBeforeTheEnd(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				h.told(api.EventHandleInvalid, 0, api.ByDeletion, "")
+				h.noteTakenAway(api.EventHandleInvalid, 0, api.ByDeletion, "")
 			}()
 			e, err := h.Next(t.Context())
 			<-done

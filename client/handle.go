@@ -12,54 +12,63 @@ import (
 )
 
 // Handle is an open node. It is bound to the node's instance: once the node is
-// deleted, every call fails with HandleClosed, even if the name is created
-// again (Chubby §2.6). Its methods may be called from several goroutines. Every
-// call blocks while the session is in jeopardy, and fails with SessionExpired
-// once it is gone.
+// deleted, every call fails with HandleClosed, even if a node of that name is created
+// again (Chubby §2.6). Its methods may be called from several goroutines. Calls block
+// while the session is in jeopardy, and fail with SessionExpired once it is gone.
 type Handle struct {
-	client  *Client
-	path    string
-	name    api.Name      // the same within the cell
-	delay   time.Duration // the lock-delay it was opened with
-	id      api.HandleID  // set before the first attempt to open it
-	created bool
-	reads   bool            // it was opened to read
-	watches bool            // it was opened for events
-	asked   openKey         // what it was opened for,
-	shared  bool            // which another Open may share
-	poison  context.Context //nolint:containedctx // it is the handle's, not a call's: ended by Poison
-	spoil   context.CancelCauseFunc
+	client       *Client
+	path         string
+	name         api.Name      // of the node within the cell
+	delay        time.Duration // the lock-delay of the OpenOptions
+	id           api.HandleID  // set before the first attempt to open the node
+	created      bool
+	reads        bool            // opened to read
+	watches      bool            // opened for events
+	openedFor    openKey         // what another Open must ask for to get this handle after Close
+	shareable    bool            // another Open may get this handle after Close
+	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
+	endPoisonCtx context.CancelCauseFunc
 
-	mu        sync.Mutex     // guards what follows
-	token     []byte         // as the cell names it to us; nil until it is open
-	guarded   []byte         // the same, bound to a sequencer; nil if it is not
-	presented api.Epoch      // of the newest master that knows the handle
-	broken    *api.Error     // why no call can succeed any more
-	closed    bool           // by Close
-	lock      *Lock          // held through this handle, or lost and not yet released
-	lost      api.Generation // no lock of this or a lower generation is held any more
-	reason    string         // why it was lost
-	queue     []api.Event    // not yet taken by Next; see push for its bound
-	wanted    *api.Event     // that another wants the lock, to be told when the handle has been presented
-	news      chan struct{}  // closed when there is something for those who wait in Next; nil when nobody does
-	locked    bool           // a lock was asked for through it
-	running   int            // calls on it that have begun and not ended
+	// mu guards what follows. Lock.mu, sessionState.mu and what may be taken under that
+	// may be taken while it is held (see "Locks" in doc.go).
+	mu              sync.Mutex
+	token           []byte         // names the handle in requests; nil until it is open
+	boundToken      []byte         // the same, bound to a sequencer; nil if it is not bound
+	knownInEpoch    api.Epoch      // of the newest master that knows the handle
+	unusable        *api.Error     // why no call can succeed any more; nil if calls can
+	closed          bool           // Close was called
+	lock            *Lock          // held through this handle, or lost and not yet released
+	lostGeneration  api.Generation // no lock of this or a lower generation is held any more
+	lostReason      string         // why that lock was lost
+	events          []api.Event    // not yet taken by Next; at most api.MaxEventQueue
+	pendingConflict *api.Event     // another client wants the lock: to be queued when the handle has been presented
+	eventsChanged   chan struct{}  // closed to wake callers of Next; nil while none waits
+	lockRequested   bool           // Acquire or TryAcquire was called
+	callsInFlight   int
 
-	// For the cache: what the handle may be found by, and kept with when it is closed.
-	instance api.Generation // of the node; 0 until it is open
-	from     *entry         // nil if the handle is not to be used again
-	rights   uint64         // of the cache, when it was opened
+	// For the cache. These three are set before Open returns, and not changed then.
+	instance    api.Generation // of the node; 0 until it is open
+	cacheEntry  *entry         // that the handle may be parked with; nil if it may not
+	cacheRights uint64         // cache.rightsChanges when the handle was opened
 }
 
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
-	h := &Handle{client: c, path: p.String(), name: p.Name(), delay: opts.LockDelay, reads: opts.Read, watches: len(opts.Events) > 0}
-	h.asked, h.shared = opts.openKey()
-	h.poison, h.spoil = context.WithCancelCause(context.WithoutCancel(c.session.ended))
+	h := &Handle{
+		client:  c,
+		path:    p.String(),
+		name:    p.Name(),
+		delay:   opts.LockDelay,
+		reads:   opts.Read,
+		watches: len(opts.Events) > 0,
+	}
+	h.openedFor, h.shareable = opts.openKey()
+	h.poisonCtx, h.endPoisonCtx = context.WithCancelCause(context.WithoutCancel(c.session.ended))
 	return h
 }
 
-// holds reports whether a lock is held through the handle, as far as is known.
-func (h *Handle) holds() bool {
+// holdsLock reports whether a lock is held through the handle, as far as this process
+// knows.
+func (h *Handle) holdsLock() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lock != nil && h.lock.ctx.Err() == nil
@@ -71,12 +80,12 @@ func (h *Handle) Path() string { return h.path }
 // Created reports whether Open created the node.
 func (h *Handle) Created() bool { return h.created }
 
-// told takes note of an event that takes away the lock, or the handle with it.
-// It returns the lock, if its owner has not let go of it, whether or not he
-// knows already. All of it is one step to whoever looks: who sees the lock's
-// context end finds the handle invalid, and who reads the event finds the
-// context ended.
-func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
+// noteTakenAway notes an event that takes away the lock, or the handle and the lock
+// with it. It returns the lock unless its owner has released it, also if the owner
+// knew before. It holds mu throughout, so that nobody sees half of it: who sees that
+// the lock's context has ended finds the handle invalid, and who gets the event finds
+// the context ended.
+func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
 	text := fmt.Sprintf("%v (%v)", kind, reason)
 	if explanation != "" {
 		text += ": " + explanation
@@ -90,70 +99,70 @@ func (h *Handle) told(kind api.EventKind, generation api.Generation, reason api.
 	if generation == 0 && l != nil {
 		generation = l.seq.Generation
 	}
-	if generation > h.lost {
-		h.lost, h.reason = generation, text
+	if generation > h.lostGeneration {
+		h.lostGeneration, h.lostReason = generation, text
 	}
-	if l != nil && (l.seq.Generation > h.lost || l.isLet()) {
+	if l != nil && (l.seq.Generation > h.lostGeneration || l.isReleased()) {
 		l = nil
 	}
-	if l != nil && l.lose(text) && h.broken == nil {
-		h.enqueue(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
+	if l != nil && l.markTaken(text) && h.unusable == nil {
+		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
 	}
-	if kind == api.EventHandleInvalid && h.broken == nil {
-		h.enqueue(api.Event{Kind: kind, Reason: reason, Explanation: explanation})
-		h.broken = &api.Error{Code: api.HandleClosed, Message: text + "; open the node again"}
-		h.wake()
+	if kind == api.EventHandleInvalid && h.unusable == nil {
+		h.enqueueEvent(api.Event{Kind: kind, Reason: reason, Explanation: explanation})
+		h.unusable = &api.Error{Code: api.HandleClosed, Message: text + "; open the node again"}
+		h.wakeWaiters()
 	}
 	return l
 }
 
-// Close closes the handle and releases the lock held through it; the lock's
-// context is cancelled first. It never fails for a handle that is invalid
-// already, or whose session is gone. If ctx has been cancelled, also before the
-// call, it has PartingTime more (see Parting). If there is no answer by then it
-// returns Uncertain, and the handle is closed in the background. Other calls on the
-// handle that are under way fail when the cell has closed it.
+// Close closes the handle and releases the lock held through it; the lock's context
+// is cancelled first. It never fails for a handle that is invalid already, or whose
+// session is gone. If ctx has been cancelled, also before the call, Close has
+// CleanupTime more (see CleanupContext). If there is no answer by then, it returns
+// Uncertain, and the handle is closed in the background. Other calls on the handle
+// that are in flight fail once the cell has closed it.
 func (h *Handle) Close(ctx context.Context) error {
-	l, first, sound := h.shut()
+	l, first, sound := h.markClosed()
 	if l != nil {
-		_, _ = l.drop("its handle was closed")
-		h.part(l)
+		_, _ = l.giveUp("its handle was closed")
+		h.clearLock(l)
 	}
 	if !first {
 		return nil
 	}
-	if sound && h.spareIt() {
+	if sound && h.park() {
 		h.client.handles.remove(h)
 		return nil
 	}
-	ctx, cancel := h.client.Parting(ctx)
+	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
-	err := h.client.close(ctx, h)
+	err := h.client.closeHandle(ctx, h)
 	h.client.handles.remove(h)
 	var e *api.Error
-	if errors.As(err, &e) && isGone(e.Code) {
+	if errors.As(err, &e) && isAlreadyClosed(e.Code) {
 		return nil
 	}
 	return err
 }
 
-// shut makes every later call fail. It returns the lock that was held, whether
-// this was the first call of Close, and whether calls could succeed before.
-func (h *Handle) shut() (l *Lock, first, sound bool) {
+// markClosed makes every later call fail. It returns the lock that was held, whether
+// this is the first call of Close, and whether calls could succeed before.
+func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first, h.closed = !h.closed, true
-	sound = h.broken == nil
+	sound = h.unusable == nil
 	if first {
-		h.broken = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
-		h.wake()
+		h.unusable = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
+		h.wakeWaiters()
 	}
 	return h.lock, first, sound
 }
 
-// part makes room for another lock. It comes after the owner has let go: until
-// then an event finds whom it concerns.
-func (h *Handle) part(l *Lock) {
+// clearLock makes room for another lock. It is called after the owner has released
+// the lock: until then an event must find the lock that it is about.
+func (h *Handle) clearLock(l *Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lock == l {
@@ -161,9 +170,9 @@ func (h *Handle) part(l *Lock) {
 	}
 }
 
-// isGone reports whether a refusal to close a handle means that there is
-// nothing to close.
-func isGone(c api.Code) bool {
+// isAlreadyClosed reports whether an error of Close means that there is nothing to
+// close.
+func isAlreadyClosed(c api.Code) bool {
 	switch c {
 	case api.HandleClosed, api.BadHandle, api.NotFound, api.SessionExpired:
 		return true
@@ -171,16 +180,16 @@ func isGone(c api.Code) bool {
 	return false
 }
 
-// close closes a handle at the cell, and goes on to do so if ctx ends.
-func (c *Client) close(ctx context.Context, h *Handle) error {
-	send := closer(h.key())
+// closeHandle closes a handle at the cell; if ctx ends, the janitor does.
+func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
+	send := closeSender(h.currentToken())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
 			_ = c.insist(ctx, "close", h.path, number, classCleanup, send)
 		}})
 }
 
-func closer(handle []byte) sender {
+func closeSender(handle []byte) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.control().chubby.Close(ctx, &chubbypb.CloseRequest{Caller: caller, Mutation: m, Handle: handle})
 		return err

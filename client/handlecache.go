@@ -14,21 +14,21 @@ import (
 
 // fromCache reports whether a call on the handle may be answered from the cache,
 // if what it asks for is there.
-func (h *Handle) fromCache(ctx context.Context) bool {
-	return h.client.cache.on() && ctx.Err() == nil && h.plain() && h.client.session.isSafe()
+func (h *Handle) canUseCache(ctx context.Context) bool {
+	return h.client.cache.on() && ctx.Err() == nil && h.isPlain() && h.client.session.isSafe()
 }
 
 // plain reports whether nothing but the node itself decides what a call on the
 // handle comes to.
-func (h *Handle) plain() bool {
+func (h *Handle) isPlain() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.broken == nil && h.guarded == nil
+	return h.unusable == nil && h.boundToken == nil
 }
 
 // keep keeps what a call on a handle has read.
-func (h *Handle) keep(f *fetch, epoch uint64, cacheable bool, set func(*entry)) {
-	if cacheable && h.plain() {
+func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*entry)) {
+	if cacheable && h.isPlain() {
 		_, closing := h.client.cache.keep(f, api.Epoch(epoch), set)
 		h.client.retire(closing)
 	}
@@ -52,7 +52,7 @@ func (c *Client) invalidate(path string) {
 }
 
 // opened takes note of what the answer to an Open says, for the cache.
-func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
+func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	stat, err := reply.GetStat().Stat()
 	if err != nil {
 		return // without an instance nothing is found in the cache
@@ -70,9 +70,9 @@ func (h *Handle) opened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	}
 	from, closing := h.client.cache.keep(f, epoch, func(e *entry) { e.stat, e.absent = withoutLock(stat), nil })
 	h.client.retire(closing)
-	if reply.GetReusable() && !stat.Ephemeral && h.shared {
+	if reply.GetReusable() && !stat.Ephemeral && h.shareable {
 		h.mu.Lock()
-		h.from, h.rights = from, f.rights
+		h.cacheEntry, h.cacheRights = from, f.rights
 		h.mu.Unlock()
 	}
 }

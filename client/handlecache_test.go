@@ -112,7 +112,7 @@ func TestSpareHandlesAreClosed(t *testing.T) {
 // A handle that is closed leaves the table to the one that has taken its place at
 // the cell meanwhile: else nobody would be told that its lock is taken away.
 func TestHandleTakesPlace(t *testing.T) {
-	table := newHandles()
+	table := newHandleTable()
 	closed, open := &Handle{id: 7}, &Handle{id: 7}
 	table.put(closed)
 	table.put(open)

@@ -9,29 +9,29 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// handles finds those who are concerned by an event.
-type handles struct {
-	mu   sync.Mutex // guards byID
+// handleTable has the handles of a session by their ids, by which events name them.
+type handleTable struct {
+	mu   sync.Mutex // guards byID; no other mutex is taken while it is held
 	byID map[api.HandleID]*Handle
 }
 
-func newHandles() *handles { return &handles{byID: map[api.HandleID]*Handle{}} }
+func newHandleTable() *handleTable { return &handleTable{byID: map[api.HandleID]*Handle{}} }
 
-func (t *handles) get(id api.HandleID) *Handle {
+func (t *handleTable) get(id api.HandleID) *Handle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
-func (t *handles) put(h *Handle) {
+func (t *handleTable) put(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[h.id] = h
 }
 
-// remove takes a handle out, unless an Open has taken its place at the cell, and
-// here: events of the node are for that one then.
-func (t *handles) remove(h *Handle) {
+// remove removes a handle, unless its place has been taken by a later Open that was
+// answered with the same handle of the cell: events are for that one then.
+func (t *handleTable) remove(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID[h.id] == h {
@@ -39,9 +39,9 @@ func (t *handles) remove(h *Handle) {
 	}
 }
 
-// all returns the handles that are open, or about to be, in the order of their
+// all returns the handles that are open, or are being opened, in the order of their
 // opening.
-func (t *handles) all() []*Handle {
+func (t *handleTable) all() []*Handle {
 	t.mu.Lock()
 	list := slices.Collect(maps.Values(t.byID))
 	t.mu.Unlock()
@@ -49,21 +49,22 @@ func (t *handles) all() []*Handle {
 	return list
 }
 
-// locks returns the locks whose owners have not let go, lost ones too.
-func (t *handles) locks() []*Lock {
+// unreleasedLocks returns the locks that their owners have not released, lost ones
+// too.
+func (t *handleTable) unreleasedLocks() []*Lock {
 	var list []*Lock
 	for _, h := range t.all() {
 		h.mu.Lock()
 		l := h.lock
 		h.mu.Unlock()
-		if l != nil && !l.isLet() {
+		if l != nil && !l.isReleased() {
 			list = append(list, l)
 		}
 	}
 	return list
 }
 
-// ended returns those of the locks whose contexts have ended.
-func (t *handles) ended() []*Lock {
-	return slices.DeleteFunc(t.locks(), func(l *Lock) bool { return l.ctx.Err() == nil })
+// endedUnreleasedLocks returns those of unreleasedLocks whose contexts have ended.
+func (t *handleTable) endedUnreleasedLocks() []*Lock {
+	return slices.DeleteFunc(t.unreleasedLocks(), func(l *Lock) bool { return l.ctx.Err() == nil })
 }

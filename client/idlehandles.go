@@ -82,7 +82,7 @@ func (c *cache) take(name api.Name, key openKey) (e *entry, one spare, ok bool, 
 // not be used. Those that another master had open are not open any more.
 func (c *Client) retire(closing []spare) {
 	for _, one := range closing {
-		send := closer(one.token)
+		send := closeSender(one.token)
 		known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			if api.Epoch(caller.GetEpoch()) != one.epoch {
 				return nil
@@ -137,7 +137,7 @@ func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *H
 		return nil, nil, false
 	}
 	h = newHandle(c, p, opts)
-	h.id, h.token, h.instance, h.from, h.rights = one.id, one.token, one.instance, from, one.rights
+	h.id, h.token, h.instance, h.cacheEntry, h.cacheRights = one.id, one.token, one.instance, from, one.rights
 	c.handles.put(h)
 	return h, nil, true
 }
@@ -145,11 +145,11 @@ func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *H
 // spareIt keeps a handle that its owner has closed for another Open, and reports
 // whether it did. No lock was ever asked for through it, and no call on it is
 // under way, so that nothing of it is left at the cell except that it is open.
-func (h *Handle) spareIt() bool {
+func (h *Handle) park() bool {
 	h.mu.Lock()
-	from, one := h.from, spare{token: h.token, id: h.id, instance: h.instance, rights: h.rights}
-	used := h.locked || h.guarded != nil || h.running > 0
+	from, one := h.cacheEntry, spare{token: h.token, id: h.id, instance: h.instance, rights: h.cacheRights}
+	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()
-	return from != nil && !used && h.client.session.isSafe() && h.client.cache.put(from, h.asked, one)
+	return from != nil && !used && h.client.session.isSafe() && h.client.cache.put(from, h.openedFor, one)
 }

@@ -48,7 +48,7 @@ func (x *inbox) news(e *chubbypb.Event) (fresh, gap bool) {
 // await holds the newest event back until the owners of locks have let go.
 func (x *inbox) await(locks ...*Lock) {
 	for _, l := range locks {
-		x.pending = append(x.pending, hold{sequence: x.seen, over: l.let})
+		x.pending = append(x.pending, hold{sequence: x.seen, over: l.released})
 	}
 }
 
@@ -73,7 +73,7 @@ func (x *inbox) settle() {
 		}
 		var more []hold
 		for _, l := range first.rest() {
-			more = append(more, hold{sequence: first.sequence, over: l.let})
+			more = append(more, hold{sequence: first.sequence, over: l.released})
 		}
 		x.pending = append(more, x.pending...)
 	}

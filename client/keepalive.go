@@ -223,13 +223,13 @@ func (k *keeper) event(e *chubbypb.Event) {
 	case api.EventSessionEnded:
 		k.ending = e.GetSequence()
 		k.session.endSession(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
-		k.inbox.await(k.client.handles.locks()...)
+		k.inbox.await(k.client.handles.unreleasedLocks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
 		h := k.client.handles.get(api.HandleID(e.GetHandle()))
 		if h == nil {
 			return
 		}
-		l := h.told(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
+		l := h.noteTakenAway(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
 		if l != nil && kind == api.EventLockLost { // a node that is gone, and its lock, are kept for nobody
 			k.inbox.await(l)
 		}
@@ -239,7 +239,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 		if !kind.Subscribable() {
 			k.misunderstand(e)
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
-			h.hear(k.epoch, eventOf(e))
+			h.deliverEvent(k.epoch, eventOf(e))
 		}
 	}
 }
@@ -257,11 +257,11 @@ func (k *keeper) misunderstand(e *chubbypb.Event) {
 func (k *keeper) lose(after uint64, explanation string) {
 	k.client.retire(k.client.cache.flush(k.epoch))
 	for _, h := range k.client.handles.all() {
-		h.push(api.Event{Kind: api.EventLost, Explanation: explanation})
+		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
 	one := k.client.auditor.suspect()
-	if len(k.client.handles.locks()) > 0 {
-		k.inbox.doubt(after, one, k.client.handles.ended)
+	if len(k.client.handles.unreleasedLocks()) > 0 {
+		k.inbox.doubt(after, one, k.client.handles.endedUnreleasedLocks)
 	}
 }
 

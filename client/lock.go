@@ -18,49 +18,50 @@ func Margin(lease, lockDelay time.Duration) time.Duration {
 	return min(time.Second, (lease+lockDelay)/12)
 }
 
-// Lock is a lock that was acquired through a handle. Its methods may be called
-// from several goroutines. Release it, also when it was lost: that says that the
-// work under it has stopped, and makes room for another Acquire.
+// Lock is a lock that was acquired through a handle. Its methods may be called from
+// several goroutines. Release it, also when it was lost: Release says that the work
+// under the lock has stopped, and allows another Acquire through the handle.
 type Lock struct {
-	handle *Handle
-	mode   api.LockMode
-	seq    sequencer.Sequencer
-	ctx    context.Context //nolint:containedctx // it is the lock's, handed out by Context
-	cancel context.CancelCauseFunc
-	let    chan struct{} // closed when its owner has let go: that is what may be acknowledged
+	handle   *Handle
+	mode     api.LockMode
+	seq      sequencer.Sequencer
+	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
+	cancel   context.CancelCauseFunc
+	released chan struct{} // closed when the owner has released the lock: then its loss may be acknowledged
 
-	mu      sync.Mutex // guards what follows
-	taken   *api.Error // what the cell said when it took the lock away
-	dropped bool       // released, or its handle closed
-	free    bool       // let is closed
+	mu          sync.Mutex // guards what follows; no other mutex is taken while it is held
+	takenError  *api.Error // why the cell took the lock away; nil if it has not
+	givenUp     bool       // by Release, or by Close of the handle
+	hasReleased bool       // the channel released is closed
 }
 
-// newLock returns the lock that was granted; its context ends with the session,
-// and earlier once sessionState.trackLock knows of it.
+// newLock returns the lock that was granted. Its context ends with the session; it
+// ends in time, before another could hold the lock, once sessionState.trackLock knows
+// the lock.
 func newLock(h *Handle, mode api.LockMode, g *chubbypb.Granted) (*Lock, error) {
 	seq, err := sequencer.Parse(g.GetSequencer())
 	if err != nil {
 		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}
 	}
-	l := &Lock{handle: h, mode: mode, seq: seq, let: make(chan struct{})}
+	l := &Lock{handle: h, mode: mode, seq: seq, released: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(h.client.session.ended)
 	return l, nil
 }
 
-// Context is that of the work under the lock. It is cancelled, with a cause, a
-// Margin before the first moment at which another could hold the lock
-// (LeaseNearEnd), by the local clock; or at once, when the cell has taken the
-// lock away (LockTaken), when the session is gone (SessionExpired), and when
-// the lock is released or its handle or client closed. Use context.Cause, or
-// Err, to know which. It does not end with the context that Acquire was given.
+// Context returns the context for the work under the lock. It is cancelled, with a
+// cause, a Margin before the first moment at which another could hold the lock
+// (LeaseNearEnd), by the local clock. It is cancelled at once when the cell takes the
+// lock away (LockTaken), when the session is gone (SessionExpired), and when the lock
+// is released or its handle or client closed. Use context.Cause, or Err, to know
+// which. It does not end with the context that was passed to Acquire.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Sequencer describes the lock to the servers that it protects: send it with
-// every request to them, and let them check it (Chubby §2.4).
+// Sequencer returns the sequencer of the lock: send it with every request to the
+// servers that the lock protects, and let them check it (Chubby §2.4).
 func (l *Lock) Sequencer() sequencer.Sequencer { return l.seq }
 
-// Token is the sequencer reduced to one number, which grows with every change
-// of owner of this lock: a fencing token.
+// Token returns the fencing token of the lock: the generation in its sequencer, which
+// grows each time the lock becomes held.
 func (l *Lock) Token() uint64 { return l.seq.Token() }
 
 // Mode returns the mode the lock is held in.
@@ -69,37 +70,37 @@ func (l *Lock) Mode() api.LockMode { return l.mode }
 // Path returns the path of the lock's node.
 func (l *Lock) Path() string { return l.handle.path }
 
-// ExclusiveUntil returns how long from now, at the least, nobody else can hold
-// the lock in a conflicting mode, even if the session is never extended again:
-// what is left of lease and lock-delay. Work that has not stopped by then may
-// meet its successor. It is 0 once the lock was taken away, or let go.
+// ExclusiveUntil returns for how long from now nobody else can hold the lock in a
+// conflicting mode, even if the lease is never extended again: what is left of lease
+// and lock-delay. Work that has not stopped by then may run beside that of the next
+// holder. It is 0 once the lock was taken away or given up.
 func (l *Lock) ExclusiveUntil() time.Duration {
 	l.mu.Lock()
-	over := l.taken != nil || l.dropped
+	lost := l.takenError != nil || l.givenUp
 	l.mu.Unlock()
-	if over {
+	if lost {
 		return 0
 	}
 	return l.handle.client.session.exclusiveFor(l.handle.delay)
 }
 
-// Err looks at the clock and returns why the lock may not be relied on any
-// more, nil while it may.
+// Err checks the clock, and returns why the lock may not be relied on any more, nil
+// while it may.
 func (l *Lock) Err() error {
 	l.handle.client.State()
 	return context.Cause(l.ctx)
 }
 
-// lose takes note that the cell has taken the lock away; it reports whether
-// that is news, and matters to somebody.
-func (l *Lock) lose(explanation string) bool {
+// markTaken notes that the cell has taken the lock away. It returns false if that was
+// known before, or the owner has given the lock up.
+func (l *Lock) markTaken(explanation string) bool {
 	l.mu.Lock()
-	if l.taken != nil || l.dropped {
+	if l.takenError != nil || l.givenUp {
 		l.mu.Unlock()
 		return false
 	}
 	why := &api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LockTaken, Message: explanation}
-	l.taken = why
+	l.takenError = why
 	l.mu.Unlock()
 	c := l.handle.client
 	l.cancel(why)
@@ -110,70 +111,71 @@ func (l *Lock) lose(explanation string) bool {
 	return true
 }
 
-// drop takes note that the owner has let go; it reports whether it had not, and
-// what the cell had said before.
-func (l *Lock) drop(explanation string) (first bool, taken *api.Error) {
+// giveUp notes that the owner has given the lock up. It returns whether this is the
+// first call, and why the cell had taken the lock away before, if it had.
+func (l *Lock) giveUp(explanation string) (first bool, taken *api.Error) {
 	l.mu.Lock()
-	first, l.dropped = !l.dropped, true
-	taken = l.taken
+	first, l.givenUp = !l.givenUp, true
+	taken = l.takenError
 	l.mu.Unlock()
 	if first {
 		l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.handle.path, Err: LockReleased, Message: explanation})
 		l.handle.client.session.untrackLock(l)
-		l.letGo()
+		l.markReleased()
 	}
 	return first, taken
 }
 
-// letGo takes note that the work under the lock has stopped, by the word of its
-// owner. Nothing else closes let, for an acknowledgement may follow.
-func (l *Lock) letGo() {
+// markReleased notes that the work under the lock has stopped, as its owner says.
+// Nothing else may close released, because the loss of the lock may then be
+// acknowledged.
+func (l *Lock) markReleased() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.free {
-		l.free = true
-		close(l.let)
+	if !l.hasReleased {
+		l.hasReleased = true
+		close(l.released)
 	}
 }
 
-// isLet reports whether the owner has let go.
-func (l *Lock) isLet() bool {
+// isReleased reports whether markReleased was called.
+func (l *Lock) isReleased() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.free
+	return l.hasReleased
 }
 
-// Release gives the lock up; its context is cancelled first. Nil means that it
-// was held until now: LockLost says that it had been taken away before, and
-// SessionExpired that it went with its session. Either way it is to be called:
-// others wait for it, as it says that the work under the lock has stopped. If
-// ctx has been cancelled, also before the call, it has PartingTime more (see
-// Parting). If there is no answer by then it returns Uncertain, and the lock is
-// released in the background. Later calls do nothing.
+// Release gives the lock up; its context is cancelled first. Nil means that the lock
+// was held until now. LockLost says that it had been taken away before, and
+// SessionExpired that it was lost with its session. Call Release in these cases too:
+// it says that the work under the lock has stopped, for which others may wait. If ctx
+// has been cancelled, also before the call, Release has CleanupTime more (see
+// CleanupContext). If there is no answer by then, it returns Uncertain, and the lock
+// is released in the background. Later calls do nothing.
 func (l *Lock) Release(ctx context.Context) error {
-	first, taken := l.drop("it was released")
+	first, taken := l.giveUp("it was released")
 	if !first {
 		return nil
 	}
 	h := l.handle
-	h.part(l)
-	ctx, cancel := h.client.Parting(ctx)
+	h.clearLock(l)
+	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
-	send := releaser(h.key(), l.seq.Generation)
+	send := releaseSender(h.currentToken(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
 			_ = h.client.insist(ctx, "release", h.path, number, classCleanup, send)
 		}})
 	switch {
 	case taken != nil:
-		return about(taken, "release", h.path) // whatever the cell answers: it may know of the lock no more
+		return about(taken, "release", h.path) // whatever the cell answers: it may not know the lock any more
 	case errors.Is(err, api.NotHeld):
 		return &api.Error{Code: api.LockLost, Op: "release", Path: h.path, Message: "the lock had been lost before it was released", Err: err}
 	}
 	return err
 }
 
-func releaser(handle []byte, generation api.Generation) sender {
+func releaseSender(handle []byte, generation api.Generation) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.control().chubby.Release(ctx, &chubbypb.ReleaseRequest{Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation)})
 		return err

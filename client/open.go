@@ -97,18 +97,18 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err := opts.fault(p); err != nil {
 		return nil, err
 	}
-	ctx, leave, err := h.enter(ctx, "open")
+	ctx, leave, err := h.beginCall(ctx, "open")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	request := opts.request(p)
-	request.Path, request.Directory = name, h.key()
+	request.Path, request.Directory = name, h.currentToken()
 	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)
 	if errors.Is(err, api.QuotaExceeded) && h.client.closeSpares() {
 		below, err = h.client.open(ctx, newHandle(h.client, p, opts), request)
 	}
-	return below, h.poisoned("open", err)
+	return below, h.poisonedError("open", err)
 }
 
 // open opens h, which is new.
@@ -144,10 +144,10 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 		c.absent(f, epoch, err)
 		return nil, err
 	}
-	h.opened(f, epoch, reply)
+	h.noteOpened(f, epoch, reply)
 	h.created = reply.GetCreated()
 	h.mu.Lock()
-	h.token, h.presented = reply.GetHandle(), epoch
+	h.token, h.knownInEpoch = reply.GetHandle(), epoch
 	h.mu.Unlock()
 	if h.watches && c.Epoch() != epoch {
 		c.auditor.suspect() // another master took over meanwhile, and may have been told of all handles but this
@@ -232,7 +232,7 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 	if err != nil {
 		return // it was done, and failed
 	}
-	_ = c.insist(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closer(handle))
+	_ = c.insist(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
 }
 
 // parse checks a path, and that it is not in another cell, as far as is known:

@@ -7,48 +7,48 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Poison makes every operation on the handle fail, at once, with HandleClosed
-// that wraps Poisoned: those that wait now, in whichever goroutine, and all
-// later ones. It closes nothing (Chubby §2.6): the node stays open and a lock
-// stays held until Close, which is still to be called and does its work, as does
-// Release of the lock. What an operation that fails so had begun is settled in
-// the background, as after the end of its context.
+// Poison makes every operation on the handle fail at once, with HandleClosed that
+// wraps Poisoned: those that wait now, in whichever goroutine, and all later ones. It
+// closes nothing (Chubby §2.6): the node stays open and a lock stays held until
+// Close, which must still be called and does its work, as does Release of the lock.
+// What such an operation had begun is settled in the background, as after the end of
+// its context.
 func (h *Handle) Poison() {
 	why := &api.Error{Code: api.HandleClosed, Err: Poisoned, Message: "this handle was poisoned; close it, and open the node again"}
 	h.mu.Lock()
-	if h.broken == nil {
-		h.broken = why
+	if h.unusable == nil {
+		h.unusable = why
 	}
-	h.wake()
+	h.wakeWaiters()
 	h.mu.Unlock()
-	h.spoil(Poisoned)
+	h.endPoisonCtx(Poisoned)
 }
 
-// enter begins a call on the handle, unless none can succeed any more. It returns
-// ctx, but ended when the handle is poisoned. Until leave is called, Close does not
-// keep the handle for another Open: what the call does would be done through that
-// one's.
-func (h *Handle) enter(ctx context.Context, op string) (within context.Context, leave context.CancelFunc, err error) {
+// beginCall begins a call on the handle, unless none can succeed any more. It returns
+// a context that ends with ctx or when the handle is poisoned. Until leave is called,
+// Close does not park the handle for another Open, through which the rest of this
+// call would be done otherwise.
+func (h *Handle) beginCall(ctx context.Context, op string) (within context.Context, leave context.CancelFunc, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.broken != nil {
-		return nil, nil, about(h.broken, op, h.path)
+	if h.unusable != nil {
+		return nil, nil, about(h.unusable, op, h.path)
 	}
-	h.running++
+	h.callsInFlight++
 	within, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.poison, func() { cancel(context.Cause(h.poison)) })
+	stop := context.AfterFunc(h.poisonCtx, func() { cancel(context.Cause(h.poisonCtx)) })
 	return within, func() {
 		stop()
 		cancel(nil)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.running--
+		h.callsInFlight--
 	}, nil
 }
 
-// poisoned returns the error of an operation, made HandleClosed if it ended
-// because the handle was poisoned.
-func (h *Handle) poisoned(op string, err error) error {
+// poisonedError returns the error of an operation: HandleClosed if the operation
+// ended because the handle was poisoned, and else err.
+func (h *Handle) poisonedError(op string, err error) error {
 	if !errors.Is(err, Poisoned) || errors.Is(err, api.HandleClosed) {
 		return err
 	}

@@ -126,7 +126,7 @@ func TestOpenBelow(t *testing.T) {
 			t.Fatalf("%v, %v", h, err)
 		}
 		r := f.heard("Open")[1].request.(*chubbypb.OpenRequest)
-		if r.GetPath() != "a/b" || string(r.GetDirectory()) != string(d.key()) || string(r.GetContents()) != "x" {
+		if r.GetPath() != "a/b" || string(r.GetDirectory()) != string(d.currentToken()) || string(r.GetContents()) != "x" {
 			t.Errorf("%+v", r)
 		}
 		for _, name := range []string{"", "/a", "a/", "..", "a//b"} {

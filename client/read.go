@@ -9,50 +9,49 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Stat returns the node's metadata. In a session that caches, the generation of
-// the lock is not shown (0): it changes without a word to caches. A session with
+// Stat returns the node's metadata. In a session that caches, the generation of the
+// lock is not shown (0): caches are not told when it changes. A session with
 // Config.NoCache sees it.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
-	if h.fromCache(ctx) {
+	if h.canUseCache(ctx) {
 		if stat, ok := h.client.cache.statOf(h.name, h.instance); ok {
 			return stat, nil
 		}
 	}
 	var stat api.Stat
-	err := h.fetch(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
+	err := h.readAndCache(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
 		reply, err := t.data.chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: token})
 		if err == nil {
-			stat, err = h.shown(reply.GetStat())
+			stat, err = h.statAsShown(reply.GetStat())
 		}
 		return reply.GetCacheable(), err
 	}, func(e *entry) { e.stat = &stat })
 	return stat, err
 }
 
-// Contents returns the whole of a file with its metadata (see Stat), atomically.
-//
-// The contents of an empty file are empty, and not nil.
+// Contents returns the whole of a file with its metadata (see Stat), atomically. The
+// contents of an empty file are empty, and not nil.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
-	if h.reads && h.fromCache(ctx) {
+	if h.reads && h.canUseCache(ctx) {
 		if contents, stat, ok := h.client.cache.contentsOf(h.name, h.instance); ok {
 			return contents, stat, nil
 		}
 	}
 	var stat api.Stat
 	var contents []byte
-	err := h.fetch(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
+	err := h.readAndCache(ctx, "read", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
 		reply, err := t.data.chubby.GetContentsAndStat(ctx, &chubbypb.GetContentsAndStatRequest{Caller: caller, Handle: token})
 		if err == nil {
 			contents = append([]byte{}, reply.GetContents()...)
-			stat, err = h.shown(reply.GetStat())
+			stat, err = h.statAsShown(reply.GetStat())
 		}
 		return reply.GetCacheable(), err
 	}, func(e *entry) { e.stat, e.contents, e.whole = &stat, bytes.Clone(contents), true })
 	return contents, stat, err
 }
 
-// shown reads metadata as this session shows it.
-func (h *Handle) shown(s *chubbypb.Stat) (api.Stat, error) {
+// statAsShown converts metadata to what this session shows.
+func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := s.Stat()
 	if h.client.cache.on() {
 		stat.Lock = 0
@@ -60,24 +59,24 @@ func (h *Handle) shown(s *chubbypb.Stat) (api.Stat, error) {
 	return stat, err
 }
 
-// listed reads metadata of a listing as this session shows it. What a cached
-// listing shows is what changes with the children themselves. How many children
-// they have in turn changes without a word to those who have listed their parent,
-// so a session that caches does not show it.
-func (h *Handle) listed(s *chubbypb.Stat) (api.Stat, error) {
-	stat, err := h.shown(s)
+// childAsShown converts metadata in a listing to what this session shows. A cached
+// listing is invalidated when one of the children changes, but not when a child of a
+// child is added or removed. So a session that caches does not show how many children
+// the children have.
+func (h *Handle) childAsShown(s *chubbypb.Stat) (api.Stat, error) {
+	stat, err := h.statAsShown(s)
 	if h.client.cache.on() {
 		stat.Children = 0
 	}
 	return stat, err
 }
 
-// ReadDir returns the metadata of a directory's children (see Stat), by name.
-// In a session that caches, the number of the children's own children is not shown,
-// and Children is 0: Stat of the child tells it. Large directories take several
-// calls, between which children may come and go.
+// ReadDir returns the metadata of a directory's children (see Stat), by name. In a
+// session that caches, Children of each is 0, since caches are not told when it
+// changes; Stat of the child shows it. Large directories take several calls, between
+// which children may be added and removed.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
-	if h.reads && h.fromCache(ctx) {
+	if h.reads && h.canUseCache(ctx) {
 		if list, ok := h.client.cache.childrenOf(h.name, h.instance); ok {
 			return list, nil
 		}
@@ -85,12 +84,12 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	var list []api.Stat
 	all := h.client.cache.begin(h.name)
 	defer h.client.cache.done(all)
-	whole := true // every page may be kept
+	whole := true // every page may be cached
 	for {
 		var page []api.Stat
 		var more, cacheable bool
 		var epoch uint64
-		err := h.read(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		err := h.readCall(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
 			request := &chubbypb.ReadDirRequest{Caller: caller, Handle: token}
 			if len(list) > 0 {
 				request.After = list[len(list)-1].Path.Base()
@@ -101,7 +100,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 			}
 			page, more, cacheable, epoch = nil, reply.GetMore(), reply.GetCacheable(), caller.GetEpoch()
 			for _, child := range reply.GetChildren() {
-				stat, err := h.listed(child)
+				stat, err := h.childAsShown(child)
 				if err != nil {
 					return err
 				}
@@ -115,39 +114,39 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 		list = append(list, page...)
 		whole = whole && cacheable
 		if !more || len(page) == 0 {
-			h.keep(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), h.instance })
+			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), h.instance })
 			return list, nil
 		}
 	}
 }
 
-// fetch makes a call that changes nothing, and keeps what it brings.
-func (h *Handle) fetch(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
+// readAndCache makes a call that changes nothing, and caches what it brings by
+// calling set.
+func (h *Handle) readAndCache(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
 	var epoch uint64
 	var cacheable bool
 	f := h.client.cache.begin(h.name)
 	defer h.client.cache.done(f)
-	err := h.read(ctx, op, func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (err error) {
+	err := h.readCall(ctx, op, func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (err error) {
 		epoch = caller.GetEpoch()
 		cacheable, err = attempt(ctx, t, caller, token)
 		return err
 	})
 	if err == nil {
-		h.keep(f, epoch, cacheable, set)
+		h.cacheRead(f, epoch, cacheable, set)
 	}
 	return err
 }
 
-// read makes a call that changes nothing; its token is that of now for all
-// attempts.
-func (h *Handle) read(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error) error {
-	ctx, leave, err := h.enter(ctx, op)
+// readCall makes a call that changes nothing. All its attempts carry the same token.
+func (h *Handle) readCall(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error) error {
+	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	token := h.key()
-	return h.poisoned(op, h.client.read(ctx, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	token := h.currentToken()
+	return h.poisonedError(op, h.client.read(ctx, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		return attempt(ctx, t, caller, token)
 	}))
 }

@@ -29,9 +29,9 @@ func TestHandleInUseIsNotKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 1},
-		{"it is bound", func(_ *testing.T, h *Handle) { h.guarded = h.token }, 1},
+		{"it is bound", func(_ *testing.T, h *Handle) { h.boundToken = h.token }, 1},
 		{"a call is under way", func(t *testing.T, h *Handle) {
-			_, leave, err := h.enter(t.Context(), "acquire")
+			_, leave, err := h.beginCall(t.Context(), "acquire")
 			if err != nil {
 				t.Fatal(err)
 			}

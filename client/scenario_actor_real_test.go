@@ -70,7 +70,7 @@ func (a *actor) act() {
 // answer that nobody should get.
 func (a *actor) hung(ctx context.Context, op string, err error) {
 	end := ctx.Value(endKey{}).(time.Time)
-	if late := time.Since(end); late > client.PartingTime+time.Second {
+	if late := time.Since(end); late > client.CleanupTime+time.Second {
 		a.fault("%s: %s came back %v after the end of its context: %v", a.host, op, late, err)
 	}
 	if ctx.Value(longKey{}) != nil && time.Until(end) < tooLong/4 {

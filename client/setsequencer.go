@@ -9,14 +9,14 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// SetSequencer binds the handle to a lock: from now on every operation on it
-// fails with BadSequencer once that sequencer is not valid (Chubby §2.6). It is
-// BadSequencer now if it is not valid now. Operations that have begun are not
-// bound. A handle may be bound to several, one after the other.
+// SetSequencer binds the handle to a lock: from now on every operation on it fails
+// with BadSequencer once that sequencer is not valid any more (Chubby §2.6). It fails
+// with BadSequencer if the sequencer is not valid now. Operations that have begun are
+// not bound. A handle may be bound to several sequencers, one after the other.
 func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	for {
 		var before, after []byte
-		err := h.read(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		err := h.readCall(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
 			reply, err := t.data.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})
 			before, after = token, reply.GetHandle()
 			return err
@@ -27,44 +27,44 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 		if len(after) == 0 {
 			return &api.Error{Code: api.Corrupt, Op: "set sequencer", Path: h.path, Message: "the cell answered without a handle; it is not bound"}
 		}
-		if h.rekey(before, after) {
+		if h.bind(before, after) {
 			return nil
 		}
-		// Another call has bound the handle meanwhile: bind what came of that.
+		// Another call has bound the handle meanwhile: bind the result of that.
 	}
 }
 
-// key returns the handle as the cell names it now.
-func (h *Handle) key() []byte {
+// currentToken returns the token that names the handle in requests now.
+func (h *Handle) currentToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.current()
+	return h.currentTokenLocked()
 }
 
-// current is key; mu is held.
-func (h *Handle) current() []byte {
-	if h.guarded != nil {
-		return h.guarded
+// currentTokenLocked is currentToken; mu is held.
+func (h *Handle) currentTokenLocked() []byte {
+	if h.boundToken != nil {
+		return h.boundToken
 	}
 	return h.token
 }
 
-// own returns the handle as it was opened, bound to nothing: for what the library
-// itself asks about the handle, which is as it is whatever has become of the lock
-// that the handle is bound to.
-func (h *Handle) own() []byte {
+// openToken returns the token with which the handle was opened, bound to no
+// sequencer: for the library's own questions about the handle, which must not fail
+// because the lock that the handle is bound to was lost.
+func (h *Handle) openToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.token
 }
 
-// rekey binds the handle if it is still the one given.
-func (h *Handle) rekey(before, after []byte) bool {
+// bind makes after the handle's token, if that is still before.
+func (h *Handle) bind(before, after []byte) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !bytes.Equal(h.current(), before) {
+	if !bytes.Equal(h.currentTokenLocked(), before) {
 		return false
 	}
-	h.guarded = after
+	h.boundToken = after
 	return true
 }

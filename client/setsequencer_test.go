@@ -19,7 +19,7 @@ func TestSetSequencer(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
 		h := lockable(t, c, 0)
-		before := string(h.key())
+		before := string(h.currentToken())
 		f.script(func(s seen) verb {
 			if s.method == "SetSequencer" {
 				return after(time.Second)
@@ -40,7 +40,7 @@ func TestSetSequencer(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if got := string(h.key()); got != before+"+++" {
+		if got := string(h.currentToken()); got != before+"+++" {
 			t.Errorf("%q became %q", before, got)
 		}
 		_, err := h.Stat(t.Context())
@@ -56,7 +56,7 @@ func TestSetSequencer(t *testing.T) {
 			}
 			return nil
 		})
-		if err := h.SetSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) || string(h.key()) != before+"+++" {
+		if err := h.SetSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) || string(h.currentToken()) != before+"+++" {
 			t.Errorf("refused: %v", err)
 		}
 		closeClient(t, c)
@@ -174,9 +174,9 @@ func TestQuotas(t *testing.T) {
 func TestBoundHandleIsAuditedAsOpened(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
-		opened := string(l.handle.key())
-		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); err != nil || string(l.handle.key()) == opened {
-			t.Fatalf("%v, %q", err, l.handle.key())
+		opened := string(l.handle.currentToken())
+		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); err != nil || string(l.handle.currentToken()) == opened {
+			t.Fatalf("%v, %q", err, l.handle.currentToken())
 		}
 		f.elect("b:1")
 		time.Sleep(10 * time.Second)

@@ -14,7 +14,7 @@ import (
 
 // A refusal names who holds the lock so that a person can go and ask.
 func TestRefusalNamesHolders(t *testing.T) {
-	err := named(&api.Error{Code: api.LockHeld, Message: "try again later", Holders: []api.Holder{
+	err := nameHolders(&api.Error{Code: api.LockHeld, Message: "try again later", Holders: []api.Holder{
 		{Session: 42, Principal: "ann", Host: "web3", PID: 4711, Reason: "deploy"}, {Session: 43}, {Session: 44}, {Session: 45}, {Session: 46},
 	}})
 	want := "held by ann on web3 (pid 4711, s42: deploy), somebody on an unknown host (pid 0, s43), " +

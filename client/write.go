@@ -132,13 +132,13 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 // mutate makes a call that changes something. Its token is that of now for all
 // attempts: a request that is sent again is the same request.
 func (h *Handle) mutate(ctx context.Context, op string, does effect, size int, send func(token []byte) sender) error {
-	ctx, leave, err := h.enter(ctx, op)
+	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return h.poisoned(op, h.client.mutate(ctx, mutation{
-		op: op, path: h.path, size: size, send: send(h.key()),
+	return h.poisonedError(op, h.client.mutate(ctx, mutation{
+		op: op, path: h.path, size: size, send: send(h.currentToken()),
 		touches: []api.Name{h.name, h.name.Parent()}, did: func() effect { return does },
 	}))
 }

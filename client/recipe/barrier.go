@@ -98,7 +98,7 @@ func (b *Barrier) Lift(ctx context.Context) error {
 	if b.err != nil {
 		return b.err
 	}
-	ctx, cancel := b.c.Parting(ctx)
+	ctx, cancel := b.c.CleanupContext(ctx)
 	defer cancel()
 	b.mu.Lock()
 	mine := b.raised

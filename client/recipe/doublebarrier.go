@@ -233,7 +233,7 @@ func (p *Pass) Context() context.Context { return p.held.lock.Context() }
 // no round to leave any more: it is NotFound, HandleClosed, or InvalidArgument where it is of another
 // size, and the participant is gone.
 func (p *Pass) Leave(ctx context.Context) error {
-	ctx, cancel := p.b.c.Parting(ctx)
+	ctx, cancel := p.b.c.CleanupContext(ctx)
 	defer cancel()
 	err := p.leave(ctx)
 	if gone(err) || errors.Is(err, api.InvalidArgument) {

@@ -19,10 +19,10 @@ type ending struct {
 }
 
 // run does it, or waits for another call that does, and returns what came of it. It waits until ctx has
-// ended, and client.PartingTime more if that was cancelled (client.Client.Parting); then it is Uncertain,
+// ended, and client.CleanupTime more if that was cancelled (client.Client.CleanupContext); then it is Uncertain,
 // and goes on in the background.
 func (e *ending) run(ctx context.Context, c *client.Client, op, path string, act func(ctx context.Context) error) error {
-	ctx, cancel := c.Parting(ctx)
+	ctx, cancel := c.CleanupContext(ctx)
 	defer cancel()
 	e.once.Do(func() {
 		e.done = make(chan struct{})
@@ -46,7 +46,7 @@ func (e *ending) run(ctx context.Context, c *client.Client, op, path string, act
 }
 
 // leave closes handles, all at once, and releases the locks held through them. It does so also when ctx
-// has ended (client.Client.Parting), and waits leaveTime at most: then it goes on in the background.
+// has ended (client.Client.CleanupContext), and waits leaveTime at most: then it goes on in the background.
 func leave(ctx context.Context, handles ...*client.Handle) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()

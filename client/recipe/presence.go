@@ -148,7 +148,7 @@ func (p *Presence) Withdraw(ctx context.Context) error {
 	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
 	// Here already, so that ended asks the context by which the call has ended: two with the same deadline
 	// end in either order.
-	ctx, cancel := p.c.Parting(ctx)
+	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
 	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.path, p.remove), "withdraw", p.path)
 }

@@ -78,7 +78,7 @@ func (p *Primary) Asked() <-chan struct{} { return p.asked }
 // for that. The value remains in the file.
 func (p *Primary) Resign(ctx context.Context) error {
 	p.stop()
-	ctx, cancel := p.c.Parting(ctx)
+	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
 	faults := []error{p.lock.Release(ctx), p.presence.Withdraw(ctx), p.file.Close(ctx)} // the lock first: others wait for it
 	select {

@@ -110,7 +110,7 @@ func TestBenchWithoutCell(t *testing.T) {
 				}
 				watch := stopwatch()
 				text := s.run(fmt.Sprintf("bench writes --rate 10 --duration %v -o json", duration))
-				within := one.within + 2*client.PartingTime + timeout
+				within := one.within + 2*client.CleanupTime + timeout
 				if took := watch() - ends; took > within {
 					t.Errorf("it ended %v after it should have, want %v at most", took, within)
 				}

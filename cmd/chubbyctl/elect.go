@@ -154,7 +154,7 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 func resignation(p *recipe.Primary) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := p.Lock().Release(ctx)
-		ctx, cancel := context.WithTimeout(ctx, client.PartingTime)
+		ctx, cancel := context.WithTimeout(ctx, client.CleanupTime)
 		defer cancel()
 		_ = p.Resign(ctx) // at the end of the session at the latest
 		return err

@@ -21,7 +21,7 @@ func againGuards() []guard {
 		},
 		{
 			name: "a later grant ends the lock of an earlier one", file: "client/acquire.go",
-			old: "was.lose(takenSince)", new: "false",
+			old: "was.markTaken(lostSinceText)", new: "false",
 			pkg: "./client", test: "TestLaterGrantEndsTheEarlier",
 		},
 	}

@@ -16,13 +16,13 @@ func clientGuards() []guard {
 		},
 		{
 			name: "a lock is asked about, whatever its handle is bound to", file: "client/audit.go",
-			old: "Handle: l.handle.own()", new: "Handle: l.handle.key()",
+			old: "Handle: l.handle.openToken()", new: "Handle: l.handle.currentToken()",
 			pkg: "./client", test: "TestBoundHandleIsAuditedAsOpened",
 		},
 		{
 			name: "the last event is found before the end", file: "client/events.go",
-			old: "		why := h.client.session.errIfGone() // known before the look: what was told by then is found\n		e, news, broken := h.take()\n",
-			new: "		e, news, broken := h.take()\n		why := h.client.session.errIfGone()\n",
+			old: "		why := h.client.session.errIfGone() // before takeEvent, which then finds all events that came before the end\n		e, news, broken := h.takeEvent()\n",
+			new: "		e, news, broken := h.takeEvent()\n		why := h.client.session.errIfGone()\n",
 			pkg: "./client", test: "TestLastEventIsFoundBeforeTheEnd",
 		},
 		{
@@ -52,7 +52,7 @@ func clientGuards() []guard {
 		},
 		{
 			name: "a conflict is told after the fail-over", file: "client/events.go",
-			old: "		h.wanted = &e\n", new: "		h.wanted = nil\n",
+			old: "		h.pendingConflict = &e\n", new: "		h.pendingConflict = nil\n",
 			pkg: "./client", test: "TestConflictIsToldAfterTheFailOver",
 		},
 		{

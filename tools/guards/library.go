@@ -6,7 +6,7 @@ func libraryGuards() []guard {
 	return []guard{
 		{
 			name: "what is given back outlives the context", file: "client/cleanup.go",
-			old: "	ctx = context.WithValue(ctx, partingKey{}, true)\n", new: "	if true {\n		return ctx, func() {}\n	}\n",
+			old: "	ctx = context.WithValue(ctx, cleanupKey{}, true)\n", new: "	if true {\n		return ctx, func() {}\n	}\n",
 			pkg: "./client", test: "TestPartingWithEndedContext",
 		},
 		{
@@ -16,17 +16,17 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "what a recipe gives back outlives the context", file: "client/recipe/held.go",
-			old: "	ctx, cancel := c.Parting(ctx)\n", new: "	ctx, cancel := context.WithCancel(ctx)\n",
+			old: "	ctx, cancel := c.CleanupContext(ctx)\n", new: "	ctx, cancel := context.WithCancel(ctx)\n",
 			pkg: "./client/recipe", test: "TestGivenBackWithEndedContext",
 		},
 		{
 			name: "a handle that is used is not kept", file: "client/idlehandles.go",
-			old: " || h.running > 0", new: "",
+			old: " || h.callsInFlight > 0", new: "",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
 		{
 			name: "a handle that locks is not kept", file: "client/idlehandles.go",
-			old: "used := h.locked || h.guarded != nil", new: "used := h.guarded != nil",
+			old: "used := h.lockRequested || h.boundToken != nil", new: "used := h.boundToken != nil",
 			pkg: "./client", test: "TestHandleInUseIsNotKept",
 		},
 		{

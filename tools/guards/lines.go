@@ -75,7 +75,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "who holds a lock is not kept waiting for it", file: "client/acquirepolling.go",
-			old: "!isLockTaken(err) || a.handle.holds()", new: "!isLockTaken(err)",
+			old: "!isLockTaken(err) || a.handle.holdsLock()", new: "!isLockTaken(err)",
 			pkg: "./client", test: "TestOwnLockInACrowd",
 		},
 		{

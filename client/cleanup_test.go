@@ -49,7 +49,7 @@ func TestPartingWithEndedContext(t *testing.T) {
 	}
 }
 
-// While the cell is away, what is given back is given up after PartingTime; and
+// While the cell is away, what is given back is given up after CleanupTime; and
 // only one call waits for so long, however many there are.
 func TestPartingFromACellThatIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
@@ -69,7 +69,7 @@ func TestPartingFromACellThatIsAway(t *testing.T) {
 			}
 		}
 		over := ended(t, false)
-		took("Release", PartingTime, PartingTime, over, l.Release)
+		took("Release", CleanupTime, CleanupTime, over, l.Release)
 		took("Close of the handle", 0, 0, over, h.Close)
 		f.heal()
 		time.Sleep(10 * time.Second) // the master is heard again
@@ -79,13 +79,13 @@ func TestPartingFromACellThatIsAway(t *testing.T) {
 		h = lockable(t, c, 0)
 		f.cut(addresses()...)
 		synctest.Wait()
-		took("Close of the next handle", PartingTime, PartingTime, over, h.Close)
-		took("Close of the client", PartingTime, PartingTime, over, c.Close)
+		took("Close of the next handle", CleanupTime, CleanupTime, over, h.Close)
+		took("Close of the client", CleanupTime, CleanupTime, over, c.Close)
 	})
 }
 
 // A deadline that lies ahead is kept: that is for callers that do not want to wait.
-// A cancellation during the call leaves it PartingTime.
+// A cancellation during the call leaves it CleanupTime.
 func TestPartingBeginsWithTheCancellation(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
@@ -101,7 +101,7 @@ func TestPartingBeginsWithTheCancellation(t *testing.T) {
 		working, stop := context.WithCancel(t.Context())
 		time.AfterFunc(2*time.Second, stop)
 		began = time.Now()
-		if err := second.Close(working); !errors.Is(err, context.Canceled) || time.Since(began) != 2*time.Second+PartingTime {
+		if err := second.Close(working); !errors.Is(err, context.Canceled) || time.Since(began) != 2*time.Second+CleanupTime {
 			t.Errorf("cancelled: %v after %v", err, time.Since(began))
 		}
 		f.heal()
@@ -142,7 +142,7 @@ func TestCloseAfterTheLease(t *testing.T) {
 		f.cut(addresses()...)
 		time.Sleep(20 * time.Second)
 		began := time.Now()
-		if err := c.Close(t.Context()); !errors.Is(err, api.Unavailable) || time.Since(began) != PartingTime {
+		if err := c.Close(t.Context()); !errors.Is(err, api.Unavailable) || time.Since(began) != CleanupTime {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
