@@ -14,22 +14,22 @@ func arrivalGuards() []guard {
 			pkg: "./cell/internal/peer", test: "TestMessageThatArrivesSlowly",
 		},
 		{
-			name: "a late snapshot ends the replica in order", file: "cell/internal/disk/storeguard.go",
+			name: "a late snapshot ends the replica in order", file: "cell/internal/disk/failstoplogs.go",
 			old: "		if err == nil && last == 0 {", new: "		if false && last == 0 {",
 			pkg: "./cell/internal/disk", test: "TestLateSnapshot",
 		},
 		{
-			name: "data must not end before a snapshot", file: "cell/internal/disk/stores.go",
+			name: "data must not end before a snapshot", file: "cell/internal/disk/integrity.go",
 			old: "	case newest > s.last:", new: "	case false:",
 			pkg: "./cell/internal/disk", test: "TestDataThatEndsTooEarly",
 		},
 		{
-			name: "data of a replica that has run is not nothing", file: "cell/internal/disk/stores.go",
+			name: "data of a replica that has run is not nothing", file: "cell/internal/disk/integrity.go",
 			old: "	case s.last == 0 && s.who", new: "	case false && s.who",
 			pkg: "./cell/internal/disk", test: "TestDataThatEndsTooEarly",
 		},
 		{
-			name: "Raft goes on from the newest snapshot", file: "cell/internal/disk/stores.go",
+			name: "Raft goes on from the newest snapshot", file: "cell/internal/disk/raftstart.go",
 			old: "has < s.last {", new: "has < s.last && false {",
 			pkg: "./cell/internal/disk", test: "TestSnapshotThatCannotBeRestored",
 		},
@@ -49,7 +49,7 @@ func arrivalGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestStartVerifiesLog",
 		},
 		{
-			name: "another replica's data is a refusal", file: "cell/internal/disk/datadir.go",
+			name: "another replica's data is a refusal", file: "cell/internal/disk/marker.go",
 			old: "api.WrongCell, m.Cell\n		return identity.Refuse(e)", new: "api.WrongCell, m.Cell\n		return e",
 			pkg: "./cell/internal/disk", test: "TestDataDirIsOneReplicas",
 		},

@@ -9,7 +9,7 @@ func crashGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestKilledAtEachStep",
 		},
 		{
-			name: "bbolt's log is emptied for a snapshot of the master's, too", file: "cell/internal/disk/storeguard.go",
+			name: "bbolt's log is emptied for a snapshot of the master's, too", file: "cell/internal/disk/failstoplogs.go",
 			old: "func (l *guardedLogs) IsMonotonic() bool { return true }",
 			new: "func (l *guardedLogs) IsMonotonic() bool {\n	m, ok := l.inner.(raft.MonotonicLogStore)\n	return ok && m.IsMonotonic()\n}",
 			pkg: "./cell/internal/disk", test: "TestKilledAtEachStep",
@@ -35,7 +35,7 @@ func crashGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestKilledAtEachStep",
 		},
 		{
-			name: "what went with the whole log is not wanted replaced", file: "cell/internal/disk/storeguard.go",
+			name: "what went with the whole log is not wanted replaced", file: "cell/internal/disk/failstoplogs.go",
 			old: "		if err != nil || begin == 0 || last < begin {", new: "		if err != nil {",
 			pkg: "./cell/internal/disk", test: "TestSnapshotArrivesDuringCompaction",
 		},
@@ -45,7 +45,7 @@ func crashGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestDataDirRefusesLoss",
 		},
 		{
-			name: "what Raft cannot go on from is damage", file: "cell/internal/disk/stores.go",
+			name: "what Raft cannot go on from is damage", file: "cell/internal/disk/raftstart.go",
 			old: "	case s.guard.failure() != nil:\n		return nil, err", new: "	case true:\n		return nil, err",
 			pkg: "./cell/internal/disk", test: "TestSnapshotThatCannotBeRestored",
 		},

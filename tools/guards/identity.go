@@ -65,7 +65,7 @@ func forgettingGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "the commit mark survives a restart", file: "cell/internal/disk/stores.go",
+			name: "the commit mark survives a restart", file: "cell/internal/disk/integrity.go",
 			old: "		s.mark.found(mark)\n", new: "		_ = mark\n",
 			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},

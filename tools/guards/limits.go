@@ -39,7 +39,7 @@ func limitGuards() []guard {
 			pkg: "./cell", test: "TestPendingBytesAreBounded",
 		},
 		{
-			name: "an entry that could not be read is not written", file: "cell/internal/disk/storeguard.go",
+			name: "an entry that could not be read is not written", file: "cell/internal/disk/failstoplogs.go",
 			old: "n > limit {", new: "false {",
 			pkg: "./cell/internal/disk", test: "TestEntryThatCannotBeReadIsNotWritten",
 		},

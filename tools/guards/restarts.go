@@ -15,7 +15,7 @@ func restartGuards() []guard {
 			pkg: "./cell/internal/peer", test: "TestPassportOfAnother",
 		},
 		{
-			name: "votes of another replica are refused", file: "cell/internal/disk/stores.go",
+			name: "votes of another replica are refused", file: "cell/internal/disk/ownership.go",
 			old: "	case string(voter) != m.Incarnation:\n", new: "	case false:\n",
 			pkg: "./cell/internal/disk", test: "TestVotesOfAnotherAreRefused",
 		},
@@ -40,7 +40,7 @@ func restartGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestCommittedEntriesStay",
 		},
 		{
-			name: "votes that are an old copy are refused", file: "cell/internal/disk/stores.go",
+			name: "votes that are an old copy are refused", file: "cell/internal/disk/integrity.go",
 			old: "	if current < term {\n", new: "	if false {\n",
 			pkg: "./cell/internal/disk", test: "TestOldVotesAreRefused",
 		},

@@ -4,12 +4,12 @@ package main
 func rotGuards() []guard {
 	return []guard{
 		{
-			name: "a rotten snapshot is not taken instead of an older one", file: "cell/internal/disk/storeguard.go",
+			name: "a rotten snapshot is not taken instead of an older one", file: "cell/internal/disk/failstopsnapshots.go",
 			old: "return s.rotten[meta.ID] }), err", new: "return false && s.rotten[meta.ID] }), err",
 			pkg: "./cell/internal/disk", test: "TestNewestSnapshotRots",
 		},
 		{
-			name: "a snapshot that may not be read is not taken for a rotten one", file: "cell/internal/disk/stores.go",
+			name: "a snapshot that may not be read is not taken for a rotten one", file: "cell/internal/disk/integrity.go",
 			old: "			if denied(err) {", new: "			if denied(err) && false {",
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
@@ -19,7 +19,7 @@ func rotGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
 		{
-			name: "a file that may not be looked at is not missing", file: "cell/internal/disk/datadir.go",
+			name: "a file that may not be looked at is not missing", file: "cell/internal/disk/marker.go",
 			old: "		case denied(err):", new: "		case denied(err) && false:",
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
@@ -34,7 +34,7 @@ func rotGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestSnapshotsMetadataRot",
 		},
 		{
-			name: "votes under keys that have rotted are not forgotten", file: "cell/internal/disk/stores.go",
+			name: "votes under keys that have rotted are not forgotten", file: "cell/internal/disk/votes.go",
 			old: "sheltered(votes.verify); err != nil {", new: "sheltered(votes.verify); err != nil && false {",
 			pkg: "./cell/internal/disk", test: "TestVotesRot",
 		},
@@ -59,27 +59,27 @@ func rotGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestLogThatEndsTooEarly|TestWALNotesItsEnd",
 		},
 		{
-			name: "a rotten entry that the snapshot covers ends no master", file: "cell/internal/disk/storeguard.go",
+			name: "a rotten entry that the snapshot covers ends no master", file: "cell/internal/disk/failstoplogs.go",
 			old: " && index <= l.mark.snapshot() {", new: " && index == 0 {",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryEndsNoMaster",
 		},
 		{
-			name: "a rotten entry that the snapshot covers is told of", file: "cell/internal/disk/storeguard.go",
+			name: "a rotten entry that the snapshot covers is told of", file: "cell/internal/disk/failstoplogs.go",
 			old: "			l.tell(index, err)\n", new: "",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryIsToldOf",
 		},
 		{
-			name: "a rotten entry is told of once", file: "cell/internal/disk/storeguard.go",
+			name: "a rotten entry is told of once", file: "cell/internal/disk/failstoplogs.go",
 			old: "l.told.Swap(index) != index {", new: "l.told.Swap(index) != 0 || true {",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryIsToldOf",
 		},
 		{
-			name: "a rotten entry that no snapshot covers is not missing", file: "cell/internal/disk/storeguard.go",
+			name: "a rotten entry that no snapshot covers is not missing", file: "cell/internal/disk/failstoplogs.go",
 			old: " && index <= l.mark.snapshot() {", new: " {",
 			pkg: "./cell/internal/disk", test: "TestLogChecksum",
 		},
 		{
-			name: "the log reaches back to the snapshot before the newest", file: "cell/internal/disk/storeguard.go",
+			name: "the log reaches back to the snapshot before the newest", file: "cell/internal/disk/failstoplogs.go",
 			old: "			last = min(last, l.mark.surplus())\n", new: "			last = min(last, l.mark.snapshot())\n",
 			pkg: "./cell/internal/disk", test: "TestLogReachesBackBehindTheNewestSnapshot",
 		},

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/identity"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,16 +27,6 @@ const (
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
 	markerFormat  = 2
 )
-
-// marker says whose data directory it is in. It is written once, after every
-// other file of a new directory, so that where it is the rest must be, too.
-type marker struct {
-	Format      int      `json:"format"`
-	Cell        string   `json:"cell"`
-	ID          string   `json:"id"`
-	LogStore    LogStore `json:"log_store"`
-	Incarnation string   `json:"incarnation"` // random; see identity
-}
 
 // dataError is an error of openStores about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
@@ -101,22 +89,6 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	return lock, nil
 }
 
-// makeDir makes a directory and those above it that are absent, durably: a name
-// that is lost in a power failure takes everything below with it.
-func makeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if err := makeDir(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return dataError(dir, err, "the directory cannot be made")
-	}
-	return syncDir(parent)
-}
-
 // lockDataDir keeps every other process out of the directory until the file is
 // closed, or this process ends, however it does.
 func lockDataDir(dir string) (*os.File, error) {
@@ -142,97 +114,6 @@ func lockDataDir(dir string) (*os.File, error) {
 		return nil, dataError(path, err, "the lock file cannot be written")
 	}
 	return f, nil
-}
-
-// readMarker returns the directory's marker, nil if it has none.
-func readMarker(dir string) (*marker, error) {
-	path := filepath.Join(dir, markerName)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, dataError(path, err, "it cannot be read")
-	}
-	m := &marker{}
-	if err := json.Unmarshal(text, m); err != nil {
-		return nil, damaged(path, err, "it is damaged")
-	}
-	return m, nil
-}
-
-// check reports a marker that is not want's, or whose files, with that log store, are
-// not all there.
-func (m marker) check(dir string, want marker, store logStore) error {
-	switch {
-	case m.Format == 1:
-		return identity.Refused("the data directory %s was written by an early version (format 1), which did not record what tells this directory from an empty one that took its place. "+
-			"This version cannot use it: read the files with the version that wrote them, and bootstrap a new cell in empty directories", dir)
-	case m.Format != want.Format:
-		return identity.Refuse(dataError(dir, nil, "it was written in format %d, this version reads %d: use the version that wrote it", m.Format, want.Format))
-	case m.Cell != want.Cell:
-		e := dataError(dir, nil, "it belongs to cell %q, not %q: name another directory", m.Cell, want.Cell)
-		e.Code, e.Cell = api.WrongCell, m.Cell
-		return identity.Refuse(e)
-	case m.ID != want.ID:
-		return identity.Refuse(dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID))
-	case m.LogStore != want.LogStore:
-		return identity.Refuse(dataError(dir, nil, "its log is kept in %q, not %q: set log-store back", m.LogStore, want.LogStore))
-	}
-	for _, name := range []string{votesName, store.file, snapshotsName} {
-		switch _, err := os.Stat(filepath.Join(dir, name)); {
-		case err == nil:
-		case denied(err):
-			return dataError(filepath.Join(dir, name), err, "it cannot be looked at")
-		default:
-			return damaged(filepath.Join(dir, name), err, "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
-		}
-	}
-	return nil
-}
-
-// writeMarker makes the directory that replica's.
-func writeMarker(dir string, m marker) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return writeDurably(filepath.Join(dir, markerName), append(text, '\n'))
-}
-
-// writeDurably gives a file new contents. After a crash it has the old ones or
-// the new ones.
-func writeDurably(path string, text []byte) error {
-	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return dataError(path, err, "it cannot be made")
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return dataError(path, err, "it cannot be written")
-	}
-	return moveIntoPlace(path)
-}
-
-// moveIntoPlace gives path+newSuffix its name, for good.
-func moveIntoPlace(path string) error {
-	if err := os.Rename(path+newSuffix, path); err != nil {
-		return dataError(path, err, "it cannot be renamed into place")
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return dataError(dir, err, "the directory cannot be synced")
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return dataError(dir, err, "the directory cannot be synced")
-	}
-	return nil
 }
 
 // sweepSnapshots removes what interrupted snapshots have left behind.

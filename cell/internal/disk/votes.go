@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
+	"path/filepath"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
@@ -155,4 +157,28 @@ func voteSealed(key, stored []byte) bool {
 func voteSum(key, value []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(key, table), table, value)
+}
+
+func (s *Stores) openVotes() error {
+	path := filepath.Join(s.dir, votesName)
+	if err := makeFile(path, func(path string) (io.Closer, error) {
+		db, err := bbolt.Open(path, 0o600, boltOptions())
+		if err != nil {
+			return nil, err
+		}
+		return db, initVotes(db)
+	}); err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, boltOptions())
+	if err != nil {
+		return dataError(path, err, "the votes cannot be opened")
+	}
+	s.closers = append(s.closers, db)
+	votes := &voteStore{db: db}
+	s.rawVotes = votes
+	if err := sheltered(votes.verify); err != nil {
+		return damaged(path, err, "the votes are damaged")
+	}
+	return nil
 }

@@ -1,0 +1,38 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"go.etcd.io/bbolt"
+)
+
+// boltOptions are those of both bbolt files. Without a synced freelist a commit
+// costs the same however many pages are free; opening then scans the file.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
+}
+
+// makeFile makes a bbolt file, if it is absent, under another name first: bbolt
+// is not crash-safe while it makes one, and never syncs the directory.
+func makeFile(path string, create func(path string) (io.Closer, error)) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return dataError(path, err, "the file cannot be looked at")
+		}
+		return nil
+	}
+	if err := os.RemoveAll(path + newSuffix); err != nil {
+		return dataError(path+newSuffix, err, "the remains of an interrupted start cannot be removed")
+	}
+	db, err := create(path + newSuffix)
+	if db != nil {
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return dataError(path, err, "the file cannot be made")
+	}
+	return moveIntoPlace(path)
+}

@@ -1,0 +1,59 @@
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// makeDir makes a directory and those above it that are absent, durably: a name
+// that is lost in a power failure takes everything below with it.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return dataError(dir, err, "the directory cannot be made")
+	}
+	return syncDir(parent)
+}
+
+// writeDurably gives a file new contents. After a crash it has the old ones or
+// the new ones.
+func writeDurably(path string, text []byte) error {
+	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return dataError(path, err, "it cannot be made")
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return dataError(path, err, "it cannot be written")
+	}
+	return moveIntoPlace(path)
+}
+
+// moveIntoPlace gives path+newSuffix its name, for good.
+func moveIntoPlace(path string) error {
+	if err := os.Rename(path+newSuffix, path); err != nil {
+		return dataError(path, err, "it cannot be renamed into place")
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return dataError(dir, err, "the directory cannot be synced")
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return dataError(dir, err, "the directory cannot be synced")
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package disk
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// faultyStore is Raft's three stores in memory. before is called with the name
+// of each operation, and what it returns is that operation's error.
+type faultyStore struct {
+	*raft.InmemStore
+	raft.SnapshotStore
+	before    func(op string) error
+	monotonic bool
+}
+
+func newFaultyStore() *faultyStore {
+	return &faultyStore{InmemStore: raft.NewInmemStore(), SnapshotStore: raft.NewInmemSnapshotStore(), before: func(string) error { return nil }}
+}
+
+func (s *faultyStore) IsMonotonic() bool { return s.monotonic }
+
+func (s *faultyStore) FirstIndex() (uint64, error) {
+	if err := s.before("FirstIndex"); err != nil {
+		return 0, err
+	}
+	return s.InmemStore.FirstIndex()
+}
+
+func (s *faultyStore) LastIndex() (uint64, error) {
+	if err := s.before("LastIndex"); err != nil {
+		return 0, err
+	}
+	return s.InmemStore.LastIndex()
+}
+
+func (s *faultyStore) GetLog(index uint64, log *raft.Log) error {
+	if err := s.before("GetLog"); err != nil {
+		return err
+	}
+	return s.InmemStore.GetLog(index, log)
+}
+
+func (s *faultyStore) StoreLogs(logs []*raft.Log) error {
+	if err := s.before("StoreLogs"); err != nil {
+		return err
+	}
+	return s.InmemStore.StoreLogs(logs)
+}
+
+func (s *faultyStore) DeleteRange(first, last uint64) error {
+	if err := s.before("DeleteRange"); err != nil {
+		return err
+	}
+	return s.InmemStore.DeleteRange(first, last)
+}
+
+func (s *faultyStore) Set(key, value []byte) error {
+	if err := s.before("Set " + string(key)); err != nil {
+		return err
+	}
+	return s.InmemStore.Set(key, value)
+}
+
+func (s *faultyStore) Get(key []byte) ([]byte, error) {
+	if err := s.before("Get " + string(key)); err != nil {
+		return nil, err
+	}
+	value, _ := s.InmemStore.Get(key) // its only error is that nothing is there
+	return value, nil
+}
+
+func (s *faultyStore) SetUint64(key []byte, value uint64) error {
+	if err := s.before("Set " + string(key)); err != nil {
+		return err
+	}
+	return s.InmemStore.SetUint64(key, value)
+}
+
+func (s *faultyStore) GetUint64(key []byte) (uint64, error) {
+	if err := s.before("Get " + string(key)); err != nil {
+		return 0, err
+	}
+	value, _ := s.InmemStore.GetUint64(key)
+	return value, nil
+}
+
+func (s *faultyStore) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	if err := s.before("Create"); err != nil {
+		return nil, err
+	}
+	sink, err := s.SnapshotStore.Create(version, index, term, c, ci, trans)
+	return &faultySink{SnapshotSink: sink, before: s.before}, err
+}
+
+func (s *faultyStore) List() ([]*raft.SnapshotMeta, error) {
+	if err := s.before("List"); err != nil {
+		return nil, err
+	}
+	return s.SnapshotStore.List()
+}
+
+func (s *faultyStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if err := s.before("Open"); err != nil {
+		return nil, nil, err
+	}
+	return s.SnapshotStore.Open(id)
+}
+
+type faultySink struct {
+	raft.SnapshotSink
+	before func(string) error
+}
+
+func (s *faultySink) Write(p []byte) (int, error) {
+	if err := s.before("Write"); err != nil {
+		return 0, err
+	}
+	return s.SnapshotSink.Write(p)
+}
+
+func (s *faultySink) Close() error {
+	if err := s.before("Close"); err != nil {
+		return err
+	}
+	return s.SnapshotSink.Close()
+}
+
+// errSilent is what the tests of the guard are told when it silences the replica.
+var errSilent = errors.New("silenced")
+
+// guardedTrio guards a faultyStore. What fatal is told arrives at the channel.
+func guardedTrio(inner *faultyStore) (*guardedLogs, *guardedVotes, *guardedSnapshots, chan error) {
+	told := make(chan error, 10)
+	g := newStoreGuard(storeStall, func() { told <- errSilent }, func(err error) { told <- err })
+	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner: inner, guard: g, path: "/data/snapshots"}, told
+}

@@ -1,0 +1,120 @@
+package disk
+
+import (
+	"io"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+)
+
+// covered returns the index up to which a snapshot that can be read has everything, 0 if
+// there is none.
+func (s *Stores) covered() uint64 {
+	if s.rawSnaps == nil {
+		return 0
+	}
+	index, _, err := s.readableSnapshot()
+	if err != nil {
+		return 0 // what is wrong is told when it is needed
+	}
+	return index
+}
+
+// verify reads what Raft is about to read and would panic over: the newest
+// snapshot, and every log entry after it, which must follow without a gap.
+func (s *Stores) verify() error {
+	newest, err := newestSnapshot(s.dir)
+	if err != nil {
+		return err
+	}
+	base, term, err := s.readableSnapshot()
+	if err != nil {
+		return err
+	}
+	if err := s.emptyOvertaken(base, term); err != nil {
+		return err
+	}
+	last, err := s.rawLogs.LastIndex()
+	if err != nil {
+		return dataError(s.dir, err, "the log cannot be read")
+	}
+	s.last = max(base, last)
+	s.mark.snapshotted(base, term)
+	for index := base + 1; index <= last; index++ {
+		var entry raft.Log
+		mark, err := readMarked(s.rawLogs, index, &entry)
+		if err != nil {
+			return damaged(s.dir, err, "log entry %d of %d cannot be read (snapshot at %d)", index, last, base)
+		}
+		if entry.Term < term {
+			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
+		}
+		term = entry.Term
+		s.mark.found(mark)
+		if entry.Type == raft.LogConfiguration {
+			s.configuration = raft.DecodeConfiguration(entry.Data)
+		}
+	}
+	if err := s.checkEnd(newest); err != nil {
+		return err
+	}
+	return s.checkVotes(term)
+}
+
+// checkEnd refuses data that ends before what this replica has held. A snapshot of the
+// master's takes the place of the whole log: if it cannot be read any more, an older
+// one and an empty log follow each other without a gap.
+func (s *Stores) checkEnd(newest uint64) error {
+	switch {
+	case newest > s.last:
+		return damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be read, and without it the data ends at entry %d", newest, s.last)
+	case s.last == 0 && s.who.Get().Begun:
+		return damaged(s.dir, nil, "it has neither an entry nor a snapshot, though this replica has run here")
+	}
+	return nil
+}
+
+// checkVotes compares the votes with the term of the newest entry. Raft writes down
+// a term before it stores anything of it: votes that end in an earlier one are an
+// old copy, and would be given again.
+func (s *Stores) checkVotes(term uint64) error {
+	path := filepath.Join(s.dir, votesName)
+	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
+	if err != nil {
+		return dataError(path, err, "the votes cannot be read")
+	}
+	if current < term {
+		return damaged(path, nil, "the votes end in term %d, and the log has an entry of term %d: they are an old copy", current, term)
+	}
+	return nil
+}
+
+// readableSnapshot returns the index and the term of the newest snapshot whose
+// checksum is right, which is the one that Raft will restore; 0 if there is none. If
+// there are only bad ones it fails, as Raft would.
+func (s *Stores) readableSnapshot() (index, term uint64, err error) {
+	list, err := s.rawSnaps.List()
+	if err != nil {
+		return 0, 0, dataError(s.dir, err, "the snapshots cannot be listed")
+	}
+	s.rotten = map[string]bool{}
+	for _, meta := range list {
+		var r io.ReadCloser
+		if _, r, err = s.rawSnaps.Open(meta.ID); err != nil {
+			if denied(err) {
+				return 0, 0, dataError(s.dir, err, "snapshot %s cannot be opened", meta.ID)
+			}
+			s.rotten[meta.ID] = true
+			continue
+		}
+		if err := r.Close(); err != nil {
+			return 0, 0, dataError(s.dir, err, "snapshot %s cannot be read", meta.ID)
+		}
+		s.configuration = meta.Configuration
+		return meta.Index, meta.Term, nil
+	}
+	if err != nil {
+		return 0, 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
+	}
+	return 0, 0, nil
+}

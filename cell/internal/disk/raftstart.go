@@ -1,0 +1,58 @@
+package disk
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+)
+
+// Bootstrap writes the first entry of the cell's log, which is its configuration
+// and the same on every member, and then that the cell has begun here.
+func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
+	used, err := s.holdsCell()
+	if err != nil {
+		return err
+	}
+	if used {
+		return dataError(s.dir, raft.ErrCantBootstrap, "it holds a cell already")
+	}
+	r := s.who.Get().Roster
+	for _, m := range r.Members {
+		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
+	}
+	err = s.guard.call(func() error {
+		// As if an interrupted bootstrap had not begun: Raft insists.
+		if err := s.stable.SetUint64([]byte(currentTermKey), 0); err != nil {
+			return err
+		}
+		return raft.BootstrapCluster(conf, s.logs, s.stable, s.snapshots, trans, s.configuration)
+	})
+	if err != nil {
+		return err
+	}
+	return s.who.Store(r, true)
+}
+
+// StartRaft starts Raft on the stores. What arrives through trans has to wait until it
+// has returned.
+func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
+	err = s.guard.call(func() error {
+		return sheltered(func() (err error) { // it panics over what it cannot restore
+			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
+			return err
+		})
+	})
+	switch {
+	case err == nil:
+	case s.guard.failure() != nil:
+		return nil, err
+	default: // the stores have done what Raft asked for
+		return nil, damaged(s.dir, err, "Raft cannot go on from the snapshots and the log in it")
+	}
+	if has := r.LastIndex(); has < s.last { // it has talked to nobody yet
+		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())
+	}
+	s.mark.follow(r.CommitIndex)
+	return r, nil
+}

@@ -1,0 +1,155 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"go.etcd.io/bbolt"
+)
+
+// TestOldVotesAreRefused: the votes alone are put back from an older copy, as the
+// message about missing ones may suggest. The replica could give them again.
+func TestOldVotesAreRefused(t *testing.T) {
+	for name, snapshot := range map[string]uint64{"log": 0, "snapshot": 10, "snapshot beyond the log": 20} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			filled(t, dir, BoltStore, 9, 0)
+			old, err := os.ReadFile(filepath.Join(dir, votesName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := mustOpen(t, dir, BoltStore)
+			if err := s.stable.SetUint64([]byte(currentTermKey), 2); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.logs.StoreLogs(crashBatch(10, 10, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if snapshot > 0 {
+				takeSnapshotOf(t, s, snapshot, 2)
+			}
+			mustClose(t, s)
+			s, err = testStores(dir, BoltStore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustClose(t, s)
+			overwrite(votesName, string(old))(t, dir)
+			if _, err := testStores(dir, BoltStore); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "the votes end in term 1") {
+				t.Errorf("%v, want a refusal", err)
+			}
+		})
+	}
+}
+
+// TestVotesOfAnotherAreRefused: the files of another replica of the cell, put into
+// this one's directory beside its marker, do not make it vote as that one.
+func TestVotesOfAnotherAreRefused(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	filled(t, dir, BoltStore, 9, 0)
+	filled(t, other, BoltStore, 9, 0)
+	for _, name := range []string{votesName, boltLogName} {
+		text, err := os.ReadFile(filepath.Join(other, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(name, string(text))(t, dir)
+	}
+	if _, err := testStores(dir, BoltStore); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
+		t.Errorf("%v, want a refusal", err)
+	}
+	// Those of a version that did not say whose they are are this replica's from now on.
+	db, err := bbolt.Open(filepath.Join(dir, votesName), 0o600, boltOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(votesBucket)).Delete([]byte(voterKey)) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, dir, BoltStore)
+	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.Get().Incarnation {
+		t.Errorf("the votes are of %q: %v", voter, err)
+	}
+}
+
+// TestVoteIsOneWrite: a crash between the two halves of a vote leaves the old
+// vote. (With the new term and the old candidate, Raft would grant that
+// candidate a second vote.)
+func TestVoteIsOneWrite(t *testing.T) {
+	dir := t.TempDir()
+	term, candidate := []byte(voteTermKey), []byte(voteCandidateKey)
+	s := mustOpen(t, dir, BoltStore)
+	if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.logs.StoreLog(crashEntry(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	vote := func(n uint64, who string) {
+		if err := errors.Join(s.stable.SetUint64(term, n), s.stable.Set(candidate, []byte(who))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string, wantTerm uint64, want string) {
+		t.Helper()
+		n, err := s.stable.GetUint64(term)
+		who, err2 := s.stable.Get(candidate)
+		if err := errors.Join(err, err2); err != nil || n != wantTerm || string(who) != want {
+			t.Errorf("%s: vote of term %d for %q, %v; want %d for %q", when, n, who, err, wantTerm, want)
+		}
+	}
+	check("never voted", 0, "")
+	vote(3, "b")
+	check("voted", 3, "b")
+	if err := s.stable.SetUint64([]byte("CurrentTerm"), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stable.SetUint64(term, 4); err != nil {
+		t.Fatal(err)
+	}
+	check("half way", 3, "b")
+	mustClose(t, s) // the process dies here
+	s = mustOpen(t, dir, BoltStore)
+	check("after the crash", 3, "b")
+	vote(5, "c")
+	check("voted again", 5, "c")
+	mustClose(t, s)
+	s = mustOpen(t, dir, BoltStore)
+	check("and restarted", 5, "c")
+	if n, err := s.stable.GetUint64([]byte("CurrentTerm")); n != 4 || err != nil {
+		t.Errorf("CurrentTerm is %d, %v; want 4", n, err)
+	}
+}
+
+// TestVoteChecksum: a vote that has rotted is noticed, not believed.
+func TestVoteChecksum(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), BoltStore)
+	key := []byte("CurrentTerm")
+	if err := s.stable.SetUint64(key, 7); err != nil {
+		t.Fatal(err)
+	}
+	votes := s.rawVotes.(*voteStore)
+	for i := range 12 {
+		if err := votes.SetUint64(key, 7); err != nil {
+			t.Fatal(err)
+		}
+		err := votes.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte(votesBucket))
+			value := append([]byte{}, b.Get(key)...)
+			value[i] ^= 1
+			return b.Put(key, value)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := votes.GetUint64(key); api.CodeOf(err) != api.Corrupt {
+			t.Errorf("byte %d changed: %d, %v; want Corrupt", i, n, err)
+		}
+	}
+}
