@@ -52,7 +52,7 @@ func ParsePath(text string) (Path, error) {
 		return bad("the path has %d components below its cell; at most %d are allowed", len(parts)-1, MaxDepth)
 	}
 	for i, part := range parts {
-		if fault := componentFault(part); fault != "" {
+		if fault := componentProblem(part); fault != "" {
 			return bad("component %d (%q) %s", i+1, clip(part), fault)
 		}
 	}
@@ -74,7 +74,7 @@ func MustParsePath(text string) Path {
 
 // ValidCell reports whether name can be a cell's name.
 func ValidCell(name string) bool {
-	if componentFault(name) != "" {
+	if componentProblem(name) != "" {
 		return false
 	}
 	for _, r := range name {
@@ -86,7 +86,7 @@ func ValidCell(name string) bool {
 	return true
 }
 
-func componentFault(part string) string {
+func componentProblem(part string) string {
 	switch {
 	case part == "":
 		return "is empty; write one slash between components and none at the end"

@@ -52,14 +52,14 @@ func checkConfig(ctx context.Context, name string, out, complaints io.Writer) er
 	if err := d.readFile(name); err != nil {
 		return err
 	}
-	faults := d.finish()
-	for _, f := range faults {
-		fmt.Fprintln(complaints, f)
+	problems := d.validate()
+	for _, p := range problems {
+		fmt.Fprintln(complaints, p)
 	}
-	switch len(faults) {
+	switch len(problems) {
 	case 0:
-		for _, doubt := range doubts(ctx, d.settings, net.DefaultResolver) {
-			fmt.Fprintf(complaints, "%s: warning: %s\n", name, doubt)
+		for _, warning := range warnings(ctx, d.settings, net.DefaultResolver) {
+			fmt.Fprintf(complaints, "%s: warning: %s\n", name, warning)
 		}
 		_, err := fmt.Fprintf(out, "%s: replica %s of cell %s, %d members: ok\n",
 			name, d.replica.ID, d.replica.Cell, len(d.replica.Members))
@@ -67,7 +67,7 @@ func checkConfig(ctx context.Context, name string, out, complaints io.Writer) er
 	case 1:
 		return fmt.Errorf("%s has one fault", name)
 	default:
-		return fmt.Errorf("%s has %d faults", name, len(faults))
+		return fmt.Errorf("%s has %d faults", name, len(problems))
 	}
 }
 

@@ -130,7 +130,7 @@ func TestFlagBeatsVariableBeatsFile(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--log-level", "error", "--insecure-principals"}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := o.load()
+	s, err := o.loadSettings()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func FuzzReadYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := newDraft("fuzz")
 		d.readYAML("fuzz", text)
-		if len(d.finish()) > 0 {
+		if len(d.validate()) > 0 {
 			return
 		}
 		c := d.replica
@@ -247,10 +247,10 @@ func TestEditDistance(t *testing.T) {
 	})
 }
 
-// What serve would refuse is a fault of the configuration already: check finds it.
+// What serve would refuse is a problem of the configuration already: check finds it.
 func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 	member := func(id, client, raft string) string { return id + "=" + client + "," + raft }
-	for what, test := range map[string]struct{ key, text, fault string }{
+	for what, test := range map[string]struct{ key, text, problem string }{
 		"a long id":             {"members", member("r1", "127.0.0.1:1", "127.0.0.1:2") + ";" + member(strings.Repeat("r", 65), "127.0.0.1:3", "127.0.0.1:4"), "no replica's id"},
 		"a long address":        {"members", member("r1", strings.Repeat("h", 256)+":1", "127.0.0.1:2"), "255"},
 		"one port for two":      {"members", member("r1", "public.example.org:7421", "private.example.org:7421"), "the same port"},
@@ -269,7 +269,7 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, complaints, err := output(t, "config", "check", name)
-		if (err != nil) != (test.fault != "") || !strings.Contains(complaints, test.fault) {
+		if (err != nil) != (test.problem != "") || !strings.Contains(complaints, test.problem) {
 			t.Errorf("%s: %v\n%s", what, err, complaints)
 		}
 	}

@@ -25,7 +25,7 @@ type devOptions struct {
 }
 
 const (
-	restartAfter = 2 * time.Second  // how long a dead replica stays away, so that a fail-over can be watched
+	restartAfter = 2 * time.Second  // how long a dead replica is not started again, so that a fail-over can be watched
 	stopBound    = 20 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own bound
 )
 
@@ -54,7 +54,7 @@ stop too if dev itself is killed.`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cmd.OutOrStdout())
+			return o.runDev(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
@@ -81,72 +81,71 @@ func (o *devOptions) validate() error {
 	return nil
 }
 
-func (o *devOptions) run(ctx context.Context, out io.Writer) error {
+func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, to start it once per replica: %w", err)
 	}
 	cell := newDevCell(o.cell, o.data, o.replicas, o.basePort)
-	unlock, err := cell.claim()
+	unlock, err := cell.lockDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := cell.prepare(); err != nil {
+	if err := cell.writeConfigs(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &dev{cell: cell, out: &console{out: out}, starts: make(chan start)}
+	d := &dev{cell: cell, out: &console{out: out}, starts: make(chan startedReplica)}
 	var running sync.WaitGroup
 	for i := range cell.Replicas {
-		running.Go(func() { d.keep(ctx, program, &cell.Replicas[i], o.noRestart) })
+		running.Go(func() { d.keepReplica(ctx, program, &cell.Replicas[i], o.noRestart) })
 	}
 	masters := make(chan readiness)
 	running.Go(func() { d.followMaster(ctx, masters) })
 
-	err = d.watch(ctx, masters)
-	d.settled.Store(false)
+	err = d.reportStarts(ctx, masters)
+	d.healthy.Store(false)
 	if ctx.Err() != nil {
 		d.out.printf("stopping %d replicas", len(cell.Replicas))
 	}
 	cancel(errors.New("dev ends"))
 	running.Wait()
-	return errors.Join(err, cell.forget())
+	return errors.Join(err, cell.removeJSON())
 }
 
-// dev is one run of `chubbyd dev`. Its goroutines are one keeper for each
-// replica, which starts it again and again, one that looks who is master, and
-// the one that called run, which alone writes dev.json and waits for the others.
+// dev is one run of `chubbyd dev`. For each replica it has one goroutine, which starts the
+// replica's process again and again; one more looks for the master. The goroutine that
+// called runDev writes dev.json, and waits for the others.
 type dev struct {
 	cell   *devCell
 	out    *console
-	starts chan start
+	starts chan startedReplica
 
-	// settled is set while every replica answers and one is the master.
-	// Otherwise warnings about missing replicas are as it should be, and stay in
-	// the logs.
-	settled atomic.Bool
+	// healthy is set while every replica answers and one is the master. Otherwise
+	// warnings about missing replicas are expected, and stay in the logs.
+	healthy atomic.Bool
 }
 
-// start tells that a replica's process was started.
-type start struct {
+// startedReplica is a replica whose process was started.
+type startedReplica struct {
 	id  string
 	pid int
 }
 
-// watch records started processes and reports masters, until ctx ends.
-func (d *dev) watch(ctx context.Context, masters <-chan readiness) error {
+// reportStarts records started processes and reports masters, until ctx ends.
+func (d *dev) reportStarts(ctx context.Context, masters <-chan readiness) error {
 	announced, ready := 0, false
-	var news <-chan readiness // masters, once every replica has had its line
+	var news <-chan readiness // is masters once every replica has been printed
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case s := <-d.starts:
-			r := d.cell.find(s.id)
+			r := d.cell.replica(s.id)
 			r.PID = s.pid
-			if err := d.cell.record(); err != nil {
+			if err := d.cell.writeJSON(); err != nil {
 				return err
 			}
 			d.out.printf("%-3s pid %-7d client %s  raft %s  http %s  log %s", r.ID, r.PID, r.Client, r.Raft, r.HTTP, r.logFile())
@@ -168,7 +167,7 @@ func (d *dev) watch(ctx context.Context, masters <-chan readiness) error {
 
 // console writes whole lines of several goroutines.
 type console struct {
-	mu  sync.Mutex // serialises the writes to out
+	mu  sync.Mutex // held while writing to out
 	out io.Writer
 }
 
@@ -176,6 +175,5 @@ func (c *console) printf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...) + "\n"
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Whoever closed the output does not want to read it: nothing to be done.
-	_, _ = io.WriteString(c.out, line)
+	_, _ = io.WriteString(c.out, line) // if the output is closed, nobody wants to read it
 }

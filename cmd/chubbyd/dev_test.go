@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	if os.Args[1] == "serve" {
 		os.Exit(playedReplica(os.Args[3]))
 	}
-	os.Exit(run())
+	os.Exit(runCommandLine())
 }
 
 // playedReplica serves /readyz as a replica does, of a cell whose master is r1,
@@ -113,7 +113,7 @@ func startDev(t *testing.T, o devOptions) *running {
 	out, in := io.Pipe()
 	r := &running{lines: bufio.NewScanner(out), stop: cancel, end: make(chan error, 1)}
 	go func() {
-		err := o.run(ctx, in)
+		err := o.runDev(ctx, in)
 		in.Close()
 		r.end <- err
 	}()
@@ -387,10 +387,10 @@ func TestWhatIsWorthSeeing(t *testing.T) {
 		{"chubbyd: start replica r1: the disk is full", true, true},
 		{"", false, false},
 	} {
-		if got := worthSeeing([]byte(c.line), true); got != c.settled {
+		if got := isForConsole([]byte(c.line), true); got != c.settled {
 			t.Errorf("settled, %q: %t", c.line, got)
 		}
-		if got := worthSeeing([]byte(c.line), false); got != c.unquiet {
+		if got := isForConsole([]byte(c.line), false); got != c.unquiet {
 			t.Errorf("not settled, %q: %t", c.line, got)
 		}
 	}

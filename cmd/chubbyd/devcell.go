@@ -62,14 +62,14 @@ func (r *devReplica) logFile() string    { return filepath.Join(r.dir, r.ID, "lo
 
 func (c *devCell) logFiles() string { return filepath.Join(c.dir, "*", "log") }
 
-func (c *devCell) find(id string) *devReplica {
+func (c *devCell) replica(id string) *devReplica {
 	i := slices.IndexFunc(c.Replicas, func(r devReplica) bool { return r.ID == id })
 	return &c.Replicas[i]
 }
 
-// claim takes the directory and makes sure that every port is free, so that
-// nothing is started which then fails half-way.
-func (c *devCell) claim() (unlock func(), err error) {
+// lockDir locks the directory, and checks that every port is free, so that the cell is
+// not started in part.
+func (c *devCell) lockDir() (unlock func(), err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create the data directory: %w; choose another with --data", err)
 	}
@@ -84,8 +84,8 @@ func (c *devCell) claim() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// checkMembers refuses to run a cell with other replicas or addresses than it
-// began with: they are in its Raft log, and would never find each other.
+// checkMembers refuses to run a cell with other replicas or addresses than it began with:
+// its Raft log holds them, and the replicas would never find each other.
 func (c *devCell) checkMembers() error {
 	const advice = "give the same --cell, --replicas and --base-port again, choose another --data, or remove the directory to begin anew"
 	for _, r := range c.Replicas {
@@ -96,9 +96,9 @@ func (c *devCell) checkMembers() error {
 		if err != nil {
 			return err
 		}
-		if !was.sameCell(c.config(&r)) {
+		if !was.isSameCell(c.config(&r)) {
 			return fmt.Errorf("%s holds cell %s with %d replicas from %s on, not cell %s with %d from %s on; %s",
-				c.dir, was.Cell, len(was.Members), was.first(), c.Cell, len(c.Replicas), c.Replicas[0].Client, advice)
+				c.dir, was.Cell, len(was.Members), was.firstAddress(), c.Cell, len(c.Replicas), c.Replicas[0].Client, advice)
 		}
 	}
 	return nil
@@ -165,19 +165,19 @@ func readDevConfig(name string) (devConfig, error) {
 	return f, nil
 }
 
-func (f devConfig) sameCell(other devConfig) bool {
+func (f devConfig) isSameCell(other devConfig) bool {
 	return f.Cell == other.Cell && f.ID == other.ID && slices.Equal(f.Members, other.Members)
 }
 
-func (f devConfig) first() string {
+func (f devConfig) firstAddress() string {
 	if len(f.Members) == 0 {
 		return "nowhere"
 	}
 	return f.Members[0].Client
 }
 
-// prepare writes the configuration of every replica.
-func (c *devCell) prepare() error {
+// writeConfigs writes the configuration of every replica.
+func (c *devCell) writeConfigs() error {
 	for i := range c.Replicas {
 		r := &c.Replicas[i]
 		text, err := yaml.Marshal(c.config(r))
@@ -197,8 +197,8 @@ func (c *devCell) prepare() error {
 
 func (c *devCell) jsonFile() string { return filepath.Join(c.dir, "dev.json") }
 
-// record writes dev.json.
-func (c *devCell) record() error {
+// writeJSON writes dev.json.
+func (c *devCell) writeJSON() error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", c.jsonFile(), err)
@@ -206,16 +206,16 @@ func (c *devCell) record() error {
 	return replaceFile(c.jsonFile(), append(text, '\n'))
 }
 
-// forget removes dev.json when none of its processes runs any more, so that
-// nobody kills a process that only has the number of one.
-func (c *devCell) forget() error {
+// removeJSON removes dev.json when its processes have ended: other processes may get their
+// numbers, and must not be killed for them.
+func (c *devCell) removeJSON() error {
 	if err := os.Remove(c.jsonFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", c.jsonFile(), err)
 	}
 	return nil
 }
 
-// replaceFile gives a file new contents; a reader finds the old or the new.
+// replaceFile gives a file new contents. A reader finds the old ones or the new ones.
 func replaceFile(name string, contents []byte) error {
 	next := name + ".new"
 	err := os.WriteFile(next, contents, 0o644)
@@ -249,8 +249,8 @@ func (c *devCell) firstSteps() string {
 		"  " + ctl + servers + " locks " + path
 }
 
-// chubbyctl is how the user runs the client: the one beside this program if
-// there is one.
+// chubbyctl is how the user runs the client: by its path if it is in the directory of this
+// program.
 func chubbyctl() string {
 	program, err := os.Executable()
 	if err != nil {

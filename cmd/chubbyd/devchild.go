@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// keep runs a replica's process until ctx ends, and starts it again when it
-// dies. It keeps its thread: where the system kills a process whose parent has
-// died, the parent is the thread that started it.
-func (d *dev) keep(ctx context.Context, program string, r *devReplica, once bool) {
+// keepReplica runs a replica's process until ctx ends, and starts it again when it dies.
+// It keeps its thread: Linux kills the process when the thread that started it ends.
+func (d *dev) keepReplica(ctx context.Context, program string, r *devReplica, once bool) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for {
 		err := d.runReplica(ctx, program, r)
-		d.settled.Store(false)
+		d.healthy.Store(false)
 		if ctx.Err() != nil {
 			return
 		}
@@ -40,15 +39,15 @@ func (d *dev) keep(ctx context.Context, program string, r *devReplica, once bool
 	}
 }
 
-// errReplicaRefused is how a replica ended that must not run on the data it has.
+// errReplicaRefused is returned for a replica that must not run on the data that it has.
 var errReplicaRefused = errors.New("refused to run, and is left dead: it must not run on the data that it has")
 
-// runReplica runs a replica's process to its end and says how it ended. The
-// end of ctx asks it to stop, and kills it after stopBound.
+// runReplica runs a replica's process to its end, and returns how it ended. When ctx ends
+// it asks the process to stop, and kills it after stopBound.
 //
-// The process's standard input is a pipe that is never written: it ends with
-// this process, however this one dies, and then the replica stops too. On Linux
-// the system also kills it then: one that is suspended would not notice.
+// The process's standard input is a pipe that nobody writes to. It closes when this
+// process ends, however that happens, and the replica stops then. On Linux the system also
+// kills the replica: if it is suspended, it does not notice the closed pipe.
 func (d *dev) runReplica(ctx context.Context, program string, r *devReplica) error {
 	alive, keepOpen, err := os.Pipe()
 	if err != nil {
@@ -56,7 +55,7 @@ func (d *dev) runReplica(ctx context.Context, program string, r *devReplica) err
 	}
 	defer alive.Close()
 	defer keepOpen.Close()
-	log, err := openReplicaLog(r.ID, r.logFile(), d.out, d.settled.Load)
+	log, err := openReplicaLog(r.ID, r.logFile(), d.out, d.healthy.Load)
 	if err != nil {
 		return fmt.Errorf("not started: %w", err)
 	}
@@ -71,7 +70,7 @@ func (d *dev) runReplica(ctx context.Context, program string, r *devReplica) err
 		return fmt.Errorf("not started: %w", err)
 	}
 	select {
-	case d.starts <- start{r.ID, cmd.Process.Pid}:
+	case d.starts <- startedReplica{r.ID, cmd.Process.Pid}:
 	case <-ctx.Done():
 	}
 	err = cmd.Wait()

@@ -12,9 +12,9 @@ const (
 	logLineBytes = 16 << 10 // longer lines are split
 )
 
-// replicaLog takes everything a replica writes: all of it goes to a file of
-// bounded size, and what somebody should see now also to the console. It is
-// for one goroutine at a time.
+// replicaLog takes everything that a replica writes. All of it goes to a file of bounded
+// size, and what the user should see now also to the console. One goroutine at a time may
+// use it.
 type replicaLog struct {
 	id      string
 	name    string
@@ -22,10 +22,10 @@ type replicaLog struct {
 	written int64
 	partial []byte // the beginning of a line
 	console *console
-	settled func() bool // whether warnings are news
+	healthy func() bool // whether the cell is, so that a warning is unexpected
 }
 
-func openReplicaLog(id, name string, out *console, settled func() bool) (*replicaLog, error) {
+func openReplicaLog(id, name string, out *console, healthy func() bool) (*replicaLog, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
@@ -34,10 +34,10 @@ func openReplicaLog(id, name string, out *console, settled func() bool) (*replic
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	return &replicaLog{id: id, name: name, file: file, written: info.Size(), console: out, settled: settled}, nil
+	return &replicaLog{id: id, name: name, file: file, written: info.Size(), console: out, healthy: healthy}, nil
 }
 
-// Write never fails: a full disk must not end the replica by way of its log.
+// Write never fails: a replica must not end because there is no room for its log.
 func (l *replicaLog) Write(p []byte) (int, error) {
 	l.partial = append(l.partial, p...)
 	for {
@@ -48,12 +48,12 @@ func (l *replicaLog) Write(p []byte) (int, error) {
 		if end == 0 {
 			end = len(l.partial)
 		}
-		l.line(l.partial[:end])
+		l.writeLine(l.partial[:end])
 		l.partial = l.partial[end:]
 	}
 }
 
-func (l *replicaLog) line(text []byte) {
+func (l *replicaLog) writeLine(text []byte) {
 	if l.written+int64(len(text)) > logFileBytes {
 		l.rotate()
 	}
@@ -63,13 +63,13 @@ func (l *replicaLog) line(text []byte) {
 	if err != nil {
 		l.console.printf("%-3s | the log file cannot be written: %v", l.id, err)
 	}
-	if err != nil || worthSeeing(text, l.settled()) {
+	if err != nil || isForConsole(text, l.healthy()) {
 		l.console.printf("%-3s | %s", l.id, text)
 	}
 }
 
-// rotate moves the file aside, over the one moved before, and begins a new one;
-// if it cannot, it empties the file: the log never grows past its bound.
+// rotate renames the file, over the one renamed before, and begins a new one. If it
+// cannot, it empties the file, so that the log stays within its bound.
 func (l *replicaLog) rotate() {
 	if err := os.Rename(l.name, l.name+".1"); err == nil {
 		if next, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
@@ -83,19 +83,19 @@ func (l *replicaLog) rotate() {
 	}
 }
 
-// worthSeeing reports whether a line of a replica is for the console: one that
-// is none of its log lines at all (a last message, the trace of a panic), and in
-// a settled cell warnings and errors.
-func worthSeeing(line []byte, settled bool) bool {
+// isForConsole reports whether a line of a replica is for the console: a line that is not
+// of its log (a last message, the trace of a panic), and, if the cell is healthy, warnings
+// and errors.
+func isForConsole(line []byte, healthy bool) bool {
 	logged := bytes.HasPrefix(line, []byte("time="))
 	serious := bytes.Contains(line, []byte(" level=WARN")) || bytes.Contains(line, []byte(" level=ERROR"))
-	return len(line) > 0 && (!logged || settled && serious)
+	return len(line) > 0 && (!logged || healthy && serious)
 }
 
 // Close writes what is left and closes the file.
 func (l *replicaLog) Close() error {
 	if len(l.partial) > 0 {
-		l.line(append(l.partial, '\n'))
+		l.writeLine(append(l.partial, '\n'))
 		l.partial = nil
 	}
 	return l.file.Close()

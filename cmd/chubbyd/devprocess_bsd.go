@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// dieWithParent does nothing here: the end of its standard input is how a
-// replica learns that its parent has died.
+// dieWithParent does nothing on this system: a replica notices by the end of its standard
+// input that its parent has ended.
 func dieWithParent(*syscall.SysProcAttr) {}

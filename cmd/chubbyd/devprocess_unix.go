@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup starts a process in a process group of its own, where the
-// terminal's signals do not reach it.
+// ownGroup puts a process into a process group of its own, which the terminal's signals
+// do not reach.
 func ownGroup() *syscall.SysProcAttr {
 	attributes := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(attributes)
 	return attributes
 }
 
-// lockFile takes the lock on a file, which the system releases when this
-// process ends, or fails if another process has it.
+// lockFile locks a file until unlock is called, or this process ends. It fails if another
+// process has locked it.
 func lockFile(name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 const (
 	pollEvery  = 100 * time.Millisecond // until there is a master
 	pollSlowly = 500 * time.Millisecond // from then on
-	quietFor   = 2 * time.Second        // before saying what is waited for
+	quietFor   = 2 * time.Second        // between two lines about what is waited for
 	pollBound  = time.Second            // for one replica's answer
-	maxAnswers = 64 << 10               // bytes of one
+	maxAnswer  = 64 << 10               // bytes of one replica's answer
 )
 
 // readiness is what a replica's /readyz answers.
@@ -26,22 +26,22 @@ type readiness struct {
 	Epoch   uint64 `json:"epoch"`
 }
 
-// followMaster asks every replica again and again, and sends each master's first
-// answer. While there is none, it says now and then what it waits for.
+// followMaster asks every replica again and again, and sends each new master's first
+// answer to masters. While there is no master, it prints now and then what it waits for.
 func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 	client := &http.Client{Timeout: pollBound, Transport: &http.Transport{DisableKeepAlives: true}}
 	remind := time.NewTicker(quietFor)
 	defer remind.Stop()
 	var (
-		known readiness     // the latest master
-		seen  sight         // the latest round
-		since time.Duration // without a master
+		known readiness     // of the latest master
+		seen  pollResult    // of the latest round
+		since time.Duration // for how long there has been no master
 	)
 	next := pollEvery
 	for {
 		before := seen.master.Master
 		seen = d.poll(ctx, client)
-		d.settled.Store(seen.settled() && ctx.Err() == nil)
+		d.healthy.Store(seen.isHealthy() && ctx.Err() == nil)
 		if before != "" && seen.master.Master == "" {
 			since = 0
 			remind.Reset(quietFor)
@@ -66,17 +66,17 @@ func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 	}
 }
 
-// sight is what the replicas answered in one round.
-type sight struct {
+// pollResult is what the replicas have answered in one round.
+type pollResult struct {
 	replicas  int
 	answering int
 	master    readiness // what the master answered, if there is one
-	silent    string    // one that does not answer, and why
+	silent    string    // a replica that does not answer, and why
 }
 
-func (s sight) settled() bool { return s.answering == s.replicas && s.master.Master != "" }
+func (s pollResult) isHealthy() bool { return s.answering == s.replicas && s.master.Master != "" }
 
-func (s sight) String() string {
+func (s pollResult) String() string {
 	text := fmt.Sprintf("%d of %d replicas answer, none is the master yet", s.answering, s.replicas)
 	if s.silent != "" {
 		text += "; " + s.silent
@@ -85,8 +85,8 @@ func (s sight) String() string {
 }
 
 // poll asks every replica once.
-func (d *dev) poll(ctx context.Context, client *http.Client) sight {
-	seen := sight{replicas: len(d.cell.Replicas)}
+func (d *dev) poll(ctx context.Context, client *http.Client) pollResult {
+	seen := pollResult{replicas: len(d.cell.Replicas)}
 	for i := range d.cell.Replicas {
 		r := &d.cell.Replicas[i]
 		answer, err := askReady(ctx, client, r.HTTP)
@@ -95,7 +95,8 @@ func (d *dev) poll(ctx context.Context, client *http.Client) sight {
 			continue
 		}
 		seen.answering++
-		// One that was master and does not know better yet has an older epoch.
+		// A replica that was the master, and does not know yet that another is, has an
+		// older epoch.
 		if answer.Ready && answer.Master != "" && answer.Master == answer.Replica && answer.Epoch > seen.master.Epoch {
 			seen.master = answer
 		}
@@ -114,9 +115,8 @@ func askReady(ctx context.Context, client *http.Client, address string) (readine
 		return answer, err
 	}
 	defer reply.Body.Close()
-	// A replica that is not ready answers so with an error status and the same
-	// fields.
-	err = json.NewDecoder(http.MaxBytesReader(nil, reply.Body, maxAnswers)).Decode(&answer)
+	// A replica that is not ready answers with an error status, and with the same fields.
+	err = json.NewDecoder(http.MaxBytesReader(nil, reply.Body, maxAnswer)).Decode(&answer)
 	if err != nil {
 		return answer, fmt.Errorf("GET /readyz: %s: %w", reply.Status, err)
 	}

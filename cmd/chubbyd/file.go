@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// readFile takes the settings of a YAML file into the draft. It fails only if
-// the file cannot be read; whatever else is wrong is a fault of the draft.
+// readFile takes the settings of a YAML file into the draft. It fails only if the file
+// cannot be read; all else that is wrong is a problem of the draft.
 func (d *draft) readFile(name string) error {
 	raw, err := os.ReadFile(name)
 	if err != nil {
@@ -29,16 +29,16 @@ func (d *draft) readYAML(name string, raw []byte) {
 	var document, next yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		d.blame(place{source: name}, "%v", err)
+		d.addProblem(place{source: name}, "%v", err)
 		return
 	}
 	switch err := documents.Decode(&next); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
-		d.blame(place{source: name}, "%v", err)
+		d.addProblem(place{source: name}, "%v", err)
 		return
 	default:
-		d.blame(at(&next), "a second document begins here, which would not be read; a configuration is one, so remove the line with ---")
+		d.addProblem(at(&next), "a second document begins here, which would not be read; a configuration is one, so remove the line with ---")
 		return
 	}
 	if len(document.Content) == 0 {
@@ -46,14 +46,14 @@ func (d *draft) readYAML(name string, raw []byte) {
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		d.blame(at(root), "a configuration is a list of keys and values, as in 'cell: local'")
+		d.addProblem(at(root), "a configuration is a list of keys and values, as in 'cell: local'")
 		return
 	}
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name, value := root.Content[i], root.Content[i+1]
 		if line, ok := seen[name.Value]; ok {
-			d.blame(at(name), "%s is set twice, first in line %d", name.Value, line)
+			d.addProblem(at(name), "%s is set twice, first in line %d", name.Value, line)
 			continue
 		}
 		seen[name.Value] = name.Line
@@ -65,13 +65,13 @@ func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
 	k, known := findKey(name.Value)
 	switch {
 	case !known:
-		d.blame(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, keyNames()))
+		d.addProblem(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, keyNames()))
 	case k.name == "members" && value.Kind == yaml.SequenceNode:
 		d.readMembers(name, value, at)
 	case value.Kind != yaml.ScalarNode:
-		d.blame(at(value), "%s: want one value", k.name)
+		d.addProblem(at(value), "%s: want one value", k.name)
 	case value.Tag == "!!null":
-		d.blame(at(value), "%s: there is no value; put it in quotes if it is meant so", k.name)
+		d.addProblem(at(value), "%s: there is no value; put it in quotes if it is meant so", k.name)
 	default:
 		d.set(k, value.Value, at(value))
 	}
@@ -83,14 +83,14 @@ func (d *draft) readMembers(name, list *yaml.Node, at func(*yaml.Node) place) {
 	d.replica.Members, d.memberAt = nil, nil
 	for _, item := range list.Content {
 		if item.Kind != yaml.MappingNode {
-			d.blame(at(item), "members: want the fields id, client, raft and http")
+			d.addProblem(at(item), "members: want the fields id, client, raft and http")
 			continue
 		}
 		var m cell.Member
 		for i := 0; i+1 < len(item.Content); i += 2 {
 			field, value := item.Content[i], item.Content[i+1]
 			if err := setMemberField(&m, field.Value, value); err != nil {
-				d.blame(at(field), "members: %v", err)
+				d.addProblem(at(field), "members: %v", err)
 			}
 		}
 		d.replica.Members = append(d.replica.Members, m)
@@ -145,8 +145,8 @@ func suggestion(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// editDistance is the least number of letters to insert, remove or replace
-// that turns a into b (Levenshtein).
+// editDistance is the smallest number of letters to insert, remove or replace to turn a
+// into b (Levenshtein).
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -167,14 +167,14 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// asError makes one error of faults: one a line.
-func asError(faults []fault) error {
-	if len(faults) == 0 {
+// errorOf makes one error of all problems, with a line for each.
+func errorOf(problems []problem) error {
+	if len(problems) == 0 {
 		return nil
 	}
-	lines := make([]string, len(faults))
-	for i, f := range faults {
-		lines[i] = f.String()
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
 	}
 	return errors.New("the configuration is not usable:\n  " + strings.Join(lines, "\n  "))
 }

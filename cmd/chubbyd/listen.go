@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// auto leaves a setting to the replica.
+// auto is the value of a setting that the replica chooses.
 const auto = "auto"
 
 // setListen reads where to listen: a host, which keeps the ports of the member,
@@ -46,14 +46,14 @@ func setAdvertise(s *settings, text string) error {
 	if s.replica.Advertise = ""; text == auto {
 		return nil
 	}
-	if fault := addressFault(text); fault != "" {
-		return errors.New(fault)
+	if problem := addressProblem(text); problem != "" {
+		return errors.New(problem)
 	}
 	s.replica.Advertise = text
 	return nil
 }
 
-// placeListen gives the host that was set to listen on the ports of this
+// placeListen puts the host that was set to listen on together with the ports of this
 // replica's member.
 func (s *settings) placeListen() {
 	for _, m := range s.replica.Members {

@@ -14,18 +14,18 @@ func TestListenAndAdvertise(t *testing.T) {
 	for _, c := range []struct {
 		listen, advertise string
 		want              cell.Addresses
-		fault             string
+		problem           string
 	}{
 		{listen: "auto", advertise: "auto"},
 		{listen: "0.0.0.0", advertise: "lb.example.org:443", want: cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431"}},
 		{listen: "[::1]", want: cell.Addresses{Client: "[::1]:7421", Raft: "[::1]:7431"}},
 		{listen: ":1,127.0.0.1:2,:3", want: cell.Addresses{Client: ":1", Raft: "127.0.0.1:2", HTTP: ":3"}},
 		{listen: ":1,:2", want: cell.Addresses{Client: ":1", Raft: ":2"}},
-		{listen: "0.0.0.0:7421", fault: "has a port"},
-		{listen: "h1,h2", fault: "not [host]:port"},
-		{listen: ":1,:2,:3,:4", fault: "4 addresses"},
-		{listen: "", fault: "is empty"},
-		{listen: "auto", advertise: "0.0.0.0:7421", fault: "others must be able to reach"},
+		{listen: "0.0.0.0:7421", problem: "has a port"},
+		{listen: "h1,h2", problem: "not [host]:port"},
+		{listen: ":1,:2,:3,:4", problem: "4 addresses"},
+		{listen: "", problem: "is empty"},
+		{listen: "auto", advertise: "0.0.0.0:7421", problem: "others must be able to reach"},
 	} {
 		d := newDraft("test")
 		set := func(name, text string) {
@@ -40,10 +40,10 @@ func TestListenAndAdvertise(t *testing.T) {
 		set("data", "d")
 		set("id", "r1")
 		set("members", "r1=h1:7421,h1:7431")
-		err := asError(d.finish())
+		err := errorOf(d.validate())
 		switch {
-		case c.fault != "":
-			if err == nil || !strings.Contains(err.Error(), c.fault) {
+		case c.problem != "":
+			if err == nil || !strings.Contains(err.Error(), c.problem) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		case err != nil:
@@ -69,7 +69,7 @@ func (h hostsFile) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr,
 	return nil, errors.New("no such host")
 }
 
-func TestDoubts(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	members := func(hosts ...string) []cell.Member {
 		var list []cell.Member
 		for i, h := range hosts {
@@ -96,7 +96,7 @@ func TestDoubts(t *testing.T) {
 	} {
 		var s settings
 		s.replica = cell.Config{ID: c.id, Members: members(c.hosts...), Listen: c.listen}
-		got := doubts(t.Context(), s, debian)
+		got := warnings(t.Context(), s, debian)
 		if len(got) != len(c.want) {
 			t.Errorf("%v: %q, want %q", c.hosts, got, c.want)
 			continue

@@ -23,36 +23,36 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runCommandLine()) }
 
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), stops()...)
+func runCommandLine() int {
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
-	// The first signal asks for an orderly end; the second finds the default
-	// action in place again and ends the process.
+	// The first signal asks for an orderly end. After it signals have their default action
+	// again, so the second one ends the process.
 	context.AfterFunc(ctx, stop)
 	root := newRootCommand()
 	if err := root.ExecuteContext(ctx); err != nil {
-		complain(root.ErrOrStderr(), err)
+		printLast(root.ErrOrStderr(), err)
 		return exitCode(err)
 	}
 	return 0
 }
 
-// stops are the signals that ask for an orderly end; SIGHUP says that the terminal
-// was closed. What this process was started to ignore (nohup, the background of a
-// script) does not count.
-func stops() []os.Signal {
+// stopSignals are the signals that ask for an orderly end; SIGHUP says that the terminal
+// was closed. Those that this process was started to ignore (nohup, the background of a
+// script) are not among them.
+func stopSignals() []os.Signal {
 	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGHUP}, signal.Ignored)
 	return append(interactive, syscall.SIGTERM)
 }
 
-// complaintLimit is how long the last message may take to be written.
-const complaintLimit = 2 * time.Second
+// lastBound is how long printLast waits.
+const lastBound = 2 * time.Second
 
-// complain writes the last message. It gives up if nobody reads it: a process
-// whose replica has failed has to end, so that it can be started again.
-func complain(out io.Writer, err error) {
+// printLast writes the last message. It gives up if nobody reads it: a process whose
+// replica has failed must end, so that it can be started again.
+func printLast(out io.Writer, err error) {
 	written := make(chan struct{})
 	go func() { // ends with the process, at the latest
 		defer close(written)
@@ -60,12 +60,12 @@ func complain(out io.Writer, err error) {
 	}()
 	select {
 	case <-written:
-	case <-time.After(complaintLimit):
+	case <-time.After(lastBound):
 	}
 }
 
-// exitRefused is EX_CONFIG of sysexits.h: a replica must not run on the data or
-// with the members that it has. systemd is to be told RestartPreventExitStatus=78.
+// exitRefused is EX_CONFIG of sysexits.h: a replica must not run on the data or with the
+// members that it has. A unit of systemd needs RestartPreventExitStatus=78.
 const exitRefused = 78
 
 // exitCode is 2 for a command line that was not understood, 78 for a replica that
@@ -90,7 +90,7 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
 
-// arguments makes the complaint of a cobra check a usageError.
+// arguments makes the error of a cobra check a usageError.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

@@ -17,8 +17,8 @@ import (
 
 type serveOptions struct {
 	config        string
-	restoreAccess bool // for this start only, so it is no key of the file
-	exitWithStdin bool // stop when standard input ends: how dev's replicas notice that it died
+	restoreAccess bool // for this start only, so the file has no key for it
+	exitWithStdin bool // stop when standard input ends: so the replicas of dev notice that it has ended
 	flags         *pflag.FlagSet
 }
 
@@ -55,7 +55,7 @@ when it must not run on the data that it has: starting it again does not help.`,
       --members 'r1=127.0.0.1:7421,127.0.0.1:7431,127.0.0.1:7441'`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+			return o.runReplica(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -63,7 +63,7 @@ when it must not run on the data that it has: starting it again does not help.`,
 		"log-store": {string(cell.WALStore), string(cell.BoltStore)}, "log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
 		"insecure-principals": {"true", "false"}, "bootstrap": {"true", "false"}, "listen": {auto}, "advertise": {auto},
 	} {
-		complete(cmd, flag, words...)
+		completeFlag(cmd, flag, words...)
 	}
 	return cmd
 }
@@ -84,9 +84,9 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// load collects the settings: defaults, file, environment, flags, each
+// loadSettings collects the settings: defaults, file, environment, flags, each
 // overriding the ones before.
-func (o *serveOptions) load() (settings, error) {
+func (o *serveOptions) loadSettings() (settings, error) {
 	config := o.config
 	if config == "" {
 		config = os.Getenv(variable("config"))
@@ -106,22 +106,22 @@ func (o *serveOptions) load() (settings, error) {
 			d.set(k, f.Value.String(), place{source: "--" + k.name})
 		}
 	}
-	if err := asError(d.finish()); err != nil {
+	if err := errorOf(d.validate()); err != nil {
 		return settings{}, err
 	}
 	return d.settings, nil
 }
 
-func (o *serveOptions) run(ctx context.Context, in io.Reader, out io.Writer) error {
-	s, err := o.load()
+func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {
+	s, err := o.loadSettings()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.exitWithStdin {
-		// A blocked read of standard input cannot be called off, so nobody waits
-		// for this one; it ends with the process.
+		// A read of standard input that blocks cannot be cancelled, so nothing waits for
+		// this goroutine; it ends with the process.
 		go func() {
 			_, _ = io.Copy(io.Discard, in)
 			cancel(errors.New("standard input ended"))
@@ -155,12 +155,12 @@ type serving interface {
 	Err() error
 	// Log is where the replica logs.
 	Log() *slog.Logger
-	// Stop drains and stops it, for at most until ctx ends.
+	// Stop drains the replica and stops it, until ctx ends at the latest.
 	Stop(ctx context.Context) error
 }
 
-// serveUntil waits for the end of ctx, which is an orderly stop, or of the
-// replica, which is a failure.
+// serveUntil waits until ctx ends, which is an orderly stop, or until the replica ends,
+// which is a failure.
 func serveUntil(ctx context.Context, replica serving, s settings) error {
 	select {
 	case <-replica.Done():

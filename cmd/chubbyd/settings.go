@@ -15,26 +15,26 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// settings is what one replica is told, wherever it was told.
+// settings are those of one replica, from all sources.
 type settings struct {
 	replica   cell.Config
 	logLevel  slog.Level
 	logFormat string        // text or json
 	stop      time.Duration // how long a stop may take before the process ends regardless
 
-	listenHost string // where to listen, with the ports of this replica's member; empty is none
+	listenHost string // the host to listen on, with the ports of this replica's member; empty if none was set
 }
 
-// key is one setting: its name in the file, which is also its flag and, as
-// CHUBBYD_NAME, its variable.
+// key is one setting. Its name is that in the file and of the flag, and, as CHUBBYD_NAME,
+// of the variable.
 type key struct {
 	name  string
 	usage string
 	set   func(*settings, string) error
 }
 
-// keys lists every setting. File, flags, environment, `config check` and
-// `config example` all follow it.
+// keys lists every setting. File, flags, environment, `config check` and `config example`
+// all work from it.
 func keys() []key {
 	return []key{
 		{"cell", "the cell's name, the second part of every path", setCell},
@@ -149,10 +149,10 @@ func setMaxConnectionsPerAddress(s *settings, text string) (err error) {
 	return err
 }
 
-func countWithin(text string, least, most int) (int, error) {
+func countWithin(text string, minimum, maximum int) (int, error) {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, least, most)
+	if err != nil || n < minimum || n > maximum {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, minimum, maximum)
 	}
 	return n, nil
 }
@@ -162,13 +162,13 @@ func setStopTimeout(s *settings, text string) (err error) {
 	return err
 }
 
-func durationWithin(text string, least, most time.Duration) (time.Duration, error) {
+func durationWithin(text string, minimum, maximum time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration: want a number and a unit, as in 500ms or 2s", text)
 	}
-	if d < least || d > most {
-		return 0, fmt.Errorf("%v is outside %v to %v", d, least, most)
+	if d < minimum || d > maximum {
+		return 0, fmt.Errorf("%v is outside %v to %v", d, minimum, maximum)
 	}
 	return d, nil
 }
@@ -228,9 +228,9 @@ func parseMembers(text string) ([]cell.Member, error) {
 	return members, nil
 }
 
-// addressFault says what is wrong with an address that others must reach, or
-// nothing.
-func addressFault(address string) string {
+// addressProblem says what is wrong with an address that others must reach; "" if nothing
+// is.
+func addressProblem(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Sprintf("%q is not host:port", address)
@@ -257,37 +257,37 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.source, p.line)
 }
 
-// fault is something wrong with the settings.
-type fault struct {
+// problem is something wrong with the settings.
+type problem struct {
 	at   place
 	text string
 }
 
-func (f fault) String() string { return f.at.String() + ": " + f.text }
+func (f problem) String() string { return f.at.String() + ": " + f.text }
 
-// draft is settings being collected from several sources, each overriding the
-// ones before, with everything found wrong so far.
+// draft collects settings from several sources, each of which overrides the ones before,
+// and everything that is wrong with them.
 type draft struct {
 	settings
-	main     place            // what to blame for a key that is nowhere
+	main     place            // where a key is missing that no source has set
 	at       map[string]place // of each key that was set
 	memberAt []place          // of each member
-	faults   []fault
+	problems []problem
 }
 
 func newDraft(source string) *draft {
 	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place)}
 }
 
-func (d *draft) blame(at place, format string, args ...any) {
-	d.faults = append(d.faults, fault{at, fmt.Sprintf(format, args...)})
+func (d *draft) addProblem(at place, format string, args ...any) {
+	d.problems = append(d.problems, problem{at, fmt.Sprintf(format, args...)})
 }
 
 // set takes one key's value.
 func (d *draft) set(k key, text string, at place) {
 	d.at[k.name] = at
 	if err := k.set(&d.settings, text); err != nil {
-		d.blame(at, "%s: %v", k.name, err)
+		d.addProblem(at, "%s: %v", k.name, err)
 		return
 	}
 	if k.name == "members" {
@@ -295,37 +295,37 @@ func (d *draft) set(k key, text string, at place) {
 	}
 }
 
-// finish checks what can only be seen when everything is there, and returns
-// all faults in the order of their places.
-func (d *draft) finish() []fault {
+// validate checks the settings together, when all sources have been read, and returns all
+// problems in the order of their places.
+func (d *draft) validate() []problem {
 	for _, name := range []string{"cell", "id", "members", "data"} {
 		if _, ok := d.at[name]; !ok {
-			d.blame(d.main, "%s is missing; see 'chubbyd config example'", name)
+			d.addProblem(d.main, "%s is missing; see 'chubbyd config example'", name)
 		}
 	}
-	d.checkMembers()
+	d.validateMembers()
 	d.placeListen()
-	if len(d.faults) == 0 { // the replica knows of more, and would be refused later
+	if len(d.problems) == 0 { // the cell checks more when the replica starts
 		var e *api.Error
 		if err := d.replica.Check(); errors.As(err, &e) {
-			d.blame(d.main, "%s", e.Message)
+			d.addProblem(d.main, "%s", e.Message)
 		}
 	}
-	slices.SortStableFunc(d.faults, func(a, b fault) int {
+	slices.SortStableFunc(d.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
 	})
-	return d.faults
+	return d.problems
 }
 
-func (d *draft) checkMembers() {
+func (d *draft) validateMembers() {
 	ids := make(map[string]place)
 	addresses := make(map[string]string)
 	for i, m := range d.replica.Members {
 		at := d.memberAt[i]
 		if !api.ValidCell(m.ID) {
-			d.blame(at, "members: %q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", m.ID)
+			d.addProblem(at, "members: %q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", m.ID)
 		} else if earlier, ok := ids[m.ID]; ok {
-			d.blame(at, "members: %s is there twice, first at %v", m.ID, earlier)
+			d.addProblem(at, "members: %s is there twice, first at %v", m.ID, earlier)
 		} else {
 			ids[m.ID] = at
 		}
@@ -334,24 +334,24 @@ func (d *draft) checkMembers() {
 				continue
 			}
 			user := m.ID + "'s " + a.name
-			if text := addressFault(a.address); text != "" {
-				d.blame(at, "members: %s address: %s", user, text)
+			if text := addressProblem(a.address); text != "" {
+				d.addProblem(at, "members: %s address: %s", user, text)
 			} else if earlier, ok := addresses[a.address]; ok {
-				d.blame(at, "members: %s address %s is also %s", user, a.address, earlier)
+				d.addProblem(at, "members: %s address %s is also %s", user, a.address, earlier)
 			} else {
 				addresses[a.address] = user
 			}
 		}
 	}
-	if at, ok := d.at["members"]; ok && len(d.replica.Members) == 0 && !d.blamed(at) {
-		d.blame(at, "members: is empty; a cell has one, three or five replicas")
+	if at, ok := d.at["members"]; ok && len(d.replica.Members) == 0 && !d.hasProblemAt(at) {
+		d.addProblem(at, "members: is empty; a cell has one, three or five replicas")
 	}
 	at, ok := d.at["id"]
 	if _, known := ids[d.replica.ID]; ok && d.replica.ID != "" && len(ids) > 0 && !known {
-		d.blame(at, "id: %s is none of the members; add it there, or correct it", d.replica.ID)
+		d.addProblem(at, "id: %s is none of the members; add it there, or correct it", d.replica.ID)
 	}
 }
 
-func (d *draft) blamed(at place) bool {
-	return slices.ContainsFunc(d.faults, func(f fault) bool { return f.at == at })
+func (d *draft) hasProblemAt(at place) bool {
+	return slices.ContainsFunc(d.problems, func(f problem) bool { return f.at == at })
 }

@@ -43,7 +43,7 @@ func newVersionCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text or json")
-	complete(cmd, "output", "text", "json")
+	completeFlag(cmd, "output", "text", "json")
 	return cmd
 }
 
@@ -72,9 +72,9 @@ func builtFrom() build {
 	return b
 }
 
-// complete offers the words that a flag takes to whoever presses Tab.
-func complete(cmd *cobra.Command, flag string, words ...string) {
+// completeFlag has shells complete a flag with the words that it takes.
+func completeFlag(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is not defined, or was completed before: a mistake in this program
+		panic(err) // the flag is not defined, or has a completion already: a mistake in this program
 	}
 }

@@ -30,9 +30,9 @@ func addressGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestDiskNearlyFull",
 		},
 		{
-			name: "names that mean loopback are told of", file: "cmd/chubbyd/doubts.go",
-			old: "if elsewhere && loopback(found[i]) {", new: "if elsewhere && false {",
-			pkg: "./cmd/chubbyd", test: "TestDoubts",
+			name: "names that mean loopback are told of", file: "cmd/chubbyd/warnings.go",
+			old: "if elsewhere && isLoopback(found[i]) {", new: "if elsewhere && false {",
+			pkg: "./cmd/chubbyd", test: "TestWarnings",
 		},
 	}
 }

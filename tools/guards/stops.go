@@ -21,7 +21,7 @@ func stopGuards() []guard {
 		},
 		{
 			name: "config check refuses what serve would", file: "cmd/chubbyd/settings.go",
-			old: "	if len(d.faults) == 0 { // the", new: "	if false { // the",
+			old: "	if len(d.problems) == 0 { // the", new: "	if false { // the",
 			pkg: "./cmd/chubbyd", test: "TestCheckRefusesWhatServeRefuses",
 		},
 		{

@@ -19,23 +19,23 @@ type resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// resolveLimit is how long the names of all members may take to be resolved.
-const resolveLimit = 2 * time.Second
+// resolveBound is how long the names of all members may take to be resolved.
+const resolveBound = 2 * time.Second
 
-// doubts lists what is allowed in a configuration and is most often a mistake.
-func doubts(ctx context.Context, s settings, names resolver) []string {
+// warnings lists what a configuration allows and is most often a mistake.
+func warnings(ctx context.Context, s settings, names resolver) []string {
 	var list []string
 	if n := len(s.replica.Members); n > 0 && n%2 == 0 {
 		list = append(list, fmt.Sprintf("a cell of %d replicas survives the loss of %d, no more than one of %d does: use one, three or five", n, (n-1)/2, n-1))
 	}
-	return append(list, loopbackDoubts(ctx, s, names)...)
+	return append(list, loopbackWarnings(ctx, s, names)...)
 }
 
-// loopbackDoubts tells of members whose names mean the loopback interface here,
-// where those of others do not: nobody else reaches a replica by such a name.
-// Names that cannot be resolved here may be known where the replicas run.
-func loopbackDoubts(ctx context.Context, s settings, names resolver) []string {
-	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
+// loopbackWarnings lists the hosts of members that are the loopback interface on this
+// machine, if those of others are not: other machines cannot reach a replica by such a
+// name. A name that this machine cannot resolve may be known where the replicas run.
+func loopbackWarnings(ctx context.Context, s settings, names resolver) []string {
+	ctx, cancel := context.WithTimeout(ctx, resolveBound)
 	defer cancel()
 	var hosts []string
 	for _, m := range s.replica.Members {
@@ -51,22 +51,22 @@ func loopbackDoubts(ctx context.Context, s settings, names resolver) []string {
 		lookups.Go(func() { found[i], _ = names.LookupNetIP(ctx, "ip", host) })
 	}
 	lookups.Wait()
-	elsewhere := slices.ContainsFunc(found, func(a []netip.Addr) bool { return len(a) > 0 && !loopback(a) })
+	elsewhere := slices.ContainsFunc(found, func(a []netip.Addr) bool { return len(a) > 0 && !isLoopback(a) })
 	var list []string
 	for i, host := range hosts {
-		if elsewhere && loopback(found[i]) {
-			list = append(list, loopbackDoubt(s, host, found[i][0]))
+		if elsewhere && isLoopback(found[i]) {
+			list = append(list, loopbackWarning(s, host, found[i][0]))
 		}
 	}
 	return list
 }
 
-// loopback reports whether one of the addresses is of the loopback interface.
-func loopback(addresses []netip.Addr) bool {
+// isLoopback reports whether one of the addresses is that of the loopback interface.
+func isLoopback(addresses []netip.Addr) bool {
 	return slices.ContainsFunc(addresses, netip.Addr.IsLoopback)
 }
 
-func loopbackDoubt(s settings, host string, address netip.Addr) string {
+func loopbackWarning(s settings, host string, address netip.Addr) string {
 	var of []string
 	own := false
 	for _, m := range s.replica.Members {
