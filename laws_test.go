@@ -80,7 +80,11 @@ func rooms() []room {
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{
-			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/peer"},
+			"cell/internal/master", []string{"api", "namespace", "session", "raftfsm", "sequencer"}, nil,
+			"one epoch of a master: neither the wire nor Raft, so that its tests need neither",
+		},
+		{
+			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer"},
 			[]string{raft, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
@@ -106,6 +110,11 @@ func rooms() []room {
 			[]string{grpc}, "examples show what users write, so they import what users import",
 		},
 	}
+}
+
+// without names packages of std that a room may not import.
+func without() map[string][]string {
+	return map[string][]string{"cell/internal/master": {"net", "net/http", "os", "os/exec", "io/fs", "syscall"}}
 }
 
 // fileOf confines a library further, to some files of a room that may import it.
@@ -267,6 +276,9 @@ func lawArrows(t *testing.T, files []source) {
 			to, ours := in(importPath)
 			if ours && !slices.Contains(r.imports, to) && !(strings.HasSuffix(r.path, "/...") && r.is(to)) {
 				t.Errorf("%s imports %s: there is no such arrow (%s); move the code to the room it belongs in", f.path, to, r.why)
+			}
+			if slices.Contains(without()[f.dir], importPath) {
+				t.Errorf("%s imports %s, which this room does without (%s)", f.path, importPath, r.why)
 			}
 			if lib := libOf(importPath); lib != "" && !r.names(lib) {
 				t.Errorf("%s imports %s, which belongs to other rooms (%s)", f.path, importPath, r.why)

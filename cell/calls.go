@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
 )
@@ -18,7 +19,7 @@ import (
 // handler only decodes, makes one call of the master, and encodes.
 
 // onMaster serves a call that belongs to no session. on is what it is about, for people.
-func onMaster[R any](s *service, op, on string, serve func(*Master) (*R, error)) (*R, error) {
+func onMaster[R any](s *service, op, on string, serve func(*master.Master) (*R, error)) (*R, error) {
 	m, err := s.master()
 	if err != nil {
 		return nil, s.fail(op, on, err)
@@ -31,8 +32,8 @@ func onMaster[R any](s *service, op, on string, serve func(*Master) (*R, error))
 }
 
 // inSession serves a call of a session that lives, in this epoch.
-func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*Master, Caller) (*R, error)) (*R, error) {
-	return onMaster(s, op, on, func(m *Master) (*R, error) {
+func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*master.Master, master.Caller) (*R, error)) (*R, error) {
+	return onMaster(s, op, on, func(m *master.Master) (*R, error) {
 		who, err := callerOf(m, c)
 		if err == nil {
 			err = m.Sessions.Admit(who)
@@ -51,8 +52,8 @@ type handleRequest interface {
 }
 
 // onHandle serves a call on a handle of a session that lives, in this epoch.
-func onHandle[R any](s *service, op string, q handleRequest, serve func(*Master, Handle) (*R, error)) (*R, error) {
-	return inSession(s, op, "", q.GetCaller(), func(m *Master, who Caller) (*R, error) {
+func onHandle[R any](s *service, op string, q handleRequest, serve func(*master.Master, master.Handle) (*R, error)) (*R, error) {
+	return inSession(s, op, "", q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
 		h, err := handleOf(m, who, q.GetHandle())
 		if err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ func (s *service) fail(op, path string, err error) error {
 
 // master returns this replica's mastership, or the error that says who is the
 // master instead.
-func (s *service) master() (*Master, error) {
+func (s *service) master() (*master.Master, error) {
 	if m := s.r.master.Load(); m != nil {
 		return m, nil
 	}
@@ -101,19 +102,19 @@ func (s *service) master() (*Master, error) {
 }
 
 // signerOf returns what makes and checks the tokens of a cell.
-func signerOf(m *Master) signer { return signer{secret: m.Secret()} }
+func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }
 
 // callerOf reads who calls, without asking for the right epoch.
-func callerOf(m *Master, c *pb.Caller) (Caller, error) {
+func callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
 	id, err := signerOf(m).parseSession(c.GetSession())
-	return Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, err
+	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, err
 }
 
 // handleOf reads a handle of the caller's.
-func handleOf(m *Master, who Caller, token []byte) (Handle, error) {
+func handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
 	h, err := signerOf(m).parseHandle(token)
 	if err == nil && h.Owner.Session != who.Session {
-		return Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
+		return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
 	}
 	return h, err
 }
@@ -188,7 +189,7 @@ func (s *service) pathOf(text string) (api.Path, error) {
 }
 
 // nodeAt finds the node that an operator names.
-func (s *service) nodeAt(ctx context.Context, m *Master, text string) (namespace.Ref, error) {
+func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (namespace.Ref, error) {
 	path, err := s.pathOf(text)
 	if err != nil {
 		return namespace.Ref{}, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/session"
 )
@@ -42,7 +43,7 @@ type Config struct {
 	ElectionTimeout time.Duration
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
-	proposeTo func(Log) Log // a test's, which refuses entries, before Raft
+	proposeTo func(master.Log) master.Log // a test's, which refuses entries, before Raft
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
 	// has cached, before its session is not extended any more, whatever it

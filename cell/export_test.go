@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -15,18 +17,18 @@ func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 // master refused before it is written. What waits for it is to be as if it had not
 // been tried.
 func RefuseEntries(cfg *Config) {
-	random := &chance{random: rand.New(rand.NewPCG(3, 5))}
-	cfg.proposeTo = func(log Log) Log { return refuser{Log: log, random: random} }
+	random := rand.New(rand.NewPCG(3, 5)) // of the proposer, which appends one entry after the other
+	cfg.proposeTo = func(log master.Log) master.Log { return refuser{Log: log, random: random} }
 }
 
 type refuser struct {
-	Log
-	random *chance
+	master.Log
+	random *rand.Rand
 }
 
 func (r refuser) Append(entry []byte) ([]raftfsm.Result, error) {
-	if r.random.percent(10) {
-		return nil, notAppended
+	if r.random.IntN(10) == 0 {
+		return nil, api.Errorf(api.NotMaster, "refused before it was written")
 	}
 	return r.Log.Append(entry)
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics is what masters of a replica count, one after the other.
-type Metrics struct {
+// masterMetrics is what masters of a replica count, one after the other; see
+// master.Metrics.
+type masterMetrics struct {
 	commands  prometheus.Counter
 	entries   prometheus.Counter
 	failures  prometheus.Counter
@@ -24,9 +25,8 @@ type Metrics struct {
 	mutexHolds    prometheus.Histogram
 }
 
-// NewMetrics returns metrics that are not registered anywhere.
-func NewMetrics() *Metrics {
-	m := &Metrics{
+func newMasterMetrics() *masterMetrics {
+	m := &masterMetrics{
 		commands: counter("commands_total", "Commands proposed by this replica as master."),
 		entries:  counter("entries_total", "Raft entries those commands were put into."),
 		failures: counter("entries_failed_total", "Entries that were not, or perhaps not, committed."),
@@ -54,15 +54,14 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Collectors returns the metrics, to be registered.
-func (m *Metrics) Collectors() []prometheus.Collector {
+func (m *masterMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits,
 		m.invalidations, m.eventsDropped, m.changeWaits, m.mutexHolds,
 	}
 }
 
-func (m *Metrics) proposed(commands int, err error) {
+func (m *masterMetrics) Proposed(commands int, err error) {
 	m.commands.Add(float64(commands))
 	m.entries.Inc()
 	if err != nil {
@@ -70,11 +69,17 @@ func (m *Metrics) proposed(commands int, err error) {
 	}
 }
 
-func (m *Metrics) held(d time.Duration)    { m.mutexHolds.Observe(d.Seconds()) }
-func (m *Metrics) created()                { m.begun.Inc() }
-func (m *Metrics) ended(why api.EndReason) { m.endings.WithLabelValues(why.String()).Inc() }
-func (m *Metrics) extended()               { m.renewals.Inc() }
-func (m *Metrics) granted(wait time.Duration) {
+func (m *masterMetrics) SessionBegun() { m.begun.Inc() }
+func (m *masterMetrics) SessionEnded(why api.EndReason) {
+	m.endings.WithLabelValues(why.String()).Inc()
+}
+func (m *masterMetrics) LeaseExtended()               { m.renewals.Inc() }
+func (m *masterMetrics) ChangeWaited(d time.Duration) { m.changeWaits.Observe(d.Seconds()) }
+func (m *masterMetrics) Invalidated()                 { m.invalidations.Inc() }
+func (m *masterMetrics) EventDropped()                { m.eventsDropped.Inc() }
+func (m *masterMetrics) MutexHeld(d time.Duration)    { m.mutexHolds.Observe(d.Seconds()) }
+
+func (m *masterMetrics) LockGranted(wait time.Duration) {
 	m.grants.Inc()
 	m.lockWaits.Observe(wait.Seconds())
 }

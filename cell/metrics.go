@@ -9,7 +9,7 @@ import (
 // replicas live in one process.
 type metrics struct {
 	registry *prometheus.Registry
-	master   *Metrics // of this replica as master
+	master   *masterMetrics // of this replica as master
 	refusals prometheus.Counter
 	shed     prometheus.Counter
 }
@@ -17,7 +17,7 @@ type metrics struct {
 func newMetrics(r *Replica) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		master:   NewMetrics(),
+		master:   newMasterMetrics(),
 		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many."),
 		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
 	}
@@ -47,7 +47,7 @@ func newMetrics(r *Replica) *metrics {
 		gauge("locks_held", "Locks that are held.", func() float64 { return float64(r.fsm.State().Tree.Counts().Locks) }),
 		gauge("contents_bytes", "Bytes of contents.", func() float64 { return float64(r.fsm.State().Tree.Counts().Bytes) }),
 	)
-	for _, c := range m.master.Collectors() {
+	for _, c := range m.master.collectors() {
 		m.registry.MustRegister(c)
 	}
 	return m

@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,17 +10,18 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
+
+var full = flag.Bool("full", false, "let 500,000 ephemeral nodes end in TestReplicasRestartAfterManyNodesDied")
 
 // Very many ephemeral nodes end together, and every replica starts again on the log
 // that they leave. With -full there are 500,000 of 50 sessions.
 func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		sessions, each := 4, 500
-		if *cell.Full {
+		if *full {
 			sessions, each = 50, 10_000
 		}
 		var owners []*client.Client

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
@@ -103,7 +104,7 @@ const (
 // It gives up, with the error of the last attempt, when attempts have failed for
 // two election timeouts: time enough for whatever passes by itself, and as long
 // as the others would take to replace a replica that had died.
-func (r *Replica) takeOver(ctx context.Context, term uint64) (*Master, error) {
+func (r *Replica) takeOver(ctx context.Context, term uint64) (*master.Master, error) {
 	limit := 2 * r.cfg.ElectionTimeout
 	var failing <-chan time.Time // since the first failure
 	for retry := minTakeOverRetry; ; retry = min(2*retry, maxTakeOverRetry) {
@@ -132,7 +133,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*Master, error) {
 // beginEpoch commits the new epoch. When that entry is applied, so is everything
 // that earlier masters committed, and whatever they proposed and did not commit
 // never will be, or will be refused.
-func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*Master, error) {
+func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -148,7 +149,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*Master, error) 
 	if err != nil {
 		return nil, err
 	}
-	results, err := AppendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
+	results, err := master.AppendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
 	if err != nil {
 		return nil, err
 	}
@@ -184,12 +185,12 @@ func (r *Replica) restoresAccess() bool {
 }
 
 // newMaster puts a mastership together; start sets it going.
-func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *Master {
-	log := Log(entryLog{r.raft})
+func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master.Master {
+	log := master.Log(entryLog{r.raft})
 	if r.cfg.proposeTo != nil {
 		log = r.cfg.proposeTo(log)
 	}
-	return newMaster(ctx, MasterConfig{
+	return master.New(ctx, master.Config{
 		Epoch:  epoch,
 		Cell:   r.cfg.Cell,
 		CellID: state.CellID,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -44,7 +45,7 @@ type Replica struct {
 	grpc       *grpc.Server
 	http       *http.Server
 
-	master atomic.Pointer[Master] // nil unless this replica is the master
+	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
 	cancel  context.CancelCauseFunc // ends runEpochs
 	elected chan bool               // Raft says here that it leads, or does not any more

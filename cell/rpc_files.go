@@ -7,12 +7,13 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
 func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
-	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *Master, who Caller) (*pb.OpenReply, error) {
+	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.OpenReply, error) {
 		r, err := s.openRequest(m, who, q)
 		if err != nil {
 			return nil, err
@@ -33,18 +34,18 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 }
 
 // openRequest decodes and checks an Open.
-func (s *service) openRequest(m *Master, who Caller, q *pb.OpenRequest) (OpenRequest, error) {
+func (s *service) openRequest(m *master.Master, who master.Caller, q *pb.OpenRequest) (master.OpenRequest, error) {
 	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
-		return OpenRequest{}, err
+		return master.OpenRequest{}, err
 	}
 	mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("open"), []byte(path.String()), q.GetContents(),
 		[]byte{byte(q.GetCreate()), byte(q.GetKind()), flag(q.GetEphemeral()), flag(q.GetRead()), flag(q.GetWrite()), flag(q.GetChangeAcl())},
 		[]byte(q.GetAcl().GetRead()), []byte(q.GetAcl().GetWrite()), []byte(q.GetAcl().GetChange()))
 	if err != nil {
-		return OpenRequest{}, err
+		return master.OpenRequest{}, err
 	}
-	r := OpenRequest{Mutation: mutation, Path: path, Directory: directory, Create: raftfsm.Open{
+	r := master.OpenRequest{Mutation: mutation, Path: path, Directory: directory, Create: raftfsm.Open{
 		Create:    api.Create(q.GetCreate()),
 		Kind:      api.Kind(q.GetKind()),
 		Ephemeral: q.GetEphemeral(),
@@ -59,7 +60,7 @@ func (s *service) openRequest(m *Master, who Caller, q *pb.OpenRequest) (OpenReq
 	r.Create.Rights, r.Create.Preconditions = r.Handle.Rights, directory.Preconditions()
 	for _, kind := range q.GetEvents() {
 		if !api.EventKind(kind).Subscribable() {
-			return OpenRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
+			return master.OpenRequest{}, api.Errorf(api.InvalidArgument, "a handle cannot be opened for %v events: they are told to everybody whom they concern", api.EventKind(kind))
 		}
 		r.Handle.Events = r.Handle.Events.With(api.EventKind(kind))
 	}
@@ -70,9 +71,9 @@ func (s *service) openRequest(m *Master, who Caller, q *pb.OpenRequest) (OpenReq
 
 // openPath returns the path that an Open names, absolute or relative to a
 // directory's handle (Chubby §2.6), and that handle.
-func (s *service) openPath(m *Master, who Caller, q *pb.OpenRequest) (api.Path, Handle, error) {
+func (s *service) openPath(m *master.Master, who master.Caller, q *pb.OpenRequest) (api.Path, master.Handle, error) {
 	text := q.GetPath()
-	var directory Handle
+	var directory master.Handle
 	if len(q.GetDirectory()) > 0 {
 		var err error
 		if directory, err = handleOf(m, who, q.GetDirectory()); err != nil {
@@ -87,7 +88,7 @@ func (s *service) openPath(m *Master, who Caller, q *pb.OpenRequest) (api.Path, 
 	return path, directory, err
 }
 
-func checkOpen(r OpenRequest) error {
+func checkOpen(r master.OpenRequest) error {
 	c := r.Create
 	switch {
 	case !c.Create.Valid():
@@ -134,7 +135,7 @@ func checkContents(contents []byte) error {
 
 func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
 	const op = "close"
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.CloseReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.CloseReply, error) {
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
 		if err != nil {
 			return nil, err
@@ -144,16 +145,18 @@ func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply
 }
 
 // statIn describes a node by its path in this cell.
-func statIn(m *Master, n *namespace.Node) (*pb.Stat, error) {
+func statIn(m *master.Master, n *namespace.Node) (*pb.Stat, error) {
 	path, err := n.Name.In(m.Cell())
 	if err != nil {
 		return nil, err
 	}
-	return pb.NewStat(stat(n, path)), nil
+	described := n.Stat()
+	described.Path = path
+	return pb.NewStat(described), nil
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
-	return onHandle(s, "read", q, func(m *Master, h Handle) (*pb.GetContentsAndStatReply, error) {
+	return onHandle(s, "read", q, func(m *master.Master, h master.Handle) (*pb.GetContentsAndStatReply, error) {
 		node, cacheable, err := m.Files.ReadToCache(ctx, h, namespace.ToRead)
 		if err != nil {
 			return nil, err
@@ -167,7 +170,7 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 }
 
 func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
-	return onHandle(s, "stat", q, func(m *Master, h Handle) (*pb.GetStatReply, error) {
+	return onHandle(s, "stat", q, func(m *master.Master, h master.Handle) (*pb.GetStatReply, error) {
 		node, cacheable, err := m.Files.ReadToCache(ctx, h, 0)
 		if err != nil {
 			return nil, err
@@ -178,7 +181,7 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 }
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
-	return onHandle(s, "list", q, func(m *Master, h Handle) (*pb.ReadDirReply, error) {
+	return onHandle(s, "list", q, func(m *master.Master, h master.Handle) (*pb.ReadDirReply, error) {
 		p, err := m.Files.ReadDir(ctx, h, q.GetAfter())
 		if err != nil {
 			return nil, err
@@ -197,7 +200,7 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 
 func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
 	const op = "write"
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.SetContentsReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.SetContentsReply, error) {
 		if err := checkContents(q.GetContents()); err != nil {
 			return nil, err
 		}
@@ -226,7 +229,7 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 
 func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
 	const op = "delete"
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.DeleteReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.DeleteReply, error) {
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
 		if err != nil {
 			return nil, err
@@ -247,7 +250,7 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 
 func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
 	const op = "set ACL"
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.SetACLReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.SetACLReply, error) {
 		acl := aclOf(q.GetAcl())
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
 			number(q.IfGeneration), []byte(q.GetIfSequencer()))

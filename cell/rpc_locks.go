@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/sequencer"
 	"google.golang.org/grpc"
@@ -21,7 +22,7 @@ type lockRequest interface {
 }
 
 // claimOf decodes and checks a request for a lock.
-func claimOf(q lockRequest, h Handle) (raftfsm.Claim, error) {
+func claimOf(q lockRequest, h master.Handle) (raftfsm.Claim, error) {
 	mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte("lock"), q.GetHandle(), []byte{byte(q.GetMode())}, []byte(q.GetReason()))
 	mode := api.LockMode(q.GetMode())
 	switch {
@@ -35,8 +36,8 @@ func claimOf(q lockRequest, h Handle) (raftfsm.Claim, error) {
 }
 
 // lock serves a request for a lock; ask asks the master for it.
-func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim, Handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.Granted, error) {
+func (s *service) lock(op string, q lockRequest, ask func(*master.Master, raftfsm.Claim, master.Handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.Granted, error) {
 		claim, err := claimOf(q, h)
 		if err != nil {
 			return nil, err
@@ -50,7 +51,7 @@ func (s *service) lock(op string, q lockRequest, ask func(*Master, raftfsm.Claim
 }
 
 // grantOf describes a grant for the wire.
-func grantOf(m *Master, a raftfsm.Answer) (*pb.Granted, error) {
+func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	seq, err := m.Locks.SequencerOf(a)
 	if err != nil {
 		return nil, err
@@ -59,10 +60,10 @@ func grantOf(m *Master, a raftfsm.Answer) (*pb.Granted, error) {
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	granted, err := s.lock("acquire", q, func(m *Master, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
+	granted, err := s.lock("acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
 		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
-		return m.Locks.Acquire(stream.Context(), claim, h, t, func(now Queued) error {
+		return m.Locks.Acquire(stream.Context(), claim, h, t, func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
 				Place:       uint32(now.Place),
@@ -81,7 +82,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	granted, err := s.lock("try to acquire", q, func(m *Master, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
+	granted, err := s.lock("try to acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
 		return m.Locks.TryAcquire(ctx, claim, h)
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
@@ -89,7 +90,7 @@ func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.
 
 func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
 	const op = "release"
-	return onHandle(s, op, q, func(m *Master, h Handle) (*pb.ReleaseReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.ReleaseReply, error) {
 		generation := q.GetGeneration()
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), number(&generation))
 		if err != nil {
@@ -100,7 +101,7 @@ func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.Releas
 }
 
 func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (*pb.GetSequencerReply, error) {
-	return onHandle(s, "get sequencer", q, func(m *Master, h Handle) (*pb.GetSequencerReply, error) {
+	return onHandle(s, "get sequencer", q, func(m *master.Master, h master.Handle) (*pb.GetSequencerReply, error) {
 		node, err := m.Files.Read(ctx, h, 0)
 		if err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 // SetSequencer answers with a handle that carries the sequencer, so that every
 // later master knows it too. An invalid one is refused at once.
 func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
-	return onHandle(s, "set sequencer", q, func(m *Master, h Handle) (*pb.SetSequencerReply, error) {
+	return onHandle(s, "set sequencer", q, func(m *master.Master, h master.Handle) (*pb.SetSequencerReply, error) {
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err != nil {
 			return nil, err
@@ -133,7 +134,7 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 }
 
 func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {
-	return onMaster(s, "check sequencer", "", func(m *Master) (*pb.CheckSequencerReply, error) {
+	return onMaster(s, "check sequencer", "", func(m *master.Master) (*pb.CheckSequencerReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -157,7 +158,7 @@ func explanation(err error) string {
 }
 
 func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
-	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *Master, who Caller) (*pb.BreakLockReply, error) {
+	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -175,7 +176,7 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 }
 
 func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
-	return inSession(s, "cancel", "", q.GetCaller(), func(m *Master, who Caller) (*pb.CancelReply, error) {
+	return inSession(s, "cancel", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.CancelReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation())
 		if err != nil {
 			return nil, err
@@ -195,7 +196,7 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 }
 
 func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
-	return onMaster(s, "list locks", q.GetPrefix(), func(m *Master) (*pb.ListLocksReply, error) {
+	return onMaster(s, "list locks", q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -217,7 +218,7 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 }
 
 // lockInfo encodes the description of a lock.
-func lockInfo(l *LockInfo) *pb.LockInfo {
+func lockInfo(l *master.LockInfo) *pb.LockInfo {
 	info := &pb.LockInfo{
 		Path:        l.Path,
 		Mode:        pb.LockMode(l.Mode),
@@ -243,7 +244,7 @@ func lockInfo(l *LockInfo) *pb.LockInfo {
 
 // Explain says what an operation on a node would wait for.
 func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
-	return onMaster(s, "explain", q.GetPath(), func(m *Master) (*pb.ExplainReply, error) {
+	return onMaster(s, "explain", q.GetPath(), func(m *master.Master) (*pb.ExplainReply, error) {
 		path, err := s.pathOf(q.GetPath())
 		if err != nil {
 			return nil, err

@@ -5,11 +5,12 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
 func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.ListQuotasReply, error) {
-	return onMaster(s, "list quotas", "", func(m *Master) (*pb.ListQuotasReply, error) {
+	return onMaster(s, "list quotas", "", func(m *master.Master) (*pb.ListQuotasReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -23,7 +24,7 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 }
 
 // quotaInfo encodes a quota and what of it is used.
-func quotaInfo(u *QuotaUse) *pb.QuotaInfo {
+func quotaInfo(u *master.QuotaUse) *pb.QuotaInfo {
 	return &pb.QuotaInfo{Principal: u.Principal, Path: u.Directory, Used: amountsOf(u.Used), Allowed: amountsOf(u.Allowed)}
 }
 
@@ -39,7 +40,7 @@ func amountsOf(q api.Quota) *pb.QuotaAmounts {
 }
 
 func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
-	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *Master, who Caller) (*pb.SetQuotaReply, error) {
+	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.SetQuotaReply, error) {
 		c, err := s.quotaOf(ctx, m, who, q)
 		if err != nil {
 			return nil, err
@@ -49,7 +50,7 @@ func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQ
 }
 
 // quotaOf decodes and checks a SetQuota.
-func (s *service) quotaOf(ctx context.Context, m *Master, who Caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
+func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
 	a := q.GetAllowed()
 	allowed := api.Quota{
 		Nodes:    int(a.GetNodes()),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -19,7 +20,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 	if err != nil {
 		return nil, s.fail(op, "", err)
 	}
-	return onMaster(s, op, "", func(m *Master) (*pb.CreateSessionReply, error) {
+	return onMaster(s, op, "", func(m *master.Master) (*pb.CreateSessionReply, error) {
 		id, grant, err := m.Sessions.Create(ctx, c)
 		if err != nil {
 			return nil, err
@@ -35,7 +36,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 }
 
 // leaseOf encodes a grant of a lease.
-func leaseOf(g Grant) *pb.Grant {
+func leaseOf(g master.Grant) *pb.Grant {
 	return &pb.Grant{LeaseNs: int64(g.Lease), ParkedNs: int64(g.Parked), Number: g.Number}
 }
 
@@ -89,7 +90,7 @@ func checkPrincipal(name string) error {
 const anonymous = "anonymous"
 
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
-	return onMaster(s, "keep alive", "", func(m *Master) (*pb.KeepAliveReply, error) {
+	return onMaster(s, "keep alive", "", func(m *master.Master) (*pb.KeepAliveReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
@@ -97,7 +98,7 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 		if err != nil {
 			return nil, err
 		}
-		x, err := m.Sessions.KeepAlive(ctx, who, Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
+		x, err := m.Sessions.KeepAlive(ctx, who, master.Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +114,7 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 }
 
 // connectionOf returns the connection of a call, nil if it is not known.
-func connectionOf(ctx context.Context) Connection {
+func connectionOf(ctx context.Context) master.Connection {
 	if conn := connOf(ctx); conn != nil {
 		return conn
 	}
@@ -121,7 +122,7 @@ func connectionOf(ctx context.Context) Connection {
 }
 
 // eventOf encodes an event; its length is bounded by Event.wireSize.
-func eventOf(e *Event) *pb.Event {
+func eventOf(e *master.Event) *pb.Event {
 	return &pb.Event{
 		Sequence:    e.Sequence,
 		Kind:        pb.EventKind(e.Kind),
@@ -140,7 +141,7 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 	if q.GetTarget() != 0 {
 		return s.endOther(ctx, op, q)
 	}
-	return onMaster(s, op, "", func(m *Master) (*pb.EndSessionReply, error) {
+	return onMaster(s, op, "", func(m *master.Master) (*pb.EndSessionReply, error) {
 		who, err := callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
@@ -154,7 +155,7 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 
 func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	target := api.SessionID(q.GetTarget())
-	return inSession(s, op, target.String(), q.GetCaller(), func(m *Master, who Caller) (*pb.EndSessionReply, error) {
+	return inSession(s, op, target.String(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.EndSessionReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -167,7 +168,7 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	return onMaster(s, "list sessions", "", func(m *Master) (*pb.ListSessionsReply, error) {
+	return onMaster(s, "list sessions", "", func(m *master.Master) (*pb.ListSessionsReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -181,7 +182,7 @@ func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (
 }
 
 // sessionInfo encodes the description of a session.
-func sessionInfo(s *SessionInfo) *pb.SessionInfo {
+func sessionInfo(s *master.SessionInfo) *pb.SessionInfo {
 	return &pb.SessionInfo{
 		Party:       pb.NewParty(s.Session),
 		LeaseNs:     int64(s.Lease),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -26,11 +27,8 @@ type service struct {
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
-// Acquire wait as long as they must. A change can wait for a client that does not
-// drop what it has cached for two of the longest leases: the one that runs when the
-// change begins, and the one that the reply which tells of it may begin. It
-// outlasts those.
-const maxCall = 2*api.MaxLease + 15*time.Second
+// Acquire wait as long as they must. It outlasts the longest wait of a change.
+const maxCall = master.MaxChangeWait + 15*time.Second
 
 // newGRPCServer returns a server with limits on everything a stranger could
 // make grow.

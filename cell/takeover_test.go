@@ -155,8 +155,8 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 			r.elected <- news // as of elections long past: it leads still
 		}
 		testbed.Pass(time.Second)
-		if now := r.master.Load(); now != m || m.epoch.ctx.Err() != nil {
-			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.epoch.number)
+		if now := r.master.Load(); now != m || m.Context().Err() != nil {
+			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.Epoch())
 		}
 		if r.Err() != nil {
 			t.Error(r.Err())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -67,7 +68,7 @@ const (
 	ofDirectory uint64 = 1 << 1
 )
 
-func (s signer) handle(h Handle) []byte {
+func (s signer) handle(h master.Handle) []byte {
 	var flags uint64
 	if h.Ephemeral {
 		flags |= ofEphemeral
@@ -85,23 +86,23 @@ func (s signer) handle(h Handle) []byte {
 	return s.seal(handleToken, append(append(fields, h.Precondition.Lock...), h.Node.Name...))
 }
 
-func (s signer) parseHandle(token []byte) (Handle, error) {
+func (s signer) parseHandle(token []byte) (master.Handle, error) {
 	fields, ok := s.unseal(handleToken, token)
 	n, names, whole := uvarints(fields, 11)
 	if !ok || !whole || n[10] > uint64(len(names)) {
-		return Handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
+		return master.Handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
 	}
 	lock, name := names[:n[10]], names[n[10]:]
-	return Handle{
+	return master.Handle{
 		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
 		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
 		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, Delay: time.Duration(n[5]),
-		Epoch: api.Epoch(n[6]), Events: EventSet(n[7]),
+		Epoch: api.Epoch(n[6]), Events: master.EventSet(n[7]),
 		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
 }
 
-func (s signer) ticket(t Ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
+func (s signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
 	fields := binary.AppendUvarint(nil, uint64(t.Epoch))
 	for _, n := range []uint64{t.Number, uint64(id), uint64(request), uint64(lock.Instance)} {
 		fields = binary.AppendUvarint(fields, n)
@@ -112,13 +113,13 @@ func (s signer) ticket(t Ticket, lock namespace.Ref, id api.SessionID, request a
 // parseTicket reads the ticket of that request for that lock, whose instance is
 // nobody else's; anything else is the zero ticket, and its bearer goes to the end
 // of the queue.
-func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) Ticket {
+func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) master.Ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 5)
 	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) || numbers[4] != uint64(lock.Instance) {
-		return Ticket{}
+		return master.Ticket{}
 	}
-	return Ticket{Epoch: api.Epoch(numbers[0]), Number: numbers[1]}
+	return master.Ticket{Epoch: api.Epoch(numbers[0]), Number: numbers[1]}
 }
 
 // uvarints reads n numbers and returns what follows them.

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-func someHandle() Handle {
-	return Handle{
+func someHandle() master.Handle {
+	return master.Handle{
 		Owner: namespace.Owner{Session: 7, Handle: 300}, Node: namespace.Ref{Name: "/a/b", Instance: 41},
 		Rights: namespace.ToRead | namespace.ToWrite, Ephemeral: true, Delay: 3 * time.Second, Epoch: 12,
-		Events: EventSet(0).With(api.EventContentsModified), Precondition: raftfsm.Precondition{Lock: "/lock", Mode: api.Shared, Generation: 9},
+		Events: master.EventSet(0).With(api.EventContentsModified), Precondition: raftfsm.Precondition{Lock: "/lock", Mode: api.Shared, Generation: 9},
 	}
 }
 
@@ -23,7 +24,7 @@ func someHandle() Handle {
 // the master that made it (Chubby §2.3).
 func TestHandleTokenSaysItAll(t *testing.T) {
 	s := signer{secret: []byte("secret")}
-	for _, want := range []Handle{someHandle(), {}, {Directory: true, Node: namespace.Ref{Instance: 1}}} {
+	for _, want := range []master.Handle{someHandle(), {}, {Directory: true, Node: namespace.Ref{Instance: 1}}} {
 		if got, err := s.parseHandle(s.handle(want)); err != nil || got != want {
 			t.Errorf("got  %+v (%v)\nwant %+v", got, err, want)
 		}
@@ -55,7 +56,7 @@ func FuzzTokens(f *testing.F) {
 	s := signer{secret: []byte("secret")}
 	f.Add(s.handle(someHandle()))
 	f.Add(s.session(7))
-	f.Add(s.ticket(Ticket{Epoch: 3, Number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
+	f.Add(s.ticket(master.Ticket{Epoch: 3, Number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, token := range [][]byte{data, s.seal(handleToken, data), s.seal(sessionToken, data), s.seal(ticketToken, data)} {
 			if h, err := s.parseHandle(token); err == nil {
@@ -67,4 +68,18 @@ func FuzzTokens(f *testing.F) {
 			_ = s.parseTicket(token, namespace.Ref{Name: "/f", Instance: 9}, 7, 300) // must not panic
 		}
 	})
+}
+
+// A ticket is good for the lock in whose queue it was given.
+func TestTicketOfAnotherLock(t *testing.T) {
+	s := signer{secret: make([]byte, 32)}
+	a, b := namespace.Ref{Name: "/a", Instance: 3}, namespace.Ref{Name: "/b", Instance: 4}
+	given := master.Ticket{Epoch: 1, Number: 5}
+	token := s.ticket(given, a, 7, 9)
+	if got := s.parseTicket(token, a, 7, 9); got != given {
+		t.Errorf("%+v reads back as %+v", given, got)
+	}
+	if got := s.parseTicket(token, b, 7, 9); got != (master.Ticket{}) {
+		t.Errorf("for another lock it is %+v", got)
+	}
 }

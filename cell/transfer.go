@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/hashicorp/raft"
 )
@@ -84,7 +85,7 @@ var errDeposed = errors.New("this replica is not the master any more")
 
 // transferred is what a hand-over returns that ended with err: nil if the
 // mastership has gone.
-func (r *Replica) transferred(m *Master, err error) error {
+func (r *Replica) transferred(m *master.Master, err error) error {
 	select {
 	case <-m.Context().Done():
 		return nil
@@ -221,7 +222,7 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 // Transfer is for those who may change the ACL of the root: it stops the service
 // for a moment.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
-	return inSession(s, "transfer", "", q.GetCaller(), func(m *Master, who Caller) (*pb.TransferReply, error) {
+	return inSession(s, "transfer", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
 			return nil, err
 		}

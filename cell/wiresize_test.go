@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -17,20 +18,20 @@ func TestNothingIsLongerOnTheWire(t *testing.T) {
 	for _, length := range []int{0, 1, 127, 128, 1024} {
 		text := strings.Repeat("x", length)
 		who := api.Holder{Session: math.MaxUint64, Principal: text, Host: text, PID: math.MaxInt, Reason: text, SinceUnix: math.MaxInt64}
-		event := &Event{
+		event := &master.Event{
 			Sequence: math.MaxUint64, Kind: math.MaxUint8, Handle: math.MaxUint64, Path: text, Child: text,
 			Generation: math.MaxUint64, Reason: math.MaxUint8, Explanation: text,
 		}
-		lock := &LockInfo{
+		lock := &master.LockInfo{
 			Path: text, Mode: math.MaxUint8, Generation: math.MaxUint64, Holders: []api.Holder{who, who}, MoreHolders: math.MaxInt,
 			MoreWaiters: math.MaxInt, Delayed: math.MaxInt64, Revoked: text,
-			Waiters: []Waiter{{Owner: who, Place: math.MaxInt, Mode: math.MaxUint8, Waiting: math.MaxInt64, Absent: true, Estimate: math.MaxInt64}},
+			Waiters: []master.Waiter{{Owner: who, Place: math.MaxInt, Mode: math.MaxUint8, Waiting: math.MaxInt64, Absent: true, Estimate: math.MaxInt64}},
 		}
-		session := &SessionInfo{
+		session := &master.SessionInfo{
 			Session: who, Lease: math.MaxInt64, LeftLeast: math.MaxInt64, LeftMost: math.MaxInt64, Handles: math.MaxInt, Locks: math.MaxInt, MayCache: true,
 		}
 		most := api.Quota{Nodes: math.MaxInt, Bytes: math.MaxInt64, Sessions: math.MaxInt, Handles: math.MaxInt, Waiters: math.MaxInt}
-		use := &QuotaUse{Principal: text, Directory: text, Used: most, Allowed: most}
+		use := &master.QuotaUse{Principal: text, Directory: text, Used: most, Allowed: most}
 		for name, one := range map[string]struct {
 			estimate int
 			message  proto.Message

@@ -5,14 +5,14 @@ package main
 func againGuards() []guard {
 	return []guard{
 		{
-			name: "an eviction that was refused is tried again", file: "cell/clock.go",
+			name: "an eviction that was refused is tried again", file: "cell/internal/master/timekeeper.go",
 			old: "		t.revocations.evict(*c)\n", new: "		_ = c\n",
-			pkg: "./cell", test: "TestRefusedEviction",
+			pkg: "./cell/internal/master", test: "TestRefusedEviction",
 		},
 		{
-			name: "an Open that may create is refused by the log", file: "cell/files.go",
+			name: "an Open that may create is refused by the log", file: "cell/internal/master/files.go",
 			old: "			if r.Create.Create != api.MustExist {\n", new: "			if false {\n",
-			pkg: "./cell", test: "TestRefusedOpenMakesNothingLater",
+			pkg: "./cell/internal/master", test: "TestRefusedOpenMakesNothingLater",
 		},
 		{
 			name: "an earlier grant does not take the place of a later one", file: "client/acquire.go",

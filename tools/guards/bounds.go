@@ -5,24 +5,24 @@ package main
 func boundGuards() []guard {
 	return []guard{
 		{
-			name: "a waiter that is gone is in no index", file: "cell/queue.go",
+			name: "a waiter that is gone is in no index", file: "cell/internal/master/queue.go",
 			old: "	q.absent.drop(w)\n	if q.used[w.who]--", new: "	if q.used[w.who]--",
-			pkg: "./cell", test: "TestQueuesAnswerAsTheirTwin",
+			pkg: "./cell/internal/master", test: "TestQueuesAnswerAsTheirTwin",
 		},
 		{
-			name: "one tick drops so many absent waiters", file: "cell/queue.go",
+			name: "one tick drops so many absent waiters", file: "cell/internal/master/queue.go",
 			old: "	for range most {\n", new: "	for range 1 << 30 {\n",
-			pkg: "./cell", test: "TestForgetIsBounded",
+			pkg: "./cell/internal/master", test: "TestForgetIsBounded",
 		},
 		{
-			name: "long work under the mutex lets others in", file: "cell/pause.go",
+			name: "long work under the mutex lets others in", file: "cell/internal/master/pause.go",
 			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, 1<<30), false",
-			pkg: "./cell", test: "TestPauseLetsOthersIn",
+			pkg: "./cell/internal/master", test: "TestPauseLetsOthersIn",
 		},
 		{
-			name: "time spent waiting for the mutex extends no lease", file: "cell/clock.go",
+			name: "time spent waiting for the mutex extends no lease", file: "cell/internal/master/timekeeper.go",
 			old: "		asleep = t.epoch.clock()\n		timer.Reset(next)\n", new: "		asleep = awake\n		timer.Reset(next)\n",
-			pkg: "./cell", test: "TestHoldsExtendNoLease",
+			pkg: "./cell/internal/master", test: "TestHoldsExtendNoLease",
 		},
 		{
 			name: "a loop that is always late forgives so much", file: "session/leases.go",
@@ -30,29 +30,29 @@ func boundGuards() []guard {
 			pkg: "./session", test: "TestPatienceEnds",
 		},
 		{
-			name: "a listing comes in pages", file: "cell/listing.go",
+			name: "a listing comes in pages", file: "cell/internal/master/listing.go",
 			old: "	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
-			pkg: "./cell", test: "TestSessionsComeInPages",
+			pkg: "./cell/internal/master", test: "TestSessionsComeInPages",
 		},
 		{
-			name: "a page of a listing is bounded in bytes", file: "cell/listing.go",
+			name: "a page of a listing is bounded in bytes", file: "cell/internal/master/listing.go",
 			old: " || p.bytes >= api.MaxPageBytes", new: "",
-			pkg: "./cell", test: "TestSessionsComeInPages",
+			pkg: "./cell/internal/master", test: "TestSessionsComeInPages",
 		},
 		{
-			name: "a page of a directory is bounded in bytes", file: "cell/files.go",
+			name: "a page of a directory is bounded in bytes", file: "cell/internal/master/files.go",
 			old: " || bytes >= api.MaxPageBytes", new: "",
-			pkg: "./cell", test: "TestDirectoriesComeInPages",
+			pkg: "./cell/internal/master", test: "TestDirectoriesComeInPages",
 		},
 		{
-			name: "a crowd of waiters is counted, not listed", file: "cell/listing.go",
+			name: "a crowd of waiters is counted, not listed", file: "cell/internal/master/listing.go",
 			old: "			if len(first) == api.MaxListed {\n", new: "			if false {\n",
-			pkg: "./cell", test: "TestCrowdsAreCounted",
+			pkg: "./cell/internal/master", test: "TestCrowdsAreCounted",
 		},
 		{
-			name: "a crowd of holders is counted, not listed", file: "cell/listing.go",
+			name: "a crowd of holders is counted, not listed", file: "cell/internal/master/listing.go",
 			old: "	some := holders[:min(len(holders), most)]\n", new: "	some := holders\n",
-			pkg: "./cell", test: "TestCrowdsAreCounted",
+			pkg: "./cell/internal/master", test: "TestCrowdsAreCounted",
 		},
 		{
 			name: "a long listing is printed in pieces", file: "cmd/chubbyctl/internal/term/table.go",
@@ -60,14 +60,14 @@ func boundGuards() []guard {
 			pkg: "./cmd/chubbyctl/internal/term", test: "TestLongListingsArePrintedInPieces",
 		},
 		{
-			name: "no hold of the mutex is long", file: "cell/pause.go",
+			name: "no hold of the mutex is long", file: "cell/internal/master/pause.go",
 			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, 1<<30), false",
-			pkg: "./cell", test: "TestNoHoldIsLong",
+			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 		{
-			name: "each principal is asked about once for an event", file: "cell/events.go",
+			name: "each principal is asked about once for an event", file: "cell/internal/master/events.go",
 			old: "				p.epoch.mu.pause(permitSteps)\n", new: "				delete(readers, h.principal)\n				p.epoch.mu.steps = 0\n",
-			pkg: "./cell", test: "TestNoHoldIsLong",
+			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 		{
 			name: "status tells the hash of what was applied", file: "cell/rpc_cell.go",

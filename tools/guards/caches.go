@@ -4,57 +4,57 @@ package main
 func cacheGuards() []guard {
 	return []guard{
 		{
-			name: "a change waits for the clients that cache", file: "cell/mutate.go",
+			name: "a change waits for the clients that cache", file: "cell/internal/master/coherence.go",
 			old: "	for _, waits := range []*change{flush, ch} {\n", new: "	for _, waits := range []*change{flush} {\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
-			name: "a change waits for the fail-over to be acknowledged", file: "cell/mutate.go",
+			name: "a change waits for the fail-over to be acknowledged", file: "cell/internal/master/coherence.go",
 			old: "	for _, waits := range []*change{flush, ch} {\n", new: "	_ = flush\n	for _, waits := range []*change{ch} {\n",
-			pkg: "./cell", test: "TestChangeWaitsForFlush",
+			pkg: "./cell/internal/master", test: "TestChangeWaitsForFlush",
 		},
 		{
-			name: "a reader is known before it looks", file: "cell/files.go",
+			name: "a reader is known before it looks", file: "cell/internal/master/files.go",
 			old: "	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
 			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n",
-			pkg: "./cell", test: "TestReaderIsKnownBeforeItLooks",
+			pkg: "./cell/internal/master", test: "TestReaderIsKnownBeforeItLooks",
 		},
 		{
-			name: "a node is uncacheable while it is changed", file: "cell/caches.go",
+			name: "a node is uncacheable while it is changed", file: "cell/internal/master/copyset.go",
 			old: "	if c.changing[name] > 0 {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
-			name: "a node is uncacheable until the change is applied", file: "cell/mutate.go",
+			name: "a node is uncacheable until the change is applied", file: "cell/internal/master/coherence.go",
 			old: "	result, err := co.epoch.commit(ctx, c, func() {\n		co.end(ch)\n",
 			new: "	co.end(ch)\n	result, err := co.epoch.commit(ctx, c, func() {\n",
-			pkg: "./cell", test: "TestUncacheableUntilApplied",
+			pkg: "./cell/internal/master", test: "TestUncacheableUntilApplied",
 		},
 		{
-			name: "what was told is not what was acknowledged", file: "cell/keepalive.go",
+			name: "what was told is not what was acknowledged", file: "cell/internal/master/keepalive.go",
 			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.told, maxSteps)",
-			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
+			pkg: "./cell/internal/master", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
-			name: "the second change waits too", file: "cell/caches.go",
+			name: "the second change waits too", file: "cell/internal/master/copyset.go",
 			old: "	if one.sequence > 0 {\n		return\n	}\n	one.posted = now\n", new: "	if one.sequence > 0 {\n		co.copyset.forget(one)\n		return\n	}\n	one.posted = now\n",
-			pkg: "./cell", test: "TestChangeWaitsForAcknowledgement",
+			pkg: "./cell/internal/master", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
-			name: "what was refused stays refused", file: "cell/mutate.go",
+			name: "what was refused stays refused", file: "cell/internal/master/coherence.go",
 			old: "	result, err = co.epoch.refuseAs(ctx, by, answer)\n	return result, true, err\n",
 			new: "	_, err = co.epoch.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
-			pkg: "./cell", test: "TestRefusalIsForGood",
+			pkg: "./cell/internal/master", test: "TestRefusalIsForGood",
 		},
 		{
-			name: "the listing of the directory goes too", file: "cell/mutate.go",
+			name: "the listing of the directory goes too", file: "cell/internal/master/coherence.go",
 			old: "		list = append(list, name, name.Parent())\n", new: "		list = append(list, name)\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
-			name: "the end of an ephemeral node is a change", file: "cell/remover.go",
+			name: "the end of an ephemeral node is a change", file: "cell/internal/master/remover.go",
 			old: "r.coherence.begin(0, touched(one.node.Name))", new: "r.coherence.begin(0, touched(\"/none\"))",
-			pkg: "./cell", test: "TestEphemeralDeathWaitsForCaches",
+			pkg: "./cell/internal/master", test: "TestEphemeralDeathWaitsForCaches",
 		},
 		{
 			name: "what is invalidated is dropped (the planted bug)", file: "client/keepalive.go",
@@ -93,25 +93,25 @@ func cacheGuards() []guard {
 func leaseGuards() []guard {
 	return []guard{
 		{
-			name: "a new master waits as long as leases may have been", file: "cell/master.go",
+			name: "a new master waits as long as leases may have been", file: "cell/internal/master/master.go",
 			old: "		m.tables.leases.Start(s.ID, s.Lease, now)\n", new: "		m.tables.leases.Start(s.ID, s.Asked, now)\n",
 			pkg: "./cell", test: "TestTakeoverHonoursLongLeases",
 		},
 		{
-			name: "a longer lease is in the log before it is granted", file: "cell/keepalive.go",
+			name: "a longer lease is in the log before it is granted", file: "cell/internal/master/keepalive.go",
 			old: "		return min(s.wanted(record), record.Lease)\n", new: "		return s.wanted(record)\n",
-			pkg: "./cell", test: "TestLongerLeaseIsInTheLogFirst",
+			pkg: "./cell/internal/master", test: "TestLongerLeaseIsInTheLogFirst",
 		},
 		{
-			name: "a lease counts from the start of its proof", file: "cell/keepalive.go",
+			name: "a lease counts from the start of its proof", file: "cell/internal/master/keepalive.go",
 			old: "	return s.extend(c, p, receipt, t0, client.fresh(t0))\n", new: "	t0 = s.epoch.clock()\n	return s.extend(c, p, receipt, t0, client.fresh(t0))\n",
-			pkg: "./cell", test: "TestLeaseCountsFromTheProof",
+			pkg: "./cell/internal/master", test: "TestLeaseCountsFromTheProof",
 		},
 		{
-			name: "what is handed over as an epoch ends is answered", file: "cell/proposer.go",
+			name: "what is handed over as an epoch ends is answered", file: "cell/internal/master/proposer.go",
 			old: "			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n			batch := p.take() // only in a turn: what is taken is committed, and so answered\n",
 			new: "			batch := p.take()\n			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n",
-			pkg: "./cell", test: "TestProposalsAreAnsweredAtTheEnd",
+			pkg: "./cell/internal/master", test: "TestProposalsAreAnsweredAtTheEnd",
 		},
 	}
 }

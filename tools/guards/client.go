@@ -56,7 +56,7 @@ func clientGuards() []guard {
 			pkg: "./client", test: "TestConflictIsToldAfterTheFailOver",
 		},
 		{
-			name: "a new master tells a holder who waits already", file: "cell/files.go",
+			name: "a new master tells a holder who waits already", file: "cell/internal/master/files.go",
 			old: "	if one != known {\n", new: "	if one != known && false {\n",
 			pkg: "./client", test: "TestConflictDuringFailOverIsTold",
 		},

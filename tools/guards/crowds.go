@@ -4,34 +4,34 @@ package main
 func crowdGuards() []guard {
 	return []guard{
 		{
-			name: "a principal's mail is bounded", file: "cell/mail.go",
+			name: "a principal's mail is bounded", file: "cell/internal/master/mail.go",
 			old: "	return l.used[principal]+eventSize(e) <= most\n", new: "	return most > 0\n",
-			pkg: "./cell", test: "TestMailOfAPrincipalIsBounded",
+			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
-			name: "a principal's mail is its own", file: "cell/observer.go",
+			name: "a principal's mail is its own", file: "cell/internal/master/observer.go",
 			old: "newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)", new: "newMailbox(o.tables.boxes.mail, \"\")",
-			pkg: "./cell", test: "TestMailOfAPrincipalIsBounded",
+			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
-			name: "a part of a principal's mail is for ends of handles", file: "cell/mail.go",
+			name: "a part of a principal's mail is for ends of handles", file: "cell/internal/master/mail.go",
 			old: "	most := l.most - l.most/4\n", new: "	most := l.most\n",
-			pkg: "./cell", test: "TestMailIsCounted",
+			pkg: "./cell/internal/master", test: "TestMailIsCounted",
 		},
 		{
-			name: "mail is given back when it was received", file: "cell/mailbox.go",
+			name: "mail is given back when it was received", file: "cell/internal/master/mailbox.go",
 			old: "	b.mail.give(b.principal, eventSize(first))\n", new: "",
-			pkg: "./cell", test: "TestMailIsCounted",
+			pkg: "./cell/internal/master", test: "TestMailIsCounted",
 		},
 		{
-			name: "mail is given back when a session ends", file: "cell/mailbox.go",
+			name: "mail is given back when a session ends", file: "cell/internal/master/mailbox.go",
 			old: "	b.mail.give(b.principal, b.bytes)\n", new: "",
-			pkg: "./cell", test: "TestMailOfAPrincipalIsBounded",
+			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
-			name: "losses that nobody hears end the session", file: "cell/loss.go",
+			name: "losses that nobody hears end the session", file: "cell/internal/master/revocations.go",
 			old: "box != nil && r.boxes.mail.isOver(box.principal)", new: "box != nil && false",
-			pkg: "./cell", test: "TestLossesThatNobodyHearsEnd",
+			pkg: "./cell/internal/master", test: "TestLossesThatNobodyHearsEnd",
 		},
 		{
 			name: "client connections are bounded", file: "cell/connections.go",

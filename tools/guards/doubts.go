@@ -5,34 +5,34 @@ package main
 func doubtGuards() []guard {
 	return []guard{
 		{
-			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/locks.go",
+			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/internal/master/locks.go",
 			old: "	return raftfsm.Answer{}, w.forsaken(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",
-			pkg: "./cell", test: "TestEndOfEpochIsNoRefusal",
+			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
-			name: "a session that is cut off is refused nothing that the log was asked", file: "cell/loss.go",
+			name: "a session that is cut off is refused nothing that the log was asked", file: "cell/internal/master/revocations.go",
 			old: "raftfsm.Refusal(w.forsaken(r.epoch.ended(id)))", new: "raftfsm.Refusal(r.epoch.ended(id))",
-			pkg: "./cell", test: "TestEndOfEpochIsNoRefusal",
+			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
-			name: "what was left without an answer stays in doubt", file: "cell/locks.go",
+			name: "what was left without an answer stays in doubt", file: "cell/internal/master/locks.go",
 			old: "w.offered, w.doubt = false, w.doubt || doubt", new: "w.offered = false",
-			pkg: "./cell", test: "TestDoubtStays",
+			pkg: "./cell/internal/master", test: "TestDoubtStays",
 		},
 		{
-			name: "an end that was refused is proposed again", file: "cell/observer.go",
+			name: "an end that was refused is proposed again", file: "cell/internal/master/observer.go",
 			old: "			o.sessions.endAgain(end)\n", new: "			_ = end\n",
-			pkg: "./cell", test: "TestEndIsRememberedOnce",
+			pkg: "./cell/internal/master", test: "TestEndIsRememberedOnce",
 		},
 		{
-			name: "ends that clients ask for leave the master its room", file: "cell/epoch.go",
+			name: "ends that clients ask for leave the master its room", file: "cell/internal/master/epoch.go",
 			old: "	one := newProposal(c, false, nil)\n", new: "	one := newProposal(c, c.EndSessions != nil, nil)\n",
-			pkg: "./cell", test: "TestEndsLeaveRoom",
+			pkg: "./cell/internal/master", test: "TestEndsLeaveRoom",
 		},
 		{
-			name: "a change that was given up is forgotten", file: "cell/clearing.go",
+			name: "a change that was given up is forgotten", file: "cell/internal/master/clearing.go",
 			old: "			delete(co.copyset.clearings, cl.name)\n", new: "",
-			pkg: "./cell", test: "TestChangeThatIsGivenUpIsForgotten",
+			pkg: "./cell/internal/master", test: "TestChangeThatIsGivenUpIsForgotten",
 		},
 		{
 			name: "the sessions of a Cell leave room for KeepAlives", file: "client/requestnumbers.go",

@@ -4,12 +4,12 @@ package main
 func drillGuards() []guard {
 	return []guard{
 		{
-			name: "a lease begins with a sign of life (real processes)", file: "cell/life.go",
+			name: "a lease begins with a sign of life (real processes)", file: "cell/internal/master/life.go",
 			old: "	return now.Sub(last) <= maxSilence\n", new: "	return true\n",
 			pkg: "./e2e", test: "TestSilentHolder",
 		},
 		{
-			name: "the master times the whole lock-delay (real processes)", file: "cell/observer.go",
+			name: "the master times the whole lock-delay (real processes)", file: "cell/internal/master/observer.go",
 			old: "o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())\n			o.epoch.log", new: "o.tables.delays.start(name, d.ID, 0, o.epoch.clock())\n			o.epoch.log",
 			pkg: "./e2e", test: "TestSilentHolder",
 		},

@@ -30,19 +30,19 @@ func endGuards() []guard {
 			pkg: "./client/recipe", test: "TestWatchConfigGivenUp",
 		},
 		{
-			name: "the end of a node is told whatever else is", file: "cell/mailbox.go",
+			name: "the end of a node is told whatever else is", file: "cell/internal/master/mailbox.go",
 			old: " || invalidates(e) && b.ends < api.MaxHandles)", new: ")",
-			pkg: "./cell", test: "TestMailboxLosesNothingInSilence",
+			pkg: "./cell/internal/master", test: "TestMailboxLosesNothingInSilence",
 		},
 		{
-			name: "the end of a node is told whatever else is (recipes)", file: "cell/mailbox.go",
+			name: "the end of a node is told whatever else is (recipes)", file: "cell/internal/master/mailbox.go",
 			old: " || invalidates(e) && b.ends < api.MaxHandles)", new: ")",
 			pkg: "./client/recipe", test: "TestEndOfANodeAmongTooManyEvents",
 		},
 		{
-			name: "ends of handles are bounded", file: "cell/mailbox.go",
+			name: "ends of handles are bounded", file: "cell/internal/master/mailbox.go",
 			old: "invalidates(e) && b.ends < api.MaxHandles", new: "invalidates(e)",
-			pkg: "./cell", test: "TestEndsOfHandlesAreBounded",
+			pkg: "./cell/internal/master", test: "TestEndsOfHandlesAreBounded",
 		},
 	}
 }

@@ -44,15 +44,15 @@ func epochGuards() []guard {
 			pkg: "./cell", test: "TestTransferToADeadReplica",
 		},
 		{
-			name: "a lock-delay is timed by its id", file: "cell/delays.go",
+			name: "a lock-delay is timed by its id", file: "cell/internal/master/delays.go",
 			old: "	if id < d.ids[name] {\n", new: "	if false {\n",
-			pkg: "./cell", test: "TestDelaysAreTimedByID",
+			pkg: "./cell/internal/master", test: "TestDelaysAreTimedByID",
 		},
 		{
-			name: "the end of one lock-delay does not end the next", file: "cell/locks.go",
+			name: "the end of one lock-delay does not end the next", file: "cell/internal/master/locks.go",
 			old: "	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}",
 			new: "	d, ok := tree.Delay(over.name)\n	if !ok {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: d.ID}",
-			pkg: "./cell", test: "TestDelayOfTheSecondHolder",
+			pkg: "./cell/internal/master", test: "TestDelayOfTheSecondHolder",
 		},
 	}
 }

@@ -4,39 +4,39 @@ package main
 func limitGuards() []guard {
 	return []guard{
 		{
-			name: "nodes that die together are removed in pieces", file: "cell/remover.go",
+			name: "nodes that die together are removed in pieces", file: "cell/internal/master/remover.go",
 			old: "	batch := piece(r.ready, r.queues.claims, ", new: "	batch := piece(r.ready, 1<<40, ",
-			pkg: "./cell", test: "TestDyingNodesFitTheLog",
+			pkg: "./cell/internal/master", test: "TestDyingNodesFitTheLog",
 		},
 		{
-			name: "sessions that end together end in pieces", file: "cell/keepalive.go",
+			name: "sessions that end together end in pieces", file: "cell/internal/master/keepalive.go",
 			old: "	part := piece(ends, o.queues.claims, ", new: "	part := piece(ends, 1<<40, ",
-			pkg: "./cell", test: "TestEndsAreCut",
+			pkg: "./cell/internal/master", test: "TestEndsAreCut",
 		},
 		{
-			name: "a command names no more successors than fit", file: "cell/keepalive.go",
+			name: "a command names no more successors than fit", file: "cell/internal/master/keepalive.go",
 			old: "len(list) > 0 && bytes > o.queues.claims", new: "false",
-			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
+			pkg: "./cell/internal/master", test: "TestEndingSessionsFitTheLog",
 		},
 		{
-			name: "those who were not named have the lock next", file: "cell/observer.go",
+			name: "those who were not named have the lock next", file: "cell/internal/master/observer.go",
 			old: "slices.Concat(r.Free, r.Delayed, joinable(r.Claims))", new: "slices.Concat(r.Free, r.Delayed)",
-			pkg: "./cell", test: "TestEndingSessionsFitTheLog",
+			pkg: "./cell/internal/master", test: "TestEndingSessionsFitTheLog",
 		},
 		{
-			name: "a command too large is refused", file: "cell/proposer.go",
+			name: "a command too large is refused", file: "cell/internal/master/proposer.go",
 			old: "	case size > p.limits.command:\n", new: "	case false:\n",
-			pkg: "./cell", test: "TestCommandTooLargeIsRefused",
+			pkg: "./cell/internal/master", test: "TestCommandTooLargeIsRefused",
 		},
 		{
-			name: "an entry is cut by its bytes", file: "cell/proposer.go",
+			name: "an entry is cut by its bytes", file: "cell/internal/master/proposer.go",
 			old: "		if n > 0 && bytes > p.limits.batch {\n", new: "		if false {\n",
-			pkg: "./cell", test: "TestBatchesAreBoundedByBytes",
+			pkg: "./cell/internal/master", test: "TestBatchesAreBoundedByBytes",
 		},
 		{
-			name: "the bytes that wait are bounded", file: "cell/proposer.go",
+			name: "the bytes that wait are bounded", file: "cell/internal/master/proposer.go",
 			old: " || p.bytes+size > bytes:", new: ":",
-			pkg: "./cell", test: "TestPendingBytesAreBounded",
+			pkg: "./cell/internal/master", test: "TestPendingBytesAreBounded",
 		},
 		{
 			name: "an entry that could not be read is not written", file: "cell/internal/disk/failstoplogs.go",
@@ -44,19 +44,19 @@ func limitGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestEntryThatCannotBeReadIsNotWritten",
 		},
 		{
-			name: "a slow cache delays its node only", file: "cell/remover.go",
+			name: "a slow cache delays its node only", file: "cell/internal/master/remover.go",
 			old: "beginAtOnce, maxRemovals-len(r.waiting))", new: "beginAtOnce, 1-len(r.waiting))",
-			pkg: "./cell", test: "TestSlowCacheDelaysItsNodesOnly",
+			pkg: "./cell/internal/master", test: "TestSlowCacheDelaysItsNodesOnly",
 		},
 		{
-			name: "a removal waits for the fail-over to be acknowledged", file: "cell/remover.go",
+			name: "a removal waits for the fail-over to be acknowledged", file: "cell/internal/master/remover.go",
 			old: "	return r.coherence.await(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.tables.copyset.flush = nil\n	_ = flush\n	return nil\n",
-			pkg: "./cell", test: "TestRemovalWaitsForTheFailOver",
+			pkg: "./cell/internal/master", test: "TestRemovalWaitsForTheFailOver",
 		},
 		{
-			name: "a removal that failed is made again", file: "cell/remover.go",
+			name: "a removal that failed is made again", file: "cell/internal/master/remover.go",
 			old: "	r.add(nodes...)\n	r.epoch.mu.Unlock()\n", new: "	r.epoch.mu.Unlock()\n",
-			pkg: "./cell", test: "TestRemovalIsMadeAgain",
+			pkg: "./cell/internal/master", test: "TestRemovalIsMadeAgain",
 		},
 		{
 			name: "a list is looked up, not read", file: "namespace/acl.go",

@@ -112,27 +112,27 @@ func replicatedGuards() []guard {
 func masterGuards() []guard {
 	return []guard{
 		{
-			name: "Release names its successors", file: "cell/locks.go",
+			name: "Release names its successors", file: "cell/internal/master/locks.go",
 			old: "			Successions: l.offers.next(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
-			name: "the queue keeps the order of tickets", file: "cell/queue.go",
+			name: "the queue keeps the order of tickets", file: "cell/internal/master/queue.go",
 			old: "	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {", new: "	if true {",
 			pkg: "./cell", test: "TestQueueKeepsItsOrder",
 		},
 		{
-			name: "readers do not overtake a writer", file: "cell/queue.go",
+			name: "readers do not overtake a writer", file: "cell/internal/master/queue.go",
 			old: "		held = w.claim.Mode\n", new: "		if w.claim.Mode == api.Shared {\n			held = api.Shared\n		}\n",
 			pkg: "./cell", test: "TestReadersAndWriters",
 		},
 		{
-			name: "the master times the whole lock-delay", file: "cell/observer.go",
+			name: "the master times the whole lock-delay", file: "cell/internal/master/observer.go",
 			old: "o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())\n			o.epoch.log", new: "o.tables.delays.start(name, d.ID, 0, o.epoch.clock())\n			o.epoch.log",
 			pkg: "./cell", test: "TestLockPassesOnAfterLeaseAndDelay",
 		},
 		{
-			name: "withdrawing a request leaves no trace", file: "cell/observer.go",
+			name: "withdrawing a request leaves no trace", file: "cell/internal/master/observer.go",
 			old: "		if w := o.tables.queues.finish(key, r.Answer); w != nil {", new: "		if w := o.tables.queues.get(key); w != nil && false {",
 			pkg: "./cell", test: "TestGivingUp",
 		},
@@ -147,7 +147,7 @@ func masterGuards() []guard {
 			pkg: "./session", test: "TestLateTickGivesTheTimeBack",
 		},
 		{
-			name: "a lost KeepAlive reply is made good at once", file: "cell/keepalive.go",
+			name: "a lost KeepAlive reply is made good at once", file: "cell/internal/master/keepalive.go",
 			old: " || h.Grant < box.grant ||", new: " ||",
 			pkg: "./cell", test: "TestLostKeepAliveReply",
 		},

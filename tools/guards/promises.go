@@ -5,7 +5,7 @@ package main
 func promiseGuards() []guard {
 	return []guard{
 		{
-			name: "a broken lock waits for its holder", file: "cell/loss.go",
+			name: "a broken lock waits for its holder", file: "cell/internal/master/revocations.go",
 			old: "		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",
 			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.acknowledged(owner.Session)\n",
 			pkg: "./cell", test: "TestForcedLoss",
@@ -31,7 +31,7 @@ func promiseGuards() []guard {
 			pkg: "./e2e", test: "TestAPI/acl/create-in",
 		},
 		{
-			name: "events are for those who may read", file: "cell/events.go",
+			name: "events are for those who may read", file: "cell/internal/master/events.go",
 			old: "			if !may {\n", new: "			if false {\n",
 			pkg: "./e2e", test: "TestAPI/acl/events-for-those",
 		},
@@ -41,12 +41,12 @@ func promiseGuards() []guard {
 			pkg: "./e2e", test: "TestAPI/locks",
 		},
 		{
-			name: "lost events are announced", file: "cell/mailbox.go",
+			name: "lost events are announced", file: "cell/internal/master/mailbox.go",
 			old: "	default:\n		return b.mark()\n", new: "	default:\n		return b.last\n",
 			pkg: "./cell", test: "TestEventsOfSlowClient",
 		},
 		{
-			name: "a fail-over is announced", file: "cell/master.go",
+			name: "a fail-over is announced", file: "cell/internal/master/master.go",
 			old: "	m.events.failedOver()\n", new: "",
 			pkg: "./cell", test: "TestFailOverIsTold",
 		},

@@ -5,24 +5,24 @@ package main
 func queueGuards() []guard {
 	return []guard{
 		{
-			name: "one who leaves a queue without the lock makes room", file: "cell/queue.go",
+			name: "one who leaves a queue without the lock makes room", file: "cell/internal/master/queue.go",
 			old: "	if a.Code != api.OK {\n		q.outbox.putLock(w.lock.Name)\n	}\n", new: "",
-			pkg: "./cell", test: "TestRefusedByTheLogMakesRoom",
+			pkg: "./cell/internal/master", test: "TestRefusedByTheLogMakesRoom",
 		},
 		{
-			name: "a lock is offered to those who wait for that node", file: "cell/queue.go",
+			name: "a lock is offered to those who wait for that node", file: "cell/internal/master/queue.go",
 			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
-			pkg: "./cell", test: "TestSuccessorsAreOfOneNode",
+			pkg: "./cell/internal/master", test: "TestSuccessorsAreOfOneNode",
 		},
 		{
-			name: "a lock is handed over to those who wait for that node", file: "cell/queue.go",
+			name: "a lock is handed over to those who wait for that node", file: "cell/internal/master/queue.go",
 			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
-			pkg: "./cell", test: "TestHandOverIsOfOneNode",
+			pkg: "./cell/internal/master", test: "TestHandOverIsOfOneNode",
 		},
 		{
-			name: "the log is not asked about a request that is finished", file: "cell/answers.go",
+			name: "the log is not asked about a request that is finished", file: "cell/internal/master/refusals.go",
 			old: "	err := f.finished(by)\n", new: "	var err error\n",
-			pkg: "./cell", test: "TestLateCopyOfLoggedOpen",
+			pkg: "./cell/internal/master", test: "TestLateCopyOfLoggedOpen",
 		},
 		{
 			name: "a refusal is final if it says that nothing was done", file: "raftfsm/result.go",
@@ -30,25 +30,25 @@ func queueGuards() []guard {
 			pkg: "./raftfsm", test: "TestRefusalThatIsNotFinal",
 		},
 		{
-			name: "only those who are late are cut off", file: "cell/mutate.go",
+			name: "only those who are late are cut off", file: "cell/internal/master/coherence.go",
 			old: "co.copyset.asked(ch, id, now); left > 0", new: "now.Sub(ch.since); left > 0",
-			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
+			pkg: "./cell/internal/master", test: "TestOnlyWhoIsLateIsCutOff",
 		},
 		{
-			name: "those told later are cut off later", file: "cell/mutate.go",
+			name: "those told later are cut off later", file: "cell/internal/master/coherence.go",
 			old: "			late.Reset(co.cutOff(ch, names))\n", new: "			co.cutOff(ch, names)\n",
-			pkg: "./cell", test: "TestOnlyWhoIsLateIsCutOff",
+			pkg: "./cell/internal/master", test: "TestOnlyWhoIsLateIsCutOff",
 		},
 		{
-			name: "all removals are begun at once", file: "cell/remover.go",
+			name: "all removals are begun at once", file: "cell/internal/master/remover.go",
 			old: "	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {\n", new: "	if false {\n",
-			pkg: "./cell", test: "TestSlowCacheDelaysItsNodesOnly",
+			pkg: "./cell/internal/master", test: "TestSlowCacheDelaysItsNodesOnly",
 		},
 		{
-			name: "a look at slow removals lets others in", file: "cell/remover.go",
+			name: "a look at slow removals lets others in", file: "cell/internal/master/remover.go",
 			old: "	r.epoch.mu.Lock()\n	for one := range r.waiting {\n",
 			new: "	r.epoch.mu.Lock()\n	for one := range r.waiting {\n		r.epoch.mu.steps = 0\n",
-			pkg: "./cell", test: "TestNoHoldIsLong",
+			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 	}
 }

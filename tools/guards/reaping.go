@@ -10,19 +10,19 @@ func reapingGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestOldSnapshotsNameRots",
 		},
 		{
-			name: "those late for a removal are cut off together", file: "cell/remover.go",
+			name: "those late for a removal are cut off together", file: "cell/internal/master/remover.go",
 			old: "		for _, cl := range one.ch.clearings {\n			if !cl.over() {\n", new: "		for _, cl := range one.ch.clearings {\n			if cl == one.ch.pending() {\n",
-			pkg: "./cell", test: "TestLateForARemovalAreCutOffTogether",
+			pkg: "./cell/internal/master", test: "TestLateForARemovalAreCutOffTogether",
 		},
 		{
-			name: "a look for late clients lets others in", file: "cell/mutate.go",
+			name: "a look for late clients lets others in", file: "cell/internal/master/coherence.go",
 			old: "	for _, cl := range ch.clearings {\n		for id := range co.copyset.slowOf(cl) {\n", new: "	for range 1 {\n		for id := range co.copyset.slow(ch) {\n",
-			pkg: "./cell", test: "TestLookForLateClientsLetsOthersIn",
+			pkg: "./cell/internal/master", test: "TestLookForLateClientsLetsOthersIn",
 		},
 		{
-			name: "naming the clients that hold up a change lets others in", file: "cell/mutate.go",
+			name: "naming the clients that hold up a change lets others in", file: "cell/internal/master/coherence.go",
 			old: "		ids = ids[:min(len(ids), most)]\n		co.epoch.mu.pause(1)\n", new: "		ids = ids[:min(len(ids), most)]\n",
-			pkg: "./cell", test: "TestLookForLateClientsLetsOthersIn",
+			pkg: "./cell/internal/master", test: "TestLookForLateClientsLetsOthersIn",
 		},
 	}
 }

@@ -4,29 +4,29 @@ package main
 func strangerGuards() []guard {
 	return []guard{
 		{
-			name: "who does not hold a lock names nobody who is to have it", file: "cell/locks.go",
+			name: "who does not hold a lock names nobody who is to have it", file: "cell/internal/master/locks.go",
 			old: "err != nil || !frees(node) {", new: "err != nil || node == nil {",
-			pkg: "./cell", test: "TestStrangersNameNoSuccessor",
+			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{
-			name: "who does not hold a lock keeps nobody from it", file: "cell/locks.go",
+			name: "who does not hold a lock keeps nobody from it", file: "cell/internal/master/locks.go",
 			old: "n.Lock == generation && n.Holds(h.Owner)", new: "true",
-			pkg: "./cell", test: "TestStrangersKeepNobodyFromAFreeLock",
+			pkg: "./cell/internal/master", test: "TestStrangersKeepNobodyFromAFreeLock",
 		},
 		{
-			name: "a break names successors with the right to it only", file: "cell/loss.go",
+			name: "a break names successors with the right to it only", file: "cell/internal/master/revocations.go",
 			old: "len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil", new: "len(n.Holders) > 0 && (true || tree.Permit(n, by, namespace.ToChange) == nil)",
-			pkg: "./cell", test: "TestStrangersNameNoSuccessor",
+			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{
-			name: "a session that ends names successors of what it holds only", file: "cell/keepalive.go",
+			name: "a session that ends names successors of what it holds only", file: "cell/internal/master/keepalive.go",
 			old: "return h.Session == end.Session }) {", new: "return h.Session == end.Session || true }) {",
-			pkg: "./cell", test: "TestStrangersNameNoSuccessor",
+			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{
-			name: "a tick takes up few of the ends that were refused", file: "cell/outbox.go",
+			name: "a tick takes up few of the ends that were refused", file: "cell/internal/master/outbox.go",
 			old: "		if len(ends) == maxExpiries {\n", new: "		if false {\n",
-			pkg: "./cell", test: "TestNoHoldIsLong",
+			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 		{
 			name: "a lock is taken from all of its holders at once", file: "namespace/revoke.go",
@@ -35,9 +35,9 @@ func strangerGuards() []guard {
 			pkg: "./namespace", test: "TestEvictionOfVeryMany",
 		},
 		{
-			name: "one command takes a lock from many handles of a session", file: "cell/loss.go",
+			name: "one command takes a lock from many handles of a session", file: "cell/internal/master/revocations.go",
 			old: "{ return mostOwnerBytes })", new: "{ return r.queues.claims })",
-			pkg: "./cell", test: "TestManyHandlesLetGoAtOnce",
+			pkg: "./cell/internal/master", test: "TestManyHandlesLetGoAtOnce",
 		},
 		{
 			name: "who is evicted owns nothing of the node any more", file: "namespace/revoke.go",

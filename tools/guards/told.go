@@ -4,38 +4,38 @@ package main
 func toldGuards() []guard {
 	return []guard{
 		{
-			name: "Open for events and the events leave no gap", file: "cell/observer.go",
+			name: "Open for events and the events leave no gap", file: "cell/internal/master/observer.go",
 			old: "	if c.Open != nil && r.Code == api.OK && r.Stat != nil {\n", new: "	if false {\n",
-			pkg: "./cell", test: "TestOpenAndEventsLeaveNoGap",
+			pkg: "./cell/internal/master", test: "TestOpenAndEventsLeaveNoGap",
 		},
 		{
-			name: "Open of a node that goes is told that it went", file: "cell/files.go",
+			name: "Open of a node that goes is told that it went", file: "cell/internal/master/files.go",
 			old: "		f.events.tellRemoved(owner, node)\n", new: "",
-			pkg: "./cell", test: "TestRetriedOpenOfWhatIsGone",
+			pkg: "./cell/internal/master", test: "TestRetriedOpenOfWhatIsGone",
 		},
 		{
-			name: "what is dropped after the marker was told is told again", file: "cell/mailbox.go",
+			name: "what is dropped after the marker was told is told again", file: "cell/internal/master/mailbox.go",
 			old: "		b.missed = true\n", new: "",
-			pkg: "./cell", test: "TestMailboxLosesNothingInSilence",
+			pkg: "./cell/internal/master", test: "TestMailboxLosesNothingInSilence",
 		},
 		{
-			name: "a KeepAlive's reply is of a size that clients take", file: "cell/mailbox.go",
+			name: "a KeepAlive's reply is of a size that clients take", file: "cell/internal/master/mailbox.go",
 			old: "; n > 0 && bytes > maxTold {", new: "; n > 0 && bytes > maxTold*1000 {",
-			pkg: "./cell", test: "TestManyInvalidations",
+			pkg: "./cell/internal/master", test: "TestManyInvalidations",
 		},
 		{
-			name: "nothing is granted before what did not fit is heard", file: "cell/mailbox.go",
+			name: "nothing is granted before what did not fit is heard", file: "cell/internal/master/mailbox.go",
 			old: "b.acked >= max(b.told, b.owed)", new: "b.acked >= b.told",
-			pkg: "./cell", test: "TestNothingIsGrantedBeforeAllIsHeard",
+			pkg: "./cell/internal/master", test: "TestNothingIsGrantedBeforeAllIsHeard",
 		},
 		{
-			name: "CreateSession again extends nothing", file: "cell/keepalive.go",
+			name: "CreateSession again extends nothing", file: "cell/internal/master/keepalive.go",
 			old: "	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)\n",
 			new: "	left := s.leaseOf(result.Session)\n	number, ok := s.leases.Grant(result.Session, left, receipt)\n",
-			pkg: "./cell", test: "TestCreateSessionAgainExtendsNothing",
+			pkg: "./cell/internal/master", test: "TestCreateSessionAgainExtendsNothing",
 		},
 		{
-			name: "a parked KeepAlive is answered when there is news", file: "cell/mailbox.go",
+			name: "a parked KeepAlive is answered when there is news", file: "cell/internal/master/mailbox.go",
 			old: "	b.events = append(b.events, e)\n	b.rouse()\n", new: "	b.events = append(b.events, e)\n",
 			pkg: "./cell", test: "TestNewsIsPrompt",
 		},
@@ -45,7 +45,7 @@ func toldGuards() []guard {
 			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
 		},
 		{
-			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/keepalive.go",
+			name: "no change waits for the owner of a lost lock (at the master)", file: "cell/internal/master/keepalive.go",
 			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.acked, maxSteps)",
 			pkg: "./cell", test: "TestSuccessorWritesAtOnce",
 		},
@@ -60,12 +60,12 @@ func toldGuards() []guard {
 			pkg: "./cell", test: "TestCachedIsUncached",
 		},
 		{
-			name: "no lease begins without a sign of life", file: "cell/life.go",
+			name: "no lease begins without a sign of life", file: "cell/internal/master/life.go",
 			old: "	return now.Sub(last) <= maxSilence\n", new: "	_ = now.Sub(last)\n	return true\n",
 			pkg: "./cell", test: "TestSilentHolder",
 		},
 		{
-			name: "one session of a connection is asked for a sign of life", file: "cell/life.go",
+			name: "one session of a connection is asked for a sign of life", file: "cell/internal/master/life.go",
 			old: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {", new: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) && false {",
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
@@ -75,24 +75,24 @@ func toldGuards() []guard {
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
 		{
-			name: "a session that is full makes room", file: "cell/caches.go",
+			name: "a session that is full makes room", file: "cell/internal/master/copyset.go",
 			old: "		for _, one := range co.copyset.surplus(id, s.Principal) {", new: "		for _, one := range co.copyset.surplus(id, s.Principal)[:0] {",
-			pkg: "./cell", test: "TestFullCacheMakesRoom",
+			pkg: "./cell/internal/master", test: "TestFullCacheMakesRoom",
 		},
 		{
-			name: "what the master remembers of caches is bounded", file: "cell/caches.go",
+			name: "what the master remembers of caches is bounded", file: "cell/internal/master/copyset.go",
 			old: "	if c.bytes[id] >= mostSessionCopies ||", new: "	if false ||",
-			pkg: "./cell", test: "TestFullCacheMakesRoom",
+			pkg: "./cell/internal/master", test: "TestFullCacheMakesRoom",
 		},
 		{
-			name: "what a session has deleted itself is forgotten", file: "cell/observer.go",
+			name: "what a session has deleted itself is forgotten", file: "cell/internal/master/observer.go",
 			old: "	if c.Delete != nil && len(r.Changes) > 0 {", new: "	if false {",
-			pkg: "./cell", test: "TestOwnDeletionIsForgotten",
+			pkg: "./cell/internal/master", test: "TestOwnDeletionIsForgotten",
 		},
 		{
-			name: "a change outwaits the longest lease", file: "cell/service.go",
-			old: "const maxCall = 2*api.MaxLease + 15*time.Second", new: "const maxCall = api.MaxLease",
-			pkg: "./cell", test: "TestChangeOutwaitsTheLongestLease",
+			name: "a change outwaits the longest lease", file: "cell/internal/master/coherence.go",
+			old: "const MaxChangeWait = 2*api.MaxLease + 2*time.Second", new: "const MaxChangeWait = api.MaxLease",
+			pkg: "./cell/internal/master", test: "TestChangeOutwaitsTheLongestLease",
 		},
 	}
 }

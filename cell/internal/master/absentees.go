@@ -1,0 +1,55 @@
+package master
+
+import (
+	"container/heap"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+// absentees is a heap of the waiters whose streams are broken, the one whose place
+// ends first on top. Its methods Len to Pop are those of heap.Interface; each
+// waiter knows its place.
+type absentees []*waiter
+
+// put notes that a waiter is absent, and keeps its place until then.
+func (a *absentees) put(w *waiter, until session.Instant) {
+	w.keep = until
+	if w.absent {
+		heap.Fix(a, w.heaped)
+		return
+	}
+	w.absent = true
+	heap.Push(a, w)
+}
+
+// drop notes that a waiter is back, or gone for good.
+func (a *absentees) drop(w *waiter) {
+	if w.absent {
+		heap.Remove(a, w.heaped)
+	}
+}
+
+func (a absentees) Len() int           { return len(a) }
+func (a absentees) Less(i, j int) bool { return a[i].keep < a[j].keep }
+
+func (a absentees) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].heaped, a[j].heaped = i, j
+}
+
+// Push is for package heap.
+func (a *absentees) Push(x any) {
+	w := x.(*waiter)
+	w.heaped = len(*a)
+	*a = append(*a, w)
+}
+
+// Pop is for package heap.
+func (a *absentees) Pop() any {
+	last := len(*a) - 1
+	w := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	w.absent = false
+	return w
+}

@@ -1,0 +1,423 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// congested does something while the proposer takes nothing.
+func (s *soloMaster) congested(do func()) {
+	set := func(why error) {
+		s.epoch.proposer.mu.Lock()
+		defer s.epoch.proposer.mu.Unlock()
+		s.epoch.proposer.closed = why
+	}
+	set(api.Errorf(api.Unavailable, "too much waits"))
+	do()
+	set(nil)
+}
+
+func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
+	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode}
+}
+
+func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
+	t.Helper()
+	claim := c.claim(h, mode)
+	got, err := c.m.Locks.TryAcquire(t.Context(), claim, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// wait asks for a lock and waits in its queue; the answer comes through the channel.
+func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
+	done := make(chan lockAnswer, 1)
+	go func() {
+		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, func(Queued) error { return nil })
+		done <- lockAnswer{a, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+type lockAnswer struct {
+	raftfsm.Answer
+	err error
+}
+
+// answered returns what has come through the channel by now.
+func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	select {
+	case a := <-done:
+		return a
+	default:
+		t.Fatal("no answer")
+		return lockAnswer{}
+	}
+}
+
+// lockers are three clients with the same file open, kept alive.
+func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []Handle) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	for i := range byte(3) {
+		c := m.client(t, i+1)
+		go c.keep(ctx)
+		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).Handle)
+	}
+	return clients, handles
+}
+
+func (s *soloMaster) holders() []namespace.Holder {
+	node, _ := s.epoch.state().Tree.Get("/f")
+	return node.Holders
+}
+
+// A Release that was refused before the log is as if it had not been tried: who
+// waits is not forgotten, and gets the lock with the retry.
+func TestRefusedRelease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		release := c[0].mutation()
+		m.congested(func() {
+			if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
+				t.Fatal(err)
+			}
+		})
+		if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+	})
+}
+
+// A Close that was refused before the log has closed nothing, and its retry is not
+// answered before the lock is free and those who wait through the handle know.
+func TestRefusedClose(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		own := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
+		for i := range h {
+			if i == 1 {
+				continue
+			}
+			closing := c[i].mutation()
+			closing.Outstanding = nil
+			for n := api.RequestNumber(1); n <= closing.Number; n++ {
+				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is one of them
+			}
+			m.congested(func() {
+				if err := m.Files.Close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
+					t.Fatal(err)
+				}
+			})
+			if err := m.Files.Use(h[i], namespace.ToWrite, false); err != nil {
+				t.Errorf("after a Close that was refused: %v", err)
+			}
+			if err := m.Files.Close(t.Context(), closing, h[i]); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Files.Use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		}
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+		if a := answered(t, own); !errors.Is(a.err, api.HandleClosed) {
+			t.Errorf("one who waited through a handle that was closed: %v", a.err)
+		}
+	})
+}
+
+// While the Close of a handle is on its way, who waits through it is offered
+// nothing: the lock would be held by a handle that nobody has.
+func TestClosingHandleIsOfferedNothing(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		done := make(chan error, 2)
+		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
+		<-entered
+		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+		synctest.Wait()
+		close(leave)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// An Acquire that was granted is answered so, whatever would refuse it now.
+func TestGrantedIsNotRefused(t *testing.T) {
+	inSolo(t, quota(t, api.Quota{Waiters: 1}), func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		claim := c[0].claim(h[0], api.Exclusive)
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		again := answered(t, c[0].wait(t.Context(), h[0], claim))
+		if again.err != nil || again.Generation != first.Generation {
+			t.Errorf("the quota of waiters is used up: %v, token %d, was %d", again.err, again.Generation, first.Generation)
+		}
+		other := c[2].claim(h[2], api.Exclusive)
+		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
+			t.Errorf("a second waiter: %v", a.err)
+		}
+		// Its other copies hear the same, though there is room by now.
+		if _, err := m.Locks.Cancel(t.Context(), session.Mutation{Session: c[1].who.Session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
+			t.Errorf("a copy of what was refused: %v", a.err)
+		}
+	})
+}
+
+// Every stream that stands for a request hears its answer, so the newest does.
+func TestEveryStreamIsAnswered(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		var streams []<-chan lockAnswer
+		for range 3 {
+			streams = append(streams, c[1].wait(t.Context(), h[1], claim))
+		}
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range streams {
+			if a := answered(t, one); a.err != nil {
+				t.Error(a.err)
+			}
+		}
+	})
+}
+
+// TryAcquire overtakes nobody: a reader who tries does not join the readers when a
+// writer waits.
+func TestTryAcquireOvertakesNobody(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Shared)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		if _, err := m.Locks.TryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2]); !errors.Is(err, api.LockHeld) {
+			t.Errorf("a reader who came after a writer: %v", err)
+		}
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+	})
+}
+
+// A holder that asked to be told when others want its lock is told so with a
+// hand-over as well, if somebody waits already (Chubby §2.5).
+func TestSuccessorHearsOfConflict(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		q := c[1].asked("/ls/local/f", raftfsm.Open{})
+		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
+		o, err := m.Files.Open(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := c[1].wait(t.Context(), o.Handle, c[1].claim(o.Handle, api.Exclusive))
+		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
+			t.Fatal(err)
+		}
+		answered(t, second)
+		if n := len(c[1].conflicts()); n != 1 {
+			t.Errorf("told %d times; want once", n)
+		}
+	})
+}
+
+// A client is told that its session has expired when the log says so, and not
+// before: if this master could not say that, a later one may know it alive.
+func TestExpiredIsWhatTheLogSays(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		f := c.open(t, "/ls/local/f", api.MayCreate).Handle
+		calls := map[string]func() error{
+			"any call":  func() error { return m.Sessions.Admit(c.who) },
+			"KeepAlive": func() error { _, err := m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil); return err },
+		}
+		m.congested(func() {
+			time.Sleep(20 * time.Second) // its lease runs out, and the end cannot be proposed
+			for name, call := range calls {
+				if err := call(); !errors.Is(err, api.Unavailable) {
+					t.Errorf("%s before its end has committed: %v", name, err)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, api.SessionExpired) {
+				t.Errorf("%s after its end has committed: %v", name, err)
+			}
+		}
+		if err := m.Files.Use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
+			t.Error(err)
+		}
+	})
+}
+
+// contended has a client hold the lock that the second of the others waits for. take
+// breaks it.
+func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
+	t.Helper()
+	c, h := lockers(t, m)
+	holder = m.client(t, 9)
+	mine := holder.open(t, "/ls/local/f", api.MustExist).Handle
+	holder.try(t, mine, api.Exclusive)
+	waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+	return h, holder, waits, func() {
+		t.Helper()
+		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A holder who has let go of a lock that was taken from him has nothing more to say: if
+// the log has no room for that then, those who wait do not wait for his next KeepAlive.
+func TestRefusedEviction(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		h, holder, waits, take := contended(t, m)
+		take()
+		events := holder.hear(t)
+		m.congested(func() { holder.acknowledge(t, events) })
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+	})
+}
+
+// Who holds a lock through very many handles lets go of it in one command: each looks at
+// all holders, and while it does nothing else is applied.
+func TestManyHandlesLetGoAtOnce(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		holder := m.client(t, 9)
+		var mine Handle
+		for range 300 {
+			mine = holder.open(t, "/ls/local/f", api.MustExist).Handle
+			holder.try(t, mine, api.Shared)
+		}
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		var evictions atomic.Int64
+		wrote := func(entry []byte) {
+			e, err := raftfsm.DecodeEntry(entry)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, c := range e.Commands {
+				if c.Evict != nil {
+					evictions.Add(1)
+				}
+			}
+		}
+		m.wrote.Store(&wrote)
+		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
+			t.Fatal(err)
+		}
+		holder.acknowledge(t, holder.hear(t))
+		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
+			t.Errorf("%v, holders %v", a.err, m.holders())
+		}
+		if n := evictions.Load(); n != 1 {
+			t.Errorf("%d commands took the lock from one session", n)
+		}
+	})
+}
+
+// An Open that was refused makes no node when a copy of it comes to another master,
+// which finds no reason to refuse it.
+func TestRefusedOpenMakesNothingLater(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		mutation := c[0].mutation()
+		ask := func() error {
+			_, err := m.Files.Open(t.Context(), OpenRequest{
+				Mutation: mutation, Path: api.MustParsePath("/ls/local/f"),
+				Handle: Handle{Owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
+				Create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
+			})
+			return err
+		}
+		if err := ask(); !errors.Is(err, api.NotDirectory) {
+			t.Fatal(err)
+		}
+		remove := c[1].mutation()
+		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
+			t.Fatal(err)
+		}
+		m.epoch.mu.Lock()
+		m.tables.handles = newHandles() // as another master knows of none
+		m.epoch.mu.Unlock()
+		if err := ask(); !errors.Is(err, api.NotDirectory) {
+			t.Errorf("a late copy of what was refused: %v", err)
+		}
+	})
+}
+
+// A call in the name of a session whose end is in the log, and has not been observed yet,
+// is told of that end, and not that its number is finished.
+func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		f := c.open(t, "/ls/local/f", api.MayCreate).Handle
+		ended := *m.fsm.Load()
+		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.Session, Reason: api.ByOperator}}}})
+		m.fsm.Store(&ended)
+		mutation := c.mutation()
+		if _, err := m.Files.Open(t.Context(), OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
+			t.Errorf("open: %v", err)
+		}
+		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
+		if _, err := m.Locks.Acquire(t.Context(), claim, f, Ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}

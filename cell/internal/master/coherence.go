@@ -1,0 +1,208 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// coherence keeps what clients have in their caches consistent with the nodes (Chubby
+// §2.7): a change of what they see takes effect when nobody has it in a cache any more.
+type coherence struct {
+	epoch       *epoch
+	copyset     *caches
+	boxes       *mailboxes
+	leases      *session.Leases
+	revocations *revocations
+
+	slowClient time.Duration // see Config.SlowClient
+}
+
+// mutate is the one path of every change of what clients see of nodes, whoever
+// wants it (decision 21): the names are made uncacheable, whoever may have them in
+// a cache is told to drop them, and only when everybody has said so, or has
+// ended, is the change proposed. Its events are posted while the log's result is
+// observed; then the names may be cached again, and the caller is answered. A
+// change that was done before, and is only to be answered again, waits for nobody.
+func (co *coherence) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
+	return co.change(ctx, by, c, func() {}, names...)
+}
+
+// change is mutate. It calls after when the change has been observed, or never will
+// be.
+func (co *coherence) change(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
+	if co.epoch.answered(by) {
+		result, err := co.epoch.commit(ctx, c, after)
+		return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
+	}
+	if result, refused, err := co.refusedAnyway(ctx, by, c, names); refused || err != nil {
+		after()
+		return result, err
+	}
+	co.epoch.mu.LockPatient()
+	ch, flush := co.begin(by.Session, names), co.takeover()
+	co.epoch.mu.Unlock()
+	for _, waits := range []*change{flush, ch} {
+		if err := co.await(ctx, waits, names); err != nil {
+			co.end(ch)
+			after()
+			return raftfsm.Result{}, err
+		}
+	}
+	result, err := co.epoch.commit(ctx, c, func() {
+		co.end(ch)
+		after()
+	})
+	return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
+}
+
+// refusedAnyway refuses a change that cannot be made as things are, so that nobody
+// is disturbed, and its author not kept waiting, for nothing. The refusal is the
+// request's answer for good, in the log: an earlier copy of it may be waiting here,
+// and things may be otherwise by the time that could go on. If there is nobody to
+// wait for, it leaves the request to the log.
+func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
+	co.epoch.mu.Lock()
+	waits := co.expects(by.Session, names)
+	co.epoch.mu.Unlock()
+	if !waits || by.Session == 0 {
+		return result, false, nil
+	}
+	answer := co.epoch.state().Try(c)
+	if answer.Code == api.OK {
+		return result, false, nil
+	}
+	result, err = co.epoch.refuseAs(ctx, by, answer)
+	return result, true, err
+}
+
+// MaxChangeWait is how long a change can wait for clients that do not drop what they have
+// cached: for two of the longest leases, the one that runs when the change begins, and the
+// one that the reply which tells of it may begin, and a moment.
+const MaxChangeWait = 2*api.MaxLease + 2*time.Second
+
+// await waits until every session has dropped what a change of those names needs
+// it to drop. One that takes long is named in the log, and cut off if that is
+// the policy.
+func (co *coherence) await(ctx context.Context, ch *change, names []api.Name) error {
+	if ch == nil || ch.pending() == nil { // most often
+		return nil
+	}
+	began := co.epoch.clock()
+	defer func() { co.epoch.metrics.ChangeWaited(co.epoch.clock().Sub(began)) }()
+	slow := time.NewTimer(slowChange)
+	defer slow.Stop()
+	late := time.NewTimer(co.slowClient - began.Sub(ch.since))
+	defer late.Stop()
+	limit := late.C
+	if co.slowClient == 0 {
+		limit = nil
+	}
+	for cl := ch.pending(); cl != nil; cl = ch.pending() {
+		select {
+		case <-cl.done:
+		case <-slow.C:
+			co.epoch.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", co.laggards(ch))
+		case <-limit:
+			late.Reset(co.cutOff(ch, names))
+		case <-ctx.Done():
+			return &api.Error{
+				Code: api.Unavailable, Err: context.Cause(ctx),
+				Message: fmt.Sprintf("the change was not made: it waited for clients that have not dropped what they have cached: %s; each is waited for until its lease is over", co.laggards(ch)),
+			}
+		case <-co.epoch.ctx.Done():
+			return context.Cause(co.epoch.ctx)
+		}
+	}
+	return nil
+}
+
+// laggards names the clients that a change waits for. Of very many it does not say
+// exactly how many there are: many changes may ask.
+func (co *coherence) laggards(ch *change) string {
+	const most = 5
+	co.epoch.mu.LockPatient()
+	defer co.epoch.mu.Unlock()
+	var ids []api.SessionID // the lowest ones
+	count := 0
+	for id := range co.copyset.slow(ch) {
+		if count++; count == maxSteps {
+			for _, cl := range ch.clearings {
+				count = max(count, len(cl.left), len(co.copyset.copies[cl.name]))
+			}
+			break
+		}
+		if at, again := slices.BinarySearch(ids, id); !again { // it may have dropped one name meanwhile
+			ids = slices.Insert(ids, at, id)
+		}
+		ids = ids[:min(len(ids), most)]
+		co.epoch.mu.pause(1)
+	}
+	var list []string
+	for _, id := range ids {
+		who := co.epoch.holder(co.epoch.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
+		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
+	}
+	if more := count - len(ids); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
+// cutOff ends the sessions that a change has waited for too long: they are not
+// extended any more, whatever they acknowledge, and end with the leases that they
+// have been granted (decision 10). It returns when to look again, for sessions that
+// were told later than others.
+func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
+	co.epoch.mu.LockPatient()
+	defer co.epoch.mu.Unlock()
+	now, next := co.epoch.clock(), co.slowClient
+	for _, cl := range ch.clearings {
+		for id := range co.copyset.slowOf(cl) {
+			if left := co.slowClient - co.copyset.asked(ch, id, now); left > 0 {
+				next = min(next, left)
+			} else {
+				co.revocations.stopLease(id, co.heldUp(names[0]))
+			}
+			co.epoch.mu.pause(1)
+		}
+	}
+	return next
+}
+
+// heldUp is why a session is cut off that a change of that node has waited for.
+func (co *coherence) heldUp(name api.Name) string {
+	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
+}
+
+// Change makes a change through a handle on a node, which was opened for it.
+func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
+	var result raftfsm.Result
+	err := f.Use(h, right, false)
+	if err != nil {
+		result, err = f.Refuse(ctx, by, err)
+	} else {
+		result, err = f.coherence.mutate(ctx, by, c, touched(h.Node.Name)...)
+	}
+	return result, f.offers.refused(h.Node, err)
+}
+
+// touched returns the names of which a client may see something else after a
+// change of that node: it stands in the listing of its directory, too, and that
+// counts its children.
+func touched(names ...api.Name) []api.Name {
+	var list []api.Name
+	for _, name := range names {
+		list = append(list, name, name.Parent())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

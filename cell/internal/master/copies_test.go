@@ -1,0 +1,340 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// chance is a source of random numbers for several goroutines.
+type chance struct {
+	mu     sync.Mutex // guards random
+	random *rand.Rand
+}
+
+func (c *chance) below(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *chance) percent(n int) bool { return c.below(100) < n }
+
+// upTo sleeps for less than that.
+func (c *chance) upTo(d time.Duration) { time.Sleep(time.Duration(c.below(int(d)))) }
+
+// troubledLog refuses some entries before they are written.
+type troubledLog struct {
+	*soloMaster
+	*chance
+	refused int
+}
+
+// notAppended is the error of an entry that was refused before it was written.
+var notAppended = api.Errorf(api.NotMaster, "refused before it was written")
+
+func (l *troubledLog) Append(data []byte) ([]raftfsm.Result, error) {
+	l.upTo(2 * time.Millisecond)
+	if l.percent(10) {
+		l.refused++
+		return nil, notAppended
+	}
+	return l.soloMaster.Append(data)
+}
+
+// congest has the proposer take nothing now and then, until ctx ends.
+func (s *soloMaster) congest(ctx context.Context, random *chance) {
+	set := func(why error) {
+		s.epoch.proposer.mu.Lock()
+		defer s.epoch.proposer.mu.Unlock()
+		s.epoch.proposer.closed = why
+	}
+	for ctx.Err() == nil {
+		random.upTo(30 * time.Millisecond)
+		set(api.Errorf(api.Unavailable, "too many changes wait"))
+		random.upTo(3 * time.Millisecond)
+		set(nil)
+	}
+}
+
+// copier is a client whose requests arrive in several copies: it gives up
+// attempts, or their answers are lost, and sends the request again; and copies
+// that the network has kept come at any time. It goes by the answers to its own
+// attempts.
+type copier struct {
+	*soloClient
+	*chance
+	t     *testing.T
+	ctx   context.Context
+	stray sync.WaitGroup
+	lost  int // answers
+	held  map[namespace.Owner]bool
+}
+
+// ask sends a request until it has an answer that is one.
+func ask[T any](c *copier, do func(ctx context.Context) (T, error)) (T, error) {
+	for {
+		for c.percent(20) {
+			c.stray.Go(func() {
+				c.upTo(3 * time.Second)
+				ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+				defer cancel()
+				_, _ = do(ctx)
+			})
+		}
+		ctx, cancel := context.WithCancel(c.ctx)
+		if c.percent(30) {
+			ctx, cancel = context.WithTimeout(c.ctx, time.Duration(c.below(int(5*time.Millisecond))))
+		}
+		answer, err := do(ctx)
+		cancel()
+		switch api.CodeOf(err) {
+		case api.NotMaster, api.Unavailable, api.Uncertain:
+		default:
+			if c.percent(85) {
+				return answer, err
+			}
+			c.lost++
+		}
+		c.upTo(10 * time.Millisecond)
+	}
+}
+
+// openAt opens a node; ok is false if the cell refused.
+func (c *copier) openAt(name api.Name, ephemeral bool) (h Handle, ok bool) {
+	mutation := c.mutation()
+	path, _ := name.In("local")
+	rights := namespace.ToRead | namespace.ToWrite
+	owner := namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}
+	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
+	o, err := ask(c, func(ctx context.Context) (Opened, error) {
+		return c.m.Files.Open(ctx, OpenRequest{
+			Mutation: mutation, Path: path, Handle: Handle{Owner: owner, Rights: rights, Events: EventSet(0).With(api.EventConflictingLock)},
+			Create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
+		})
+	})
+	if err != nil {
+		c.leavesNothing(name, owner, fmt.Sprintf("an Open that was refused (%v)", err))
+	}
+	return o.Handle, err == nil
+}
+
+// leavesNothing checks that a handle holds nothing.
+func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string) {
+	if node, there := c.m.epoch.state().Tree.Get(name); there && (node.Holds(owner) || slices.Contains(node.Openers, owner)) {
+		c.t.Errorf("%s has left something: %+v", who, node)
+	}
+}
+
+// lockOnce acquires the lock in some way and gives it up in some way, the last of
+// which is not to do so before the handle is closed.
+func (c *copier) lockOnce(h Handle) {
+	mutation := c.mutation()
+	claim := raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
+	try, patience := c.percent(30), time.Hour
+	if c.percent(40) {
+		patience = time.Duration(c.below(int(20 * time.Millisecond)))
+	}
+	until := time.Now().Add(patience)
+	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
+	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
+		if try {
+			return c.m.Locks.TryAcquire(ctx, claim, h)
+		}
+		within, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, func(Queued) error { return nil })
+		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
+			return a, gaveUp
+		}
+		return a, err
+	})
+	if errors.Is(err, api.DeadlineExceeded) {
+		got, err = ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
+			a, err := c.m.Locks.Cancel(ctx, mutation)
+			return a, cmp.Or(err, a.Err())
+		})
+	}
+	node, gone := c.m.epoch.state().Tree.Resolve(h.Node)
+	if err != nil {
+		if gone == nil && node.Holds(h.Owner) != c.held[h.Owner] {
+			c.t.Errorf("a request for a lock was refused (%v), and held (%v before): %+v", err, c.held[h.Owner], node)
+		}
+		return
+	}
+	c.held[h.Owner] = true
+	c.hearsOfConflicts(h, got.Generation)
+	if gone == nil && !node.Holds(h.Owner) {
+		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.Owner, node)
+	}
+	c.upTo(5 * time.Millisecond)
+	c.hearsOfConflicts(h, got.Generation)
+	if c.percent(70) {
+		release := c.mutation()
+		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Locks.Release(ctx, release, h, got.Generation) }); err != nil {
+			c.t.Errorf("release: %v", err)
+		}
+		delete(c.held, h.Owner)
+		if node, gone := c.m.epoch.state().Tree.Resolve(h.Node); gone == nil && node.Holds(h.Owner) {
+			c.t.Errorf("a lock that was released is held: %+v", node)
+		}
+	}
+}
+
+// hearsOfConflicts checks that a holder has been told if somebody waits for its lock
+// (Chubby §2.5), in whichever order they came, and however it got the lock.
+func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
+	c.m.epoch.mu.Lock()
+	defer c.m.epoch.mu.Unlock()
+	node, gone := c.m.epoch.state().Tree.Resolve(h.Node)
+	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
+		return
+	}
+	w := c.m.tables.queues.ahead(h.Node, node.Mode)
+	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
+		return
+	}
+	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.Session].events), c.conflicts()...) {
+		if e.Kind == api.EventConflictingLock && e.Handle == h.Owner.Handle && e.Generation == generation {
+			return
+		}
+	}
+	c.t.Errorf("%+v waits for the lock of %+v, which has not been told", w, h.Owner)
+}
+
+func (c *copier) closeIt(h Handle) {
+	mutation := c.mutation()
+	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) }); err != nil {
+		c.t.Errorf("close: %v", err)
+	}
+	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
+}
+
+// Whatever the log refuses, and however many copies of a request arrive, and when:
+// what a client was told is what the log says, and when all have closed what they
+// opened, nothing is left of it, and nobody waits in vain.
+func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { copiesAndRefusals(t, seed) })
+	}
+}
+
+func copiesAndRefusals(t *testing.T, seed uint64) {
+	inSolo(t, quota(t, api.Quota{Handles: 4, Waiters: 2}), func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		random := &chance{random: rand.New(rand.NewPCG(seed, 7))}
+		log := &troubledLog{soloMaster: m, chance: random}
+		m.proving = func() { random.upTo(time.Millisecond) }
+		var working, others sync.WaitGroup
+		var clients []*copier
+		for i := range byte(5) {
+			c := &copier{soloClient: m.client(t, i+1), chance: random, t: t, ctx: ctx, held: map[namespace.Owner]bool{}}
+			clients = append(clients, c)
+			others.Go(func() { c.keep(ctx) })
+		}
+		m.epoch.proposer.log = log
+		others.Go(func() { m.congest(ctx, random) })
+		for _, c := range clients {
+			working.Go(func() {
+				for range 25 {
+					h, ok := c.openAt(api.Name(fmt.Sprintf("/f%d", c.below(2))), c.percent(30))
+					if !ok {
+						continue
+					}
+					for range c.below(3) {
+						c.lockOnce(h)
+					}
+					c.closeIt(h)
+				}
+				c.stray.Wait()
+			})
+		}
+		working.Wait()
+		time.Sleep(time.Second) // what is tried again with the clock
+		cancel()
+		others.Wait()
+		synctest.Wait()
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		m.leftovers(t)
+		lost := 0
+		for _, c := range clients {
+			lost += c.lost
+		}
+		if log.refused < 5 || lost < 10 {
+			t.Errorf("%d entries were refused and %d answers lost: that is too little trouble to have shown anything", log.refused, lost)
+		}
+	})
+}
+
+// leftovers reports what is left when every client has closed what it opened.
+func (s *soloMaster) leftovers(t *testing.T) {
+	t.Helper()
+	for node := range s.epoch.state().Tree.All() {
+		if len(node.Holders) > 0 || node.Ephemeral {
+			t.Errorf("left: %+v", node)
+		}
+	}
+	for id, own := range s.tables.handles.of {
+		for _, one := range own.byID {
+			t.Errorf("left: handle %d of session %v: %+v", one.Owner.Handle, id, one)
+		}
+	}
+	for name, line := range s.tables.queues.byName {
+		for _, w := range line {
+			t.Errorf("left: a waiter for %s: %+v", name, w)
+		}
+	}
+	if len(s.tables.handles.used) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used) > 0 {
+		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
+	}
+	s.checkMailLocked(t)
+}
+
+// note takes note of an event.
+func (c *soloClient) note(e *Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, e)
+}
+
+// conflicts are the events about conflicting requests that were told.
+func (c *soloClient) conflicts() []*Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.told), func(e *Event) bool { return e.Kind != api.EventConflictingLock })
+}
+
+// keep keeps a session alive, and drops what it is told to, until ctx ends.
+func (c *soloClient) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)
+		if err != nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if g := reply.Grant; g != nil {
+			c.grant = g.Number
+		}
+		for _, e := range reply.Events {
+			if e.Sequence > c.acked {
+				c.acked = e.Sequence
+				c.note(e)
+			}
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package master
+
+import (
+	"container/list"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// caches knows which sessions may have which names in their caches (Chubby
+// §2.7), and which changes wait for them. What is cached goes by name, because
+// the absence of a node is cached too: everything a client may keep of a name,
+// contents, metadata, absence, the list of its children, goes with one
+// invalidation.
+//
+// The rule it upholds: while a session may have something of a name, and its
+// lease runs, no change of that name takes effect. A copy is entered before it is
+// read (register), and none is entered while a change is under way (a node is
+// uncacheable meanwhile, so that readers never wait and one round of
+// acknowledgements is enough).
+//
+// epoch.mu guards it.
+type caches struct {
+	copies   map[api.Name]map[api.SessionID]*copied
+	names    map[api.SessionID]map[api.Name]*copied // the same, by session
+	told     map[api.SessionID][]*copied            // invalidations posted and not acknowledged, in their order
+	order    map[api.SessionID]*list.List           // of *copied, those not told, by when they were last asked for
+	bytes    map[api.SessionID]int                  // that its copies take here
+	used     map[string]int                         // the same, by principal
+	changing map[api.Name]int                       // how many changes of a name are under way
+	flush    *clearing                              // what every change waits for after a takeover; nil if there is nothing
+
+	clearings map[api.Name]*clearing // those that changes wait for
+	cleared   func([]*removal)       // is called with the removals that waited for a clearing that has ended
+}
+
+// copied is what a session may have of a name.
+type copied struct {
+	name      api.Name
+	session   api.SessionID
+	principal string
+	place     *list.Element   // in order
+	sequence  uint64          // of the event that invalidates it; 0 if none was posted
+	posted    session.Instant // that event
+}
+
+func newCaches() *caches {
+	return &caches{
+		copies: map[api.Name]map[api.SessionID]*copied{}, names: map[api.SessionID]map[api.Name]*copied{},
+		told: map[api.SessionID][]*copied{}, changing: map[api.Name]int{},
+		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
+		clearings: map[api.Name]*clearing{},
+	}
+}
+
+// What the master remembers of copies is bounded: copyBytes and the name for each.
+// A session that reaches maxSessionCopies (some 15,000 names) is told to drop
+// those that it asked for least recently, a part of them at a time, and goes on
+// caching; until it has dropped them it may reach mostSessionCopies. A principal's
+// sessions together have maxPrincipalCopies; past that, each makes room by its own
+// copies, and one that has none caches nothing.
+const (
+	copyBytes          = 512
+	maxSessionCopies   = 8 << 20
+	mostSessionCopies  = maxSessionCopies + maxSessionCopies/16
+	maxPrincipalCopies = 512 << 20
+
+	maxCopies = mostSessionCopies / copyBytes // of one session
+)
+
+func (one *copied) size() int { return copyBytes + len(one.name) }
+
+// register takes note that a session is about to read something of a name, and
+// reports whether it may keep it.
+func (c *caches) register(id api.SessionID, principal string, name api.Name) bool {
+	if c.changing[name] > 0 {
+		return false
+	}
+	if one := c.names[id][name]; one != nil {
+		if one.sequence == 0 {
+			c.order[id].MoveToBack(one.place)
+		}
+		return one.sequence == 0
+	}
+	if c.bytes[id] >= mostSessionCopies || c.used[principal] >= maxPrincipalCopies {
+		return false
+	}
+	if c.names[id] == nil {
+		c.names[id], c.order[id] = map[api.Name]*copied{}, list.New()
+	}
+	if c.copies[name] == nil {
+		c.copies[name] = map[api.SessionID]*copied{}
+	}
+	one := &copied{name: name, session: id, principal: principal}
+	one.place = c.order[id].PushBack(one)
+	c.names[id][name], c.copies[name][id] = one, one
+	c.bytes[id] += one.size()
+	c.used[principal] += one.size()
+	return true
+}
+
+// surplus returns what a session is to drop to make room for more: a sixteenth of
+// what it has, and nothing while it still has to drop something.
+func (c *caches) surplus(id api.SessionID, principal string) (drop []*copied) {
+	if c.bytes[id] < maxSessionCopies && c.used[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
+		return nil
+	}
+	bytes := 0
+	for e := c.order[id].Front(); e != nil && bytes <= c.bytes[id]/16; e = e.Next() {
+		one := e.Value.(*copied)
+		drop, bytes = append(drop, one), bytes+one.size()
+	}
+	return drop
+}
+
+// forgetOwn drops what a session has of a node that it has deleted itself: its
+// client has put the name aside until it has the answer, and keeps nothing of it.
+// (It may be forgotten now, and not when the change begins: a late copy of the
+// request would begin it again, when the client may have read the name anew.)
+func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
+	if one := c.names[id][name]; one != nil && one.sequence == 0 {
+		c.forget(one)
+	}
+}
+
+// forget drops what a session has of a name, and lets go the changes that waited for
+// nobody else.
+func (c *caches) forget(one *copied) {
+	if c.names[one.session][one.name] != one {
+		return
+	}
+	delete(c.names[one.session], one.name)
+	c.order[one.session].Remove(one.place)
+	c.bytes[one.session] -= one.size()
+	if len(c.names[one.session]) == 0 {
+		delete(c.names, one.session)
+		delete(c.order, one.session)
+		delete(c.bytes, one.session)
+	}
+	if c.used[one.principal] -= one.size(); c.used[one.principal] == 0 {
+		delete(c.used, one.principal)
+	}
+	delete(c.copies[one.name], one.session)
+	if len(c.copies[one.name]) == 0 {
+		delete(c.copies, one.name)
+	}
+	if cl := c.clearings[one.name]; cl != nil && !c.cachedBeside(cl.by, one.name) {
+		delete(c.clearings, one.name)
+		c.finish(cl)
+	}
+}
+
+// acknowledge takes note that a session has received the events up to that
+// sequence, and so has dropped what they told it to: of at most most names at a time. It
+// reports whether that was all.
+func (c *caches) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
+	told := c.told[id]
+	for len(told) > 0 && told[0].sequence <= sequence {
+		if most--; most < 0 {
+			c.told[id] = told
+			return false
+		}
+		c.forget(told[0])
+		told = told[1:]
+	}
+	if len(told) == 0 {
+		delete(c.told, id)
+	} else {
+		c.told[id] = told
+	}
+	if sequence > 0 { // the first event of an epoch is that of the fail-over
+		c.flushed(id)
+	}
+	return true
+}
+
+// drop forgets what a session that has ended may have, its lease being over: at most
+// most names. It reports whether it knows of no more.
+func (c *caches) drop(id api.SessionID, most int) (done bool) {
+	for _, one := range c.names[id] {
+		if most--; most < 0 {
+			return false
+		}
+		c.forget(one)
+	}
+	delete(c.told, id)
+	c.flushed(id)
+	return true
+}
+
+// invalidate tells a session to drop what it has of a name, unless it was told.
+// epoch.mu is held.
+func (co *coherence) invalidate(box *mailbox, one *copied, now session.Instant) {
+	if one.sequence > 0 {
+		return
+	}
+	one.posted = now
+	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
+	co.copyset.order[one.session].Remove(one.place)
+	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
+	co.epoch.metrics.Invalidated()
+}
+
+// remember enters a session as one that is about to read something of a name, if
+// it caches at all.
+func (co *coherence) remember(id api.SessionID, names ...api.Name) bool {
+	s, ok := co.epoch.state().Sessions.Get(id)
+	if !ok || !s.MayCache {
+		return false
+	}
+	co.epoch.mu.Lock()
+	defer co.epoch.mu.Unlock()
+	if !co.leases.Alive(id) {
+		return false
+	}
+	all := true
+	if box := co.boxes.byID[id]; box != nil {
+		now := co.epoch.clock()
+		for _, one := range co.copyset.surplus(id, s.Principal) {
+			co.invalidate(box, one, now)
+		}
+	}
+	for _, name := range names {
+		all = co.copyset.register(id, s.Principal, name) && all
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package master
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// A master whose epoch ends, or that cuts off a session, while the log is being asked to
+// grant a lock does not know whether it will: it says neither that the request was
+// refused, nor that nothing was done. Of one that the log was not asked about it says so.
+func TestEndOfEpochIsNoRefusal(t *testing.T) {
+	for what, end := range map[string]func(m *soloMaster, c *soloClient){
+		"epoch": func(m *soloMaster, _ *soloClient) { m.end(api.Errorf(api.NotMaster, "another is")) },
+		"session": func(m *soloMaster, c *soloClient) {
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			m.revocations.stopLease(c.who.Session, "it is slow")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				c, h := lockers(t, m)
+				entered, leave := make(chan struct{}), make(chan struct{})
+				m.applying = func() {
+					m.applying = nil
+					close(entered)
+					<-leave
+				}
+				first := c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Exclusive))
+				<-entered
+				end(m, c[0])
+				if a := answered(t, first); !errors.Is(a.err, api.Uncertain) {
+					t.Errorf("one that the log may grant the lock is told: %v", a.err)
+				}
+				close(leave)
+			})
+		})
+	}
+}
+
+// One that only waits is told who the master is now: nothing was done.
+func TestEndOfEpochIsToldToWaiters(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		m.end(api.Errorf(api.NotMaster, "another is"))
+		if a := answered(t, waits); !errors.Is(a.err, api.NotMaster) {
+			t.Error(a.err)
+		}
+	})
+}
+
+// Likewise of one that the log was asked about by an entry whose end is not known.
+func TestDoubtStays(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		got := c[0].try(t, h[0], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
+		m.losing.Store(true) // leadership, with whatever is on its way
+		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
+			t.Fatal(err)
+		}
+		m.end(api.Errorf(api.NotMaster, "another is"))
+		if a := answered(t, waits); !errors.Is(a.err, api.Uncertain) {
+			t.Error(a.err)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package master
+
+import (
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Events are published while the log's results are observed: in commit order,
+// after what they tell of can be read, and before its author is answered. They
+// wait in the mailboxes of the sessions, which nobody ever waits for (Chubby
+// §2.5).
+
+// publisher puts events into the mailboxes of those whom they concern.
+type publisher struct {
+	epoch     *epoch
+	boxes     *mailboxes
+	handles   *handles
+	queues    *queues
+	holdTimes *turns
+	copyset   *caches
+}
+
+// publish tells of a change whoever has the node, or its directory, open for
+// events of it. epoch.mu is held.
+func (p *publisher) publish(c raftfsm.Change) {
+	if p.copyset.changing[c.Node.Name] == 0 {
+		p.epoch.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.Kind)
+	}
+	child := func(kind api.EventKind) {
+		p.tell(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
+	}
+	switch c.Kind {
+	case raftfsm.Added:
+		child(api.EventChildAdded)
+	case raftfsm.Removed:
+		p.nodeRemoved(c.Node)
+		child(api.EventChildRemoved)
+	case raftfsm.Written:
+		p.tell(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
+		child(api.EventChildModified)
+	case raftfsm.ACLChanged:
+		child(api.EventChildModified)
+	}
+}
+
+// tell posts an event to every handle on a node that was opened for its kind.
+// Names and contents are for those only who may read the node now, whatever they
+// were allowed when they opened it. epoch.mu is held, and released in between.
+func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
+	needsRead := kind.NeedsRead()
+	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
+	tree := p.epoch.state().Tree
+	for _, h := range p.handles.onNode[ref] {
+		p.epoch.mu.pause(1)
+		if !h.Events.Has(kind) {
+			continue
+		}
+		if needsRead {
+			may, asked := readers[h.principal]
+			if !asked {
+				node, err := tree.Resolve(ref)
+				may = err == nil && tree.Permit(node, h.principal, namespace.ToRead) == nil
+				readers[h.principal] = may
+				p.epoch.mu.pause(permitSteps)
+			}
+			if !may {
+				continue
+			}
+		}
+		p.post(h.Owner, ref, kind, e)
+	}
+}
+
+// permitSteps is how many steps it may take to ask whether a principal may read a
+// node: a list may include many others.
+const permitSteps = 16
+
+// NeedRead reports whether some of the events need the right to read.
+func (s EventSet) NeedRead() bool {
+	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
+}
+
+// post puts an event about a handle into its session's mailbox and returns its
+// number there, 0 if the session has none. The event is copied. epoch.mu is held.
+func (p *publisher) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
+	box := p.boxes.byID[to.Session]
+	if box == nil {
+		return 0
+	}
+	return box.post(&Event{
+		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
+		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation,
+	})
+}
+
+// nodeRemoved tells everybody who has the node open, and those who wait for its
+// lock. epoch.mu is held.
+func (p *publisher) nodeRemoved(node namespace.Ref) {
+	for _, h := range p.handles.onNode[node] {
+		p.tellRemoved(h.Owner, node)
+		p.epoch.mu.pause(1)
+	}
+	for _, w := range p.queues.on(node) {
+		p.epoch.mu.pause(4) // four tables are changed, and the waiter is woken
+		p.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
+	}
+}
+
+// tellRemoved tells one of them. epoch.mu is held.
+func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
+	p.post(owner, node, api.EventHandleInvalid, &Event{
+		Generation: node.Instance, Reason: api.ByDeletion, Explanation: "the node was deleted",
+	})
+}
+
+// lockAcquired tells those who watch a lock that somebody has it. epoch.mu is held.
+func (p *publisher) lockAcquired(claim raftfsm.ClaimResult) {
+	p.tell(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
+}
+
+// vacated notes which locks a command has left without a holder, and tells those who
+// watch them: not of those that it has given to the next. One need not be to be had: see
+// lock-delay. The state does not say it, for a later command of the same entry may have
+// given the lock to somebody, or have taken it from a successor. epoch.mu is held, and
+// released in between.
+func (p *publisher) vacated(r raftfsm.Result) {
+	if len(r.Vacant) == 0 {
+		return
+	}
+	handedOn := map[namespace.Ref]bool{}
+	for _, claim := range r.Claims {
+		if !claim.Pending && claim.Answer.Code == api.OK {
+			handedOn[claim.Answer.Lock] = true
+		}
+	}
+	for _, v := range r.Vacant {
+		if !handedOn[v.Lock] {
+			p.holdTimes.end(v.Lock.Name, p.epoch.clock())
+			p.tell(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
+		}
+		p.epoch.mu.pause(1)
+	}
+}
+
+// conflicting tells the holders of a lock, as far as they asked for it, that
+// another wants it. epoch.mu is held, and released in between.
+func (p *publisher) conflicting(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(mode) {
+		return
+	}
+	for _, holder := range node.Holders {
+		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by && h.Events.Has(api.EventConflictingLock) {
+			p.post(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
+		}
+		p.epoch.mu.pause(1)
+	}
+}
+
+// conflictsAlready tells one who got a lock, as far as it asked for it, that
+// somebody who wants it in a conflicting mode waits already: at the time at which
+// that one came, another was told. epoch.mu is held.
+func (p *publisher) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
+	one := p.handles.find(by)
+	if one == nil || !one.Events.Has(api.EventConflictingLock) || p.queues.ahead(got.Lock, got.Mode) == nil {
+		return
+	}
+	p.post(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
+}
+
+// recreated tells a handle of an earlier epoch, which holds its lock, what it would
+// have been told if this master had known it: that somebody waits for that. epoch.mu is held.
+func (p *publisher) recreated(one *openHandle) {
+	node, gone := p.epoch.state().Tree.Resolve(one.Node)
+	if gone == nil && node.Holds(one.Owner) {
+		p.conflictsAlready(one.Owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
+	}
+}
+
+// failedOver tells every session that outlived the master before this one:
+// events may have been lost with that, so clients look again (Chubby §2.5, §2.9
+// step 5). epoch.mu is held.
+func (p *publisher) failedOver() {
+	for _, box := range p.boxes.byID {
+		p.epoch.mu.pause(1)
+		box.post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})
+	}
+}

@@ -1,0 +1,171 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Explanation says what an operation on a node would wait for.
+type Explanation struct {
+	Lock        *LockInfo
+	Cachers     []Cacher // that may have the node in a cache: the longest waited for first
+	MoreCachers int
+	Explanation []string
+}
+
+// Cacher is a session that a change of a node would wait for.
+type Cacher struct {
+	Session api.Holder    // its owner
+	Waiting time.Duration // for how long a change has waited for it; 0 if none does
+	AtMost  time.Duration // until it has dropped the node, or has ended
+}
+
+// Explain describes a node's lock, and whose caches a change of it waits
+// for, until when.
+func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation, err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return e, err
+	}
+	done, err := in.page(ctx)
+	if err != nil {
+		return e, err
+	}
+	defer done()
+	state := in.epoch.state()
+	e.Lock = in.lockInfo(state, name)
+	node, there := state.Tree.Get(name)
+	switch {
+	case !there:
+		e.Explanation = append(e.Explanation, "there is no such node; who opens it to create it changes it")
+	case node.Dying():
+		e.Explanation = append(e.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
+	}
+	e.Explanation = append(e.Explanation, in.explainLock(state, name, e.Lock)...)
+	e.Cachers, e.MoreCachers = in.cachers(state, name)
+	e.Explanation = append(e.Explanation, in.explainChange(e.Cachers, e.MoreCachers)...)
+	return e, nil
+}
+
+// explainLock says what an Acquire would wait for.
+func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
+	node, there := state.Tree.Get(name)
+	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
+	delayed := lock.Delayed.Round(time.Millisecond)
+	switch {
+	case holders > 0 && there && node.Revoked != "":
+		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
+	case holders > 0:
+		return []string{fmt.Sprintf("the lock is held by %s, and %s: a new request waits behind them, in its turn", count(holders, "session"), waiting(waiters))}
+	case delayed > 0:
+		who := "nobody can have it"
+		if d, _ := state.Tree.Delay(name); d.Mode == api.Shared {
+			who = "it can be had in shared mode only"
+		}
+		return []string{fmt.Sprintf("the lock is delayed because a holder failed: %s for another %v", who, delayed)}
+	}
+	return []string{"the lock is free: an Acquire waits for nobody"}
+}
+
+// cachers lists sessions that may have something of a name in their caches, the
+// longest waited for first, and says how many more there are. Of very many it looks
+// at some only.
+func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []Cacher, more int) {
+	waited, total := in.waitedFor(name)
+	slices.SortFunc(waited, func(a, b Cacher) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session.Session, b.Session.Session))
+	})
+	list = waited[:min(len(waited), api.MaxListed)]
+	for i := range list {
+		list[i].Session = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session.Session}})
+	}
+	return list, total - len(list)
+}
+
+// waitedFor returns sessions that may have something of a name in their caches,
+// each with how long a change has waited for it, and how many there are. It looks at
+// maxVisited at most of them.
+func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	now := in.epoch.clock()
+	add := func(id api.SessionID, since time.Duration) {
+		end, _ := in.leases.End(id)
+		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: max(end.Sub(now), 0) + expirySlack})
+		in.epoch.mu.pause(1)
+	}
+	flush, copies := in.copyset.flush, in.copyset.copies[name]
+	total = len(copies)
+	if flush != nil {
+		total += len(flush.left)
+		for id := range flush.left {
+			if len(list) == maxVisited {
+				break
+			}
+			add(id, now.Sub(flush.since))
+		}
+	}
+	for id, one := range copies {
+		if len(list) == maxVisited {
+			break
+		}
+		switch {
+		case flush != nil && flush.left[id]:
+			total-- // it was counted
+		case one.sequence != 0:
+			add(id, now.Sub(one.posted))
+		default:
+			add(id, 0)
+		}
+	}
+	return list, total
+}
+
+// explainChange says what a change would wait for.
+func (in *Inspector) explainChange(cachers []Cacher, more int) []string {
+	if len(cachers) == 0 {
+		return []string{"nobody has it in a cache: a change waits for nobody"}
+	}
+	var longest time.Duration
+	var late *Cacher
+	for i, c := range cachers {
+		longest = max(longest, c.AtMost)
+		if c.Waiting > slowChange && late == nil {
+			late = &cachers[i]
+		}
+	}
+	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or has ended, within %v",
+		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
+	if late != nil {
+		p := late.Session
+		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; it is ended in %v, or by chubbyctl session end",
+			p.Session, p.Principal, p.Host, p.PID,
+			late.Waiting.Round(100*time.Millisecond), late.AtMost.Round(100*time.Millisecond)))
+	}
+	return list
+}
+
+// waiting says how many wait.
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+// count says how many of something there are.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

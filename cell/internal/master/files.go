@@ -1,0 +1,427 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
+type Files struct {
+	epoch     *epoch
+	handles   *handles
+	boxes     *mailboxes
+	queues    *queues
+	events    *publisher
+	offers    *offers
+	coherence *coherence
+}
+
+// OpenRequest is a decoded and validated Open.
+type OpenRequest struct {
+	Mutation  session.Mutation
+	Path      api.Path
+	Directory Handle // that the path is relative to; zero if there is none
+	Handle    Handle // what was asked for; the rest is known when the node is
+	Create    raftfsm.Open
+}
+
+// Opened is what Open answers.
+type Opened struct {
+	Handle  Handle
+	Created bool
+	Stat    api.Stat
+
+	Cacheable bool // the client may keep the stat
+	Reusable  bool // and may use the handle for another Open
+}
+
+// Open opens a node. One that is there and permanent needs no log entry; one
+// that may have to be created, or is ephemeral, goes through the log. The handle
+// is reserved first, so that an Open that its quota refuses makes no node.
+func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
+	one, err := f.reserve(r)
+	if err != nil {
+		if _, err := f.Refuse(ctx, r.Mutation, err); err != nil {
+			return Opened{}, err
+		}
+		return f.Open(ctx, r) // it had been done: what is answered already is not refused
+	}
+	cacheable := f.coherence.remember(r.Mutation.Session, r.Path.Name())
+	reusable := cacheable && f.coherence.remember(r.Mutation.Session, api.ACLDir) // the right to open it may change there
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
+		f.opening(one)
+		return Opened{}, err
+	}
+	o, here, err := f.openHere(r, one, cacheable)
+	if here {
+		f.opening(one)
+		o.Cacheable, o.Reusable = cacheable, reusable
+		return o, err
+	}
+	return f.openLogged(ctx, r, one)
+}
+
+// reserve enters the handle of an Open as one that is being opened.
+func (f *Files) reserve(r OpenRequest) (*openHandle, error) {
+	principal := f.epoch.principal(r.Mutation.Session)
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[r.Mutation.Session] != nil {
+		f.handles.hear(r.Mutation)
+	}
+	if err := f.finished(r.Mutation); err != nil {
+		return nil, err
+	}
+	h := r.Handle
+	h.Epoch = f.epoch.number
+	if f.epoch.answered(r.Mutation) || f.handles.find(h.Owner) != nil {
+		return f.handles.reserve(h, principal, nil)
+	}
+	if r.Directory.Owner.Session != 0 {
+		if _, err := f.handles.get(r.Directory, f.epoch.number, principal); err != nil {
+			return nil, err
+		}
+		if _, err := f.epoch.state().Tree.Resolve(r.Directory.Node); err != nil {
+			return nil, err
+		}
+	}
+	allowed := f.epoch.state().Quota(principal).Handles
+	return f.handles.reserve(h, principal, &allowed)
+}
+
+// opening ends the reservation that an Open has made.
+func (f *Files) opening(one *openHandle) {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	f.handles.done(one)
+}
+
+// openHere opens a node without the log, or refuses to. Once a copy of a request
+// was answered so, or has gone to the log, all are: here is false if the log has
+// to be asked. The handle is entered at the moment of the look, under the mutex
+// under which changes are observed: what was observed before is in the answer, and
+// what is observed from then on is an event.
+func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Opened, here bool, err error) {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	state, id := f.epoch.state(), r.Mutation.Session
+	if err := f.finished(r.Mutation); err != nil {
+		return o, true, err
+	}
+	own := f.handles.own(id)
+	if err := own.refused[r.Mutation.Number]; err != nil {
+		return o, true, err
+	}
+	node, there := state.Tree.Get(r.Path.Name())
+	switch {
+	case one.logged || f.epoch.answered(r.Mutation):
+	case own.byID[one.Owner.Handle] != one:
+		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
+	case one.open: // another copy came first
+		if node, err = state.Tree.Resolve(one.Node); err != nil {
+			return o, true, err
+		}
+		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
+		if err := mayOpen(state, id, node, &r.Create); err != nil {
+			if r.Create.Create != api.MustExist {
+				break // a late copy at another master might find no node, and make it: the log refuses it for good
+			}
+			return o, true, f.refuseHere(r.Mutation, err)
+		}
+		one.Directory = node.Kind == api.Directory
+		f.handles.bind(one, node.Ref())
+		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+	case !there && r.Create.Create == api.MustExist:
+		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
+		told := *f.refuseHere(r.Mutation, absent)
+		told.Cacheable = cacheable // as far as this copy has registered its reader
+		return o, true, &told
+	}
+	one.logged = true
+	return o, false, nil
+}
+
+// mayOpen says why a node that is there cannot be opened as asked; nil if it can.
+func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
+	for _, g := range c.Preconditions {
+		if err := state.CheckPrecondition(g); err != nil {
+			return err
+		}
+	}
+	return state.CheckOpen(id, node, c)
+}
+
+// openLogged opens a node through the log. Only a node that must exist is sure
+// not to be created: another may go between the look and the log.
+func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
+	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
+	c := raftfsm.Command{Open: &r.Create}
+	done := func() { f.opening(one) }
+	var result raftfsm.Result
+	var err error
+	if r.Create.Create == api.MustExist {
+		result, err = f.epoch.commit(ctx, c, done)
+		err = cmp.Or(err, f.epoch.explain(result.Answer.Err()))
+	} else {
+		result, err = f.coherence.change(ctx, r.Mutation, c, done, touched(r.Create.Name)...)
+	}
+	if err != nil {
+		return Opened{}, err
+	}
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[r.Mutation.Session] == nil {
+		return Opened{}, f.epoch.ended(r.Mutation.Session)
+	}
+	o := Opened{Handle: one.Handle, Created: result.Created}
+	if node, gone := f.epoch.state().Tree.Resolve(one.Node); gone == nil {
+		o.Stat = stat(node, r.Path)
+		return o, nil
+	}
+	o.Stat, err = result.Stat.In(r.Path.Cell())
+	return o, err
+}
+
+// nodeOpened opens the handle of an Open that the log has done. If its node has
+// gone since, as when this is the answer to a retry, that is an event.
+func (f *Files) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
+	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
+	one := f.handles.find(owner)
+	if one == nil || one.open {
+		return // it was closed meanwhile, or opened by another copy
+	}
+	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
+	one.Ephemeral, one.Directory = done.Ephemeral, done.Kind == api.Directory
+	f.handles.bind(one, node)
+	if _, gone := f.epoch.state().Tree.Resolve(node); gone != nil {
+		f.events.tellRemoved(owner, node)
+	}
+}
+
+// answered reports whether a request has been done before; its retry then goes
+// through the log, to be answered as it was.
+func (e *epoch) answered(mutation session.Mutation) bool {
+	s, ok := e.state().Sessions.Get(mutation.Session)
+	if !ok {
+		return false
+	}
+	at, found := requestAt(s, mutation.Number)
+	return found && s.Open[at].Done
+}
+
+// finished is the error of a copy that comes when its client has given up the
+// answer, be it by a request that went through the log or by one that did not;
+// nil if it has not. epoch.mu is held.
+func (f *Files) finished(by session.Mutation) error {
+	s, ok := f.epoch.state().Sessions.Get(by.Session)
+	if !ok {
+		return f.epoch.ended(by.Session) // though that may not have been observed yet
+	}
+	_, open := requestAt(s, by.Number)
+	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
+		return nil
+	}
+	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
+}
+
+// requestAt finds an open request of a session.
+func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
+	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
+}
+
+// stat describes a node by the path it was asked for.
+func stat(n *namespace.Node, path api.Path) api.Stat {
+	s := n.Stat()
+	s.Path = path
+	return s
+}
+
+// Close closes a handle and gives up what it holds. It does not fail for a handle
+// that is closed already, or whose node is gone (Chubby §2.6). What it holds is
+// what the replicated state says, whatever the table of handles knows; the handle
+// is out of the table when that has committed. If there is nothing to give up, it
+// closes the handle without the log.
+func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
+	if !f.closesLogged(mutation, h) {
+		if _, err := f.epoch.fence.Prove(ctx); err != nil {
+			return err
+		}
+		if f.closeHere(mutation, h) {
+			return nil
+		}
+	}
+	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {
+		f.epoch.mu.pause(f.queues.weight(h.Node.Name))
+		f.queues.closing[h.Owner]++
+		next := f.offers.next(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
+		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle, Successions: next}}
+	})
+	return err
+}
+
+// closesLogged reports whether a Close needs an entry: because the handle holds
+// something, or may by the time an entry that is on its way is done. The handle is
+// entered if it is of an earlier epoch, so that it stays closed.
+func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	return f.mayHold(mutation, h)
+}
+
+func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
+	if f.boxes.byID[h.Owner.Session] == nil {
+		return true // the log says what became of the session
+	}
+	f.handles.hear(mutation)
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
+	if err == nil && one.locks || f.epoch.answered(mutation) {
+		return true
+	}
+	node, gone := f.epoch.state().Tree.Resolve(h.Node)
+	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
+}
+
+// closeHere closes a handle that holds nothing.
+func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.mayHold(mutation, h) {
+		return false
+	}
+	f.handles.close(h.Owner)
+	return true
+}
+
+// mayLock returns HandleClosed for a handle that is closed, or that a command
+// which is on its way closes before anything that is handed over from now on is
+// done: what such a handle held nobody would give up. epoch.mu is held.
+func (f *Files) mayLock(owner namespace.Owner) error {
+	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {
+		return api.Errorf(api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew")
+	}
+	return nil
+}
+
+// handleClosed takes a handle out of the table whose Close has committed, and
+// has those refused who waited through it. They are told when the log has refused them:
+// the next master would recreate the handle for a late copy of their requests, and
+// grant the lock to somebody who was told that it has none. epoch.mu is held, and released
+// in between.
+func (f *Files) handleClosed(owner namespace.Owner) {
+	f.handles.close(owner)
+	for w := range f.queues.through(owner) {
+		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
+			w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
+		}
+		f.offers.settle(w)
+		f.epoch.mu.pause(4) // a proposal is made, and handed over
+	}
+}
+
+// Use checks that a handle is open, and was opened for what is to be done.
+func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
+	f.epoch.mu.Lock()
+	defer f.epoch.mu.Unlock()
+	if f.boxes.byID[h.Owner.Session] == nil {
+		return f.epoch.ended(h.Owner.Session)
+	}
+	known := f.handles.find(h.Owner)
+	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
+	if err != nil {
+		return err
+	}
+	if one != known {
+		f.events.recreated(one)
+	}
+	if h.Rights&right != right {
+		need := map[namespace.Rights]string{
+			namespace.ToRead: "reading", namespace.ToWrite: "writing and locking", namespace.ToChange: "changing its ACL",
+		}[right]
+		return api.Errorf(api.PermissionDenied, "the handle was not opened for %s; open the node so", need)
+	}
+	one.locks = one.locks || locking
+	return nil
+}
+
+// principal returns whom a session belongs to.
+func (e *epoch) principal(id api.SessionID) string {
+	if s, ok := e.state().Sessions.Get(id); ok {
+		return s.Principal
+	}
+	return ""
+}
+
+// Read returns the node of a handle as it is at some moment after the call
+// began: the proof of leadership comes first, the look second. So is a refusal
+// proved.
+func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.Use(h, right, false); err != nil {
+		return nil, err
+	}
+	state := f.epoch.state()
+	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
+		return nil, sessionExpired(h.Owner.Session)
+	}
+	for _, g := range h.Preconditions() {
+		if err := state.CheckPrecondition(g); err != nil {
+			return nil, err
+		}
+	}
+	return state.Tree.Resolve(h.Node)
+}
+
+// ReadToCache returns the node of a handle as read does, and whether the client
+// may keep what it is told: whoever reads is entered among those who may have the
+// node in a cache before the look.
+func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)
+	node, err = f.Read(ctx, h, right)
+	return node, cacheable, err
+}
+
+// DirectoryPage is a page of a directory.
+type DirectoryPage struct {
+	Children  []*namespace.Node
+	More      bool
+	Cacheable bool
+}
+
+// ReadDir returns a page of a directory.
+func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
+	node, cacheable, err := f.ReadToCache(ctx, h, namespace.ToRead)
+	if err != nil {
+		return DirectoryPage{}, err
+	}
+	if node.Kind != api.Directory {
+		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
+	}
+	p := DirectoryPage{Cacheable: cacheable}
+	bytes := 0
+	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
+		if len(p.Children) == api.MaxPage || bytes >= api.MaxPageBytes {
+			p.More = true
+			break
+		}
+		p.Children = append(p.Children, child)
+		bytes += statBytes(child)
+	}
+	return p, nil
+}
+
+// statBytes is how long a node's metadata is in a reply, with room to spare.
+func statBytes(n *namespace.Node) int {
+	const plain = 128 // numbers, and /ls/<cell>
+	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)
+}

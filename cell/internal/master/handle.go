@@ -1,0 +1,47 @@
+package master
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Handle is what a client carries of a handle: enough for a new master to recreate it (Chubby §2.3, §2.9 step 8).
+type Handle struct {
+	Owner        namespace.Owner
+	Node         namespace.Ref
+	Rights       namespace.Rights
+	Ephemeral    bool
+	Directory    bool
+	Delay        time.Duration        // lock-delay of locks taken through it
+	Epoch        api.Epoch            // of the master that made it
+	Events       EventSet             // that it was opened for
+	Precondition raftfsm.Precondition // of SetSequencer; zero if there is none
+}
+
+// Preconditions returns the handle's precondition, for a command.
+func (h Handle) Preconditions() []raftfsm.Precondition {
+	if h.Precondition == (raftfsm.Precondition{}) {
+		return nil
+	}
+	return []raftfsm.Precondition{h.Precondition}
+}
+
+// EventSet is a set of kinds of events.
+type EventSet uint64
+
+func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
+func (s EventSet) Has(k api.EventKind) bool      { return s&(1<<k) != 0 }
+
+// Ticket is a place in the queue of one lock, good for one request. Those of an
+// earlier epoch come before those of a later one.
+type Ticket struct {
+	Epoch  api.Epoch
+	Number uint64
+}
+
+func (t Ticket) before(other Ticket) bool {
+	return t.Epoch < other.Epoch || t.Epoch == other.Epoch && t.Number < other.Number
+}

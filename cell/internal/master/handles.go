@@ -1,0 +1,192 @@
+package master
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// handles is the table of the handles of one epoch. It is volatile: a handle that
+// an earlier master made is recreated when it is first used (Chubby §2.9, step
+// 8), and stays closed once it was closed in this epoch. What a handle holds, a
+// lock or an ephemeral node, is in the replicated state; the table never decides
+// whether there is something to give up. epoch.mu guards it.
+type handles struct {
+	of     map[api.SessionID]*ownHandles
+	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
+	used   map[string]int                                    // of each principal, for its quota
+}
+
+// ownHandles is what is known of the handles of one session.
+type ownHandles struct {
+	byID map[api.HandleID]*openHandle // open, or being opened
+	// earlier are the handles of earlier epochs that were used or closed in this
+	// one: those that are not in byID are closed. At most api.MaxHandles, which is
+	// as many as a client can have had open.
+	earlier  map[api.HandleID]struct{}
+	declared session.Declared
+	refused  map[api.RequestNumber]error // Opens that were refused without an entry; at most api.MaxOutstanding
+}
+
+// openHandle is a handle that is open, or being opened.
+type openHandle struct {
+	Handle
+	principal string
+	open      bool
+	locks     bool // a lock was asked for through it, so closing it goes through the log
+	copies    int  // of its Open that are being served
+	logged    bool // one of those went to the log, which therefore answers them all
+}
+
+func newHandles() *handles {
+	return &handles{
+		of:     map[api.SessionID]*ownHandles{},
+		onNode: map[namespace.Ref]map[namespace.Owner]*openHandle{},
+		used:   map[string]int{},
+	}
+}
+
+// own returns what is known of a session, which lives.
+func (t *handles) own(id api.SessionID) *ownHandles {
+	own := t.of[id]
+	if own == nil {
+		own = &ownHandles{byID: map[api.HandleID]*openHandle{}, earlier: map[api.HandleID]struct{}{}, refused: map[api.RequestNumber]error{}}
+		t.of[id] = own
+	}
+	return own
+}
+
+// find returns a handle that is open or being opened, nil if there is none.
+func (t *handles) find(owner namespace.Owner) *openHandle {
+	if own := t.of[owner.Session]; own != nil {
+		return own.byID[owner.Handle]
+	}
+	return nil
+}
+
+// hear takes note of the declaration of a request, and forgets the refusals that
+// its client has heard.
+func (t *handles) hear(by session.Mutation) {
+	own := t.own(by.Session)
+	own.declared.Record(by)
+	for number := range own.refused {
+		if own.declared.Finished(number) {
+			delete(own.refused, number)
+		}
+	}
+}
+
+// reserve makes room for a handle that is being opened in the name of a
+// principal, which may have allowed of them (nil: of one that was opened already
+// the quota is not asked again); a copy of the same Open shares it. It is given up
+// with done, unless it was opened by then.
+func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle, error) {
+	own := t.own(h.Owner.Session)
+	one := own.byID[h.Owner.Handle]
+	if one == nil {
+		if allowed != nil && len(own.byID) >= api.MaxHandles {
+			return nil, api.Errorf(api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", len(own.byID), api.MaxHandles)
+		}
+		if allowed != nil && t.used[principal] >= *allowed {
+			return nil, api.Errorf(api.QuotaExceeded, "handles of principal %q: %d used, %d allowed; close some, or have the quota raised", principal, t.used[principal], *allowed)
+		}
+		one = t.enter(h, principal)
+	}
+	one.copies++
+	return one, nil
+}
+
+// done ends a reservation.
+func (t *handles) done(one *openHandle) {
+	if one.copies--; one.copies == 0 && !one.open && t.find(one.Owner) == one {
+		t.remove(one)
+	}
+}
+
+// enter counts a handle.
+func (t *handles) enter(h Handle, principal string) *openHandle {
+	one := &openHandle{Handle: h, principal: principal}
+	t.own(h.Owner.Session).byID[h.Owner.Handle] = one
+	t.used[principal]++
+	return one
+}
+
+// bind opens a handle that was reserved.
+func (t *handles) bind(one *openHandle, node namespace.Ref) {
+	one.open, one.Node = true, node
+	if t.onNode[node] == nil {
+		t.onNode[node] = map[namespace.Owner]*openHandle{}
+	}
+	t.onNode[node][one.Owner] = one
+}
+
+// get returns an open handle, and recreates one of an earlier epoch, whatever
+// the quota: its principal was allowed to have it.
+func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle, error) {
+	own := t.own(h.Owner.Session)
+	one := own.byID[h.Owner.Handle]
+	if one != nil && one.open && one.Node == h.Node {
+		return one, nil
+	}
+	// A client that opens different nodes with one request, at several masters, has handles
+	// of one name on each: one of them is good.
+	if _, closed := own.earlier[h.Owner.Handle]; closed || h.Epoch >= epoch || one != nil && one.open {
+		return nil, api.Errorf(api.HandleClosed, "the handle was closed; open the node anew")
+	}
+	if len(own.earlier) >= api.MaxHandles {
+		return nil, api.Errorf(api.QuotaExceeded, "handles of the session from before the master failed over: %d used or closed since, %d allowed; open the node anew", len(own.earlier), api.MaxHandles)
+	}
+	own.earlier[h.Owner.Handle] = struct{}{}
+	if one == nil {
+		one = t.enter(h, principal)
+	}
+	t.bind(one, h.Node)
+	return one, nil
+}
+
+// close closes a handle, or forgets one that is being opened.
+func (t *handles) close(owner namespace.Owner) {
+	if one := t.find(owner); one != nil {
+		t.remove(one)
+	}
+}
+
+// drop forgets handles of a session that has ended, at most most of them, and
+// reports whether it knows of no more.
+func (t *handles) drop(id api.SessionID, most int) (done bool) {
+	own := t.of[id]
+	if own == nil {
+		return true
+	}
+	for _, one := range own.byID {
+		if most--; most < 0 {
+			return false
+		}
+		t.remove(one)
+	}
+	delete(t.of, id)
+	return true
+}
+
+// remove takes a handle out of the table.
+func (t *handles) remove(one *openHandle) {
+	delete(t.of[one.Owner.Session].byID, one.Owner.Handle)
+	if t.used[one.principal]--; t.used[one.principal] == 0 {
+		delete(t.used, one.principal)
+	}
+	if !one.open {
+		return
+	}
+	delete(t.onNode[one.Node], one.Owner)
+	if len(t.onNode[one.Node]) == 0 {
+		delete(t.onNode, one.Node)
+	}
+}
+
+// count returns how many handles a session has open, or is opening.
+func (t *handles) count(id api.SessionID) int {
+	if own := t.of[id]; own != nil {
+		return len(own.byID)
+	}
+	return 0
+}

@@ -1,0 +1,269 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// asked is a request to open a node for reading and writing.
+func (c *soloClient) asked(path string, create raftfsm.Open) OpenRequest {
+	mutation := c.mutation()
+	rights := namespace.ToRead | namespace.ToWrite
+	create.Kind, create.Rights = api.File, rights
+	return OpenRequest{
+		Mutation: mutation, Path: api.MustParsePath(path), Create: create,
+		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: rights},
+	}
+}
+
+func (s *soloMaster) handlesOf(id api.SessionID) int {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	return s.tables.handles.count(id)
+}
+
+// quota sets what the clients of a test may use.
+func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
+	return func(s *raftfsm.State) {
+		session := cachingSession(99)
+		session.CreateSession.MayCache = false
+		operator := &soloClient{who: Caller{Session: with(t, s, session)[0].Session}}
+		with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: operator.mutation(), Principal: "p", Quota: allowed}})
+	}
+}
+
+// What the quota of handles refuses is refused before anything is done.
+func TestRefusedOpenMakesNothing(t *testing.T) {
+	inSolo(t, quota(t, api.Quota{Handles: 1}), func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		c.open(t, "/ls/local/one", api.MayCreate)
+		for _, ephemeral := range []bool{false, true} {
+			if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/two", raftfsm.Open{Create: api.MayCreate, Ephemeral: ephemeral})); !errors.Is(err, api.QuotaExceeded) {
+				t.Errorf("%v", err)
+			}
+			if _, there := m.epoch.state().Tree.Get("/two"); there {
+				t.Error("it was refused, and has made its node")
+			}
+		}
+		if n := m.handlesOf(c.who.Session); n != 1 {
+			t.Errorf("%d handles are open", n)
+		}
+	})
+}
+
+// A copy of an Open that arrives when its handle was closed opens nothing, and one
+// that arrives when it was refused is refused, though it could be done by now.
+func TestLateCopyOfOpen(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, c := m.client(t, 1), m.client(t, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.keep(ctx)
+		author.open(t, "/ls/local/f", api.MayCreate)
+		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
+		o, err := m.Files.Open(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := m.Files.Open(t.Context(), q); err != nil || m.handlesOf(c.who.Session) != 1 || again.Handle != o.Handle {
+			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.Session))
+		}
+		if err := m.Files.Close(t.Context(), c.mutation(), o.Handle); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.Session) != 0 {
+			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.Session))
+		}
+		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
+		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) {
+			t.Fatal(err)
+		}
+		author.open(t, "/ls/local/later", api.MayCreate)
+		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.Session) != 0 {
+			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.Session))
+		}
+	})
+}
+
+// No handle is entered in the name of a session that has ended meanwhile.
+func TestOpenOfAnEndedSession(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.client(t, 1).open(t, "/ls/local/f", api.MayCreate)
+		c := m.client(t, 2)
+		m.proving = func() {
+			m.proving = nil
+			if err := m.Sessions.End(t.Context(), c.who.Session); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
+			t.Error(err)
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used[""] > 0 || m.tables.handles.used["p"] != 1 {
+			t.Errorf("known %v, used %v", known, m.tables.handles.used)
+		}
+	})
+}
+
+// A retry, at a new master, of an Open that was done makes the handle again, and
+// its client hears that the node has gone since.
+func TestRetriedOpenOfWhatIsGone(t *testing.T) {
+	var c soloClient
+	var q OpenRequest
+	prepare := func(s *raftfsm.State) {
+		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
+		q = c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Name: "/f"})
+		q.Create.Mutation = q.Mutation
+		done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
+		other := soloClient{who: Caller{Session: with(t, s, cachingSession(10))[0].Session}}
+		with(t, s, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: other.mutation(), Node: namespace.Ref{Name: "/f", Instance: done.Stat.Instance}}})
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		c.m = m
+		if _, err := m.Files.Open(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c.hear(t) {
+			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
+				return
+			}
+		}
+		t.Error("nothing says that the node is gone")
+	})
+}
+
+// A master remembers which handles of before it were closed, as many as a client
+// can have had. They do not count as open; and if there are more, no others are
+// made again, but closing them gives up what they hold all the same.
+func TestHandlesOfEarlierEpochs(t *testing.T) {
+	var c soloClient
+	var ephemeral, file Handle
+	prepare := func(s *raftfsm.State) {
+		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
+		for name, h := range map[string]*Handle{"/e": &ephemeral, "/f": &file} {
+			q := c.asked("/ls/local"+name, raftfsm.Open{Create: api.MayCreate, Name: api.Name(name), Ephemeral: name == "/e"})
+			q.Create.Mutation = q.Mutation
+			done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
+			*h = q.Handle
+			h.Node, h.Ephemeral = namespace.Ref{Name: api.Name(name), Instance: done.Stat.Instance}, name == "/e"
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		c.m = m
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.keep(ctx)
+		c.number = 2 * api.MaxHandles
+		old := file
+		for i := range api.MaxHandles {
+			old.Owner.Handle = api.HandleID(i + 3)
+			if err := m.Files.Close(t.Context(), c.mutation(), old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := m.Files.Read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("one that was closed: %v", err)
+		}
+		if n := m.handlesOf(c.who.Session); n != 0 {
+			t.Errorf("%d handles are open", n)
+		}
+		c.open(t, "/ls/local/f", api.MustExist)
+		if _, err := m.Files.Read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("one more than there can be: %v", err)
+		}
+		if err := m.Files.Close(t.Context(), c.mutation(), ephemeral); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if node, there := m.epoch.state().Tree.Get("/e"); there {
+			t.Errorf("its handle was closed: %+v", node)
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if n := len(m.tables.handles.of[c.who.Session].earlier); n > api.MaxHandles {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+// The table of handles never decides whether there is something to give up.
+func TestCloseGoesByTheLog(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				c := m.client(t, 1)
+				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
+				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
+				if _, err := m.Locks.TryAcquire(t.Context(), claim, h); err != nil {
+					t.Fatal(err)
+				}
+				if !known {
+					m.epoch.mu.Lock()
+					m.tables.handles.close(h.Owner)
+					m.epoch.mu.Unlock()
+				}
+				if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
+					t.Fatal(err)
+				}
+				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {
+					t.Errorf("closed, and held: %+v", node)
+				}
+			})
+		})
+	}
+}
+
+// A late copy of an Open, whose client has declared with a call that needs no entry
+// that it has the answer, is refused: the log, which does not know that, would answer
+// it again and again.
+func TestLateCopyOfLoggedOpen(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
+		if _, err := m.Files.Open(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
+		entries := 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m.applying = func() {
+			if entries++; entries > 10 {
+				cancel()
+			}
+		}
+		if _, err := m.Files.Open(ctx, r); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("%v, after %d entries", err, entries)
+		}
+	})
+}
+
+// A handle is on one node, whatever its client asked earlier masters for under its number:
+// what it holds is known by its name alone.
+func TestHandleIsOnOneNode(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		owner := namespace.Owner{Session: c.who.Session, Handle: 1000}
+		for i, path := range []string{"/ls/local/a", "/ls/local/b", "/ls/local/a"} {
+			h := c.open(t, path, api.MayCreate).Handle
+			h.Owner, h.Epoch = owner, 0 // of an earlier master
+			mutation := c.mutation()
+			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
+			_, err := m.Locks.TryAcquire(t.Context(), claim, h)
+			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
+				t.Errorf("the lock of %s: %v, want %v", path, err, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,277 @@
+package master
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Sessions is the master's part that begins, extends and ends sessions (Chubby §2.8).
+type Sessions struct {
+	epoch       *epoch
+	leases      *session.Leases
+	boxes       *mailboxes
+	copyset     *caches
+	outbox      *outbox
+	offers      *offers
+	revocations *revocations
+
+	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
+	keepAlives float64                // see Config.KeepAlives
+}
+
+// Grant is a lease that a session was granted.
+type Grant struct {
+	Lease  time.Duration
+	Parked time.Duration // from the receipt of the call to the start of the lease
+	Number uint64        // counts up within a session and epoch
+}
+
+// Create begins a session. The entry that creates it proves leadership
+// too, so its first lease counts from the proposal. A retry is answered with the
+// session that is there, and with what is left of its lease: only KeepAlives,
+// which acknowledge what was told, extend a lease.
+func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
+	receipt := s.epoch.clock()
+	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
+	if err != nil {
+		return 0, Grant{}, err
+	}
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)
+	if !ok {
+		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
+	}
+	s.epoch.metrics.SessionBegun()
+	if box := s.boxes.byID[result.Session]; box != nil {
+		box.grant = number
+	}
+	return result.Session, Grant{Lease: left, Number: number}, nil
+}
+
+// Receipt is what a KeepAlive says that its client has heard in this epoch.
+type Receipt struct {
+	Received, Acknowledged uint64 // see mailbox
+	Grant                  uint64 // number of the newest grant
+}
+
+// Extension is what a KeepAlive brings: the lease, unless nothing is extended now, and
+// what is to be told.
+type Extension struct {
+	Grant  *Grant
+	Events []*Event
+}
+
+// KeepAlive parks the call until the lease is due to be extended or something
+// is to be told (Chubby §2.8); then it proves that this is still the master,
+// and promises the session its lease from the start of that proof.
+func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
+	receipt := s.epoch.clock()
+	client := signs{receipt: receipt, conn: conn}
+	p, due, err := s.park(c, h)
+	if err != nil {
+		return Extension{}, err
+	}
+	if p != nil {
+		if err := s.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
+			return Extension{}, err
+		}
+		if silent, err := s.silent(ctx, c, p, client); silent || err != nil {
+			return Extension{}, err
+		}
+	}
+	t0, err := s.epoch.fence.Prove(ctx)
+	if err != nil {
+		return Extension{}, err
+	}
+	return s.extend(c, p, receipt, t0, client.fresh(t0))
+}
+
+// park returns a place to wait, or nil if the reply is due at once: because the
+// client has not yet heard what it was told or granted, does not know this epoch,
+// or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
+// one is due: its own lease may end before.
+func (s *Sessions) park(c Caller, h Receipt) (*parked, session.Instant, error) {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.byID[c.Session]
+	if !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil {
+		return nil, 0, s.epoch.ended(c.Session)
+	}
+	if c.Epoch == s.epoch.number {
+		box.acknowledge(h.Received, h.Acknowledged)
+		for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
+			s.epoch.mu.pause(maxSteps)
+		}
+		s.revocations.acknowledged(c.Session)
+		if s.boxes.byID[c.Session] != box {
+			return nil, 0, s.epoch.ended(c.Session) // in between
+		}
+	}
+	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
+		return nil, 0, nil
+	}
+	lease := s.leaseOf(c.Session)
+	due := s.epoch.clock().Add(session.Due(lease))
+	if box.heard() { // else nothing is extended, and there is only something to wait for
+		// Its last lease may have been longer than the next will be; its client's
+		// patience with this call is that of the lease that it was granted last.
+		end, _ := s.leases.End(c.Session)
+		due = min(due, end.Add(session.Due(lease)-lease))
+	}
+	return box.park(), together(due, lease), nil
+}
+
+// replyTogether is the part of a lease by which a reply may be early or late so as
+// to be sent together with others.
+const replyTogether = 48
+
+// together has replies that are due at about the same time be sent at the same
+// time, a little early, so that with very many sessions they share proofs, wake-ups
+// and packets.
+func together(due session.Instant, lease time.Duration) session.Instant {
+	return due - due%session.Instant(lease/replyTogether)
+}
+
+// leaseOf returns the length of the leases that a session is granted: by the
+// rule of session.Lengthen, but not longer than the log knows of.
+func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
+	if record, ok := s.epoch.state().Sessions.Get(id); ok {
+		return min(s.wanted(record), record.Lease)
+	}
+	return api.DefaultLease
+}
+
+// wanted returns how long the leases of a session are to be.
+func (s *Sessions) wanted(record *session.Session[raftfsm.Answer]) time.Duration {
+	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
+}
+
+// raise has the log know of a longer lease, if a session is to be granted one:
+// from the KeepAlive after that it is. epoch.mu is held.
+func (s *Sessions) raise(id api.SessionID) {
+	record, ok := s.epoch.state().Sessions.Get(id)
+	if !ok || s.raising[id] {
+		return
+	}
+	if lease := s.wanted(record); lease > record.Lease {
+		s.raising[id] = true
+		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
+	}
+}
+
+// waitUntil returns when the parked call is to be answered.
+func (s *Sessions) waitUntil(ctx context.Context, p *parked, due time.Duration) error {
+	timer := time.NewTimer(due)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.wake:
+		if p.over {
+			return api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
+		}
+		return nil
+	case <-ctx.Done():
+		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
+	case <-s.epoch.ctx.Done():
+		return context.Cause(s.epoch.ctx)
+	}
+}
+
+// extend grants the lease from t0, unless the client has not acknowledged what
+// it was told, has shown no sign of life lately (fresh), or the session is ending,
+// and takes the events along.
+func (s *Sessions) extend(c Caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
+	lease := s.leaseOf(c.Session)
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.byID[c.Session]
+	if !ok {
+		return Extension{}, s.epoch.ended(c.Session)
+	}
+	box.unpark(p)
+	var reply Extension
+	if ending := s.revocations.ends[c.Session]; ending != nil && box.acked >= ending.sequence {
+		return Extension{}, s.epoch.ended(c.Session)
+	} else if ending == nil && box.heard() && fresh {
+		number, ok := s.leases.Grant(c.Session, lease, t0)
+		if !ok {
+			return Extension{}, s.epoch.ended(c.Session)
+		}
+		box.grant, box.asked = number, false
+		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
+		s.epoch.metrics.LeaseExtended()
+		s.raise(c.Session)
+	}
+	reply.Events = box.tell()
+	return reply, nil
+}
+
+// End ends a session at its client's wish. What it holds is free in the
+// same entry, and those who wait have it.
+func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
+	s.epoch.mu.Lock()
+	s.leases.Stop(id)
+	s.epoch.mu.Unlock()
+	return s.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
+}
+
+// endNow ends a session whose lease was stopped, at once.
+func (s *Sessions) endNow(ctx context.Context, end raftfsm.End) error {
+	_, err := s.epoch.proposeMade(ctx, func() raftfsm.Command {
+		c, _ := s.offers.endCommand([]raftfsm.End{end})
+		return c
+	})
+	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
+}
+
+// endCommand ends as many of the first sessions as one command has room for, and
+// names successors for the locks that they hold; rest is for the next command. For
+// locks that there is no room to name, or too many to look at, pump finds the next
+// ones when the end has been observed. epoch.mu is held, and the command is to be handed
+// over under the same hold: who is named in it is marked as offered.
+func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
+	part := piece(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
+}
+
+// successions names those who have the locks next that ending sessions hold, of as
+// many locks as there is room for in one command. epoch.mu is held.
+func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
+	var list []raftfsm.Succession
+	tree, bytes, visited := o.epoch.state().Tree, 0, 0
+	for _, end := range ends {
+		for node := range tree.OwnedBy(end.Session) {
+			if visited += o.queues.weight(node.Name); visited > maxOwned {
+				return list
+			}
+			lead := o.queues.leading(node.Ref(), 0)
+			if len(lead) == 0 {
+				continue
+			}
+			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
+				continue // it has an ephemeral node open; see next
+			}
+			bytes += raftfsm.Size(node.Ref())
+			for _, w := range lead {
+				bytes += w.size
+			}
+			if len(list) > 0 && bytes > o.queues.claims {
+				return list
+			}
+			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)})
+		}
+	}
+	return list
+}
+
+func sessionExpired(id api.SessionID) error {
+	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
+}

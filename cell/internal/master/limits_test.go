@@ -1,0 +1,264 @@
+package master
+
+import (
+	"context"
+	flags "flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
+)
+
+var full = flags.Bool("full", false, "make the tests of limits as large as the limits: 500,000 ephemeral nodes, and the real limits of the log")
+
+// tinyLimits are such that a dozen of anything does not fit.
+func tinyLimits() limits {
+	return limits{command: 4 << 10, batch: 2 << 10, claims: 1 << 10, pending: 64 << 10, share: 8 << 10}
+}
+
+// limit sets the limits of a master that runs.
+func (s *soloMaster) limit(l limits) {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	s.epoch.proposer.mu.Lock()
+	defer s.epoch.proposer.mu.Unlock()
+	s.epoch.proposer.limits, s.tables.queues.claims = l, l.claims
+}
+
+// entryOverhead is the most that an entry has beside its commands.
+const entryOverhead = 40
+
+// logOf keeps what a master writes, and fails the test for an entry that exceeds
+// the limits.
+func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
+	t.Helper()
+	s.limit(l)
+	var entries [][]byte
+	wrote := func(data []byte) {
+		if most := max(l.command, l.batch) + entryOverhead; len(data) > most {
+			t.Errorf("an entry of %d bytes; at most %d are allowed", len(data), most)
+		}
+		entries = append(entries, data)
+	}
+	s.wrote.Store(&wrote)
+	return &entries
+}
+
+// request numbers the requests of a session that is made without a master.
+type request struct {
+	session api.SessionID
+	number  api.RequestNumber
+}
+
+func (r *request) mutation() session.Mutation {
+	r.number++
+	return session.Mutation{Session: r.session, Number: r.number, HighestIssued: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
+}
+
+// populate gives that many sessions that many ephemeral nodes each, whose names
+// have about that many bytes.
+func populate(t *testing.T, s *raftfsm.State, sessions, each, name int) {
+	t.Helper()
+	for i := range sessions {
+		id := with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session
+		r := &request{session: id}
+		for k := range each {
+			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
+				Mutation: r.mutation(), Name: api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("e", name), i, k)),
+				Create: api.MustCreate, Kind: api.File, Ephemeral: true,
+			}})
+		}
+	}
+}
+
+// cachingSessionOf is cachingSession with any number of nonces.
+func cachingSessionOf(name string) raftfsm.Command {
+	c := cachingSession(0)
+	c.CreateSession.Nonce = []byte(fmt.Sprintf("%-16.16s", name))
+	c.CreateSession.Principal = name
+	return c
+}
+
+// However many ephemeral nodes die together, of one session or of many, of an
+// earlier master's time or of this one's, they are removed by entries that every
+// replica can read again.
+func TestDyingNodesFitTheLog(t *testing.T) {
+	for _, c := range []struct{ sessions, each int }{{1, 1_000}, {50, 20}} {
+		l := tinyLimits()
+		if *full {
+			c.sessions, c.each, l = c.sessions*10, c.each*10, defaultLimits()
+			if c.sessions == 10 {
+				c.sessions = 50 // a session has 10,000 handles at most
+			}
+		}
+		t.Run(fmt.Sprintf("%d of %d sessions", c.each, c.sessions), func(t *testing.T) {
+			var entries *[][]byte
+			inSolo(t, func(s *raftfsm.State) { populate(t, s, c.sessions, c.each, 140) }, func(t *testing.T, m *soloMaster) {
+				entries = m.logOf(t, l)
+				time.Sleep(15 * time.Minute) // nobody keeps them alive
+				synctest.Wait()
+				if n := m.epoch.state().Tree.Counts().Nodes; n != 3 || m.epoch.state().Sessions.Len() != 0 {
+					t.Errorf("%d nodes and %d sessions are left; want 3 (the root, /acl and its list) and none", n, m.epoch.state().Sessions.Len())
+				}
+			})
+			if !t.Failed() {
+				readBack(t, *entries)
+			}
+		})
+	}
+}
+
+// readBack writes entries into a log, and opens it again.
+func readBack(t *testing.T, entries [][]byte) {
+	t.Helper()
+	options := disk.Options{Cell: "local", ID: "r1", Bootstrap: true, Fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)}
+	dir := t.TempDir()
+	s, err := disk.Open(dir, disk.WALStore, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := s.Identity().Get()
+	if err := s.Identity().Store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Votes().SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of it
+		t.Fatal(err)
+	}
+	logs := make([]*raft.Log, len(entries))
+	for i, data := range entries {
+		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
+	}
+	for part := range slices.Chunk(logs, 16) {
+		if err := s.Logs().StoreLogs(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = disk.Open(dir, disk.WALStore, options); err != nil {
+		t.Fatalf("the replica does not start again: %v", err)
+	}
+	defer func() { _ = s.Close() }()
+	for i := range entries {
+		if err := s.Logs().GetLog(uint64(i+1), new(raft.Log)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Sessions that end together while others wait for all of their locks end in
+// entries within the limits, and every lock is handed on: by the same entry, or,
+// if there is no room to name who comes next, by a later one.
+func TestEndingSessionsFitTheLog(t *testing.T) {
+	const owners, locks, waiting = 12, 10, 3
+	inSolo(t, func(s *raftfsm.State) {
+		for i := range owners {
+			r := &request{session: with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session}
+			for k := range locks {
+				opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: nameOfLock(i, k), Create: api.MustCreate, Kind: api.File}})[0]
+				by := r.mutation()
+				with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{
+					Lock: namespace.Ref{Name: nameOfLock(i, k), Instance: opened.Stat.Instance}, Claims: []raftfsm.Claim{{Mutation: by, Handle: 1, Mode: api.Exclusive}},
+				}}})
+			}
+		}
+	}, func(t *testing.T, m *soloMaster) {
+		m.logOf(t, tinyLimits())
+		granted := make(chan api.Name, owners*locks*waiting)
+		for i := range waiting {
+			c := m.client(t, byte(i+1))
+			c.keepAlive(t.Context())
+			var outstanding []api.RequestNumber
+			for node := range m.epoch.state().Tree.All() {
+				if len(node.Holders) == 0 {
+					continue
+				}
+				claim := raftfsm.Claim{Mutation: c.mutation(), Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
+				claim.Handle = api.HandleID(claim.Mutation.Number)
+				h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: claim.Handle}, Node: node.Ref(), Rights: namespace.ToWrite}
+				if err := m.Files.Use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
+					t.Fatal(err)
+				}
+				outstanding = append(outstanding, claim.Mutation.Number)
+				claim.Mutation.Outstanding = slices.Clone(outstanding)
+				go func() {
+					if _, err := m.Locks.Acquire(t.Context(), claim, h, Ticket{}, func(Queued) error { return nil }); err == nil {
+						granted <- node.Name
+					} else if t.Context().Err() == nil {
+						t.Error(err)
+					}
+				}()
+			}
+		}
+		time.Sleep(time.Minute) // the owners' leases end
+		synctest.Wait()
+		if n := len(granted); n != owners*locks*waiting {
+			t.Errorf("%d of %d requests were granted", n, owners*locks*waiting)
+		}
+	})
+}
+
+// Very many sessions that end at once, as after a command that failed, end in as
+// many commands as it takes.
+func TestEndsAreCut(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		const sessions = 2_000
+		m.limit(tinyLimits())
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		var ends []raftfsm.End
+		for i := range sessions {
+			ends = append(ends, raftfsm.End{Session: api.SessionID(i + 1), Reason: api.ByExpiry})
+		}
+		named := 0
+		for len(ends) > 0 {
+			var c raftfsm.Command
+			c, ends = m.Locks.offers.endCommand(ends)
+			if n := raftfsm.Size(c); n > tinyLimits().command {
+				t.Errorf("a command of %d bytes; at most %d are allowed", n, tinyLimits().command)
+			}
+			for _, end := range c.EndSessions.Ends {
+				if named++; end.Session != api.SessionID(named) {
+					t.Fatalf("session %v ends in place %d", end.Session, named)
+				}
+			}
+		}
+		if named != sessions {
+			t.Errorf("%d sessions end; want %d", named, sessions)
+		}
+	})
+}
+
+func nameOfLock(owner, lock int) api.Name {
+	return api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("l", 200), owner, lock))
+}
+
+// keepAlive keeps a session alive until ctx ends.
+func (c *soloClient) keepAlive(ctx context.Context) {
+	go func() {
+		for ctx.Err() == nil {
+			reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)
+			if err != nil {
+				return
+			}
+			if g := reply.Grant; g != nil {
+				c.grant = max(c.grant, g.Number)
+			}
+			if events := reply.Events; len(events) > 0 {
+				c.acked = events[len(events)-1].Sequence
+			}
+		}
+	}()
+}

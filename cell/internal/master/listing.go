@@ -1,0 +1,359 @@
+package master
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Listings come in pages. What is replicated is read from one state, which is
+// immutable, without the mutex; what only the master knows is added page by page
+// under it. So a listing costs the same for a cell of any size, page by page, and
+// the pages of one listing are of different moments: what is there all the time is
+// in it once.
+
+// maxVisited bounds the nodes that one page of a listing looks at: a page may be
+// empty, and still not be the last.
+const maxVisited = 4096
+
+// maxPages bounds the pages, and Explains, that are made at a time. Each takes most of a
+// megabyte before it can be counted as a reply, and the mutex again and again: tens of
+// thousands at a time, as one client may ask for, would take gigabytes, and make everybody
+// else wait for the mutex for seconds.
+const maxPages = 16
+
+// page waits until a page may be made; done is to be called when it has been. It is for
+// after the proof of leadership, which may take seconds.
+func (in *Inspector) page(ctx context.Context) (done func(), err error) {
+	select {
+	case in.pages <- struct{}{}:
+		return func() { <-in.pages }, nil
+	case <-ctx.Done():
+		return nil, &api.Error{
+			Code: api.Unavailable, Err: context.Cause(ctx),
+			Message: fmt.Sprintf("the call ended while it waited for other listings, of which %d are made at a time; try again", maxPages),
+		}
+	case <-in.epoch.ctx.Done():
+		return nil, context.Cause(in.epoch.ctx)
+	}
+}
+
+// Inspector tells operators what the master knows, and changes nothing.
+type Inspector struct {
+	epoch    *epoch
+	handles  *handles
+	queues   *queues
+	delays   *delays
+	leases   *session.Leases
+	copyset  *caches
+	sessions *Sessions
+	locks    *Locks
+
+	pages chan struct{} // full when maxPages are being made; see page
+}
+
+// Page is a page of a listing.
+type Page[T any] struct {
+	List []T
+	Next []byte // what asks for the page after this; empty on the last
+
+	bytes   int // of the list on the wire, at most
+	visited int
+}
+
+// full reports whether the page should end before the next entry, and counts one
+// more that was looked at.
+func (p *Page[T]) full() bool {
+	p.visited++
+	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
+}
+
+// add adds an entry of that length.
+func (p *Page[T]) add(entry T, bytes int) {
+	p.List = append(p.List, entry)
+	p.bytes += bytes
+}
+
+// holderBytes is how long a holder is on the wire at most.
+func holderBytes(h api.Holder) int {
+	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason)
+}
+
+// SessionInfo describes a session.
+type SessionInfo struct {
+	Session   api.Holder    // its owner
+	Lease     time.Duration // that is granted
+	LeftLeast time.Duration // it lives at least this long
+	LeftMost  time.Duration // and is ended at the latest after this long, unless it is extended
+	Handles   int
+	Locks     int
+	MayCache  bool
+}
+
+func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
+
+// ListSessions lists a page of the sessions with both bounds of what is left of
+// their leases: none ends earlier than the one, nor, unless it is extended, lives
+// longer than the other.
+func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return p, err
+	}
+	done, err := in.page(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer done()
+	state := in.epoch.state()
+	first := only
+	if first == 0 && len(after) == 8 {
+		first = api.SessionID(binary.BigEndian.Uint64(after)) + 1
+	}
+	var last api.SessionID
+	for s := range state.Sessions.From(first) {
+		if only != 0 && s.ID != only {
+			break
+		}
+		if p.full() {
+			p.Next = binary.BigEndian.AppendUint64(nil, uint64(last))
+			break
+		}
+		info := &SessionInfo{
+			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
+			Lease:   in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
+		}
+		p.add(info, info.WireSize())
+		last = s.ID
+	}
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	now := in.epoch.clock()
+	for _, info := range p.List {
+		id := info.Session.Session
+		info.Handles = in.handles.count(id)
+		if end, ok := in.leases.End(id); ok {
+			info.LeftLeast = max(end.Sub(now), 0)
+			info.LeftMost = info.LeftLeast + expirySlack
+		}
+		in.epoch.mu.pause(1)
+	}
+	return p, nil
+}
+
+// locksOf counts the locks that a session holds, and the nodes that it looked at.
+func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
+	for node := range state.Tree.OwnedBy(id) {
+		*visited++
+		if slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
+			locks++
+		}
+	}
+	return locks
+}
+
+// The parts of a listing of locks, which a page's mark begins with.
+const (
+	ofNodes  byte = 1 // locks of nodes, by their marks
+	ofDelays byte = 2 // delays on names of which there is no node
+)
+
+// LockInfo describes a lock.
+type LockInfo struct {
+	Path        string
+	Mode        api.LockMode // it is held in; 0 if nobody holds it
+	Generation  api.Generation
+	Holders     []api.Holder // at most api.MaxListed
+	MoreHolders int
+	Waiters     []Waiter // the first api.MaxListed
+	MoreWaiters int
+	Delayed     time.Duration
+	Revoked     string // why it is being taken from its holders; empty if it is not
+}
+
+// WireSize returns how long it is on the wire at most.
+func (l *LockInfo) WireSize() int {
+	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
+	for _, h := range l.Holders {
+		bytes += holderBytes(h)
+	}
+	for _, w := range l.Waiters {
+		bytes += maxEncoded + holderBytes(w.Owner)
+	}
+	return bytes
+}
+
+// Waiter describes a request that waits for a lock.
+type Waiter struct {
+	Owner    api.Holder // whose request it is
+	Place    int        // 1 is next
+	Mode     api.LockMode
+	Waiting  time.Duration // since when
+	Absent   bool          // its stream is broken; its place is kept for a while
+	Estimate time.Duration // of the wait; 0 if there is none
+}
+
+// ListLocks lists a page of the locks at and below a name that are held, waited
+// for or delayed, by name.
+func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return p, err
+	}
+	done, err := in.page(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer done()
+	if by != 0 {
+		return in.listLocksOf(prefix, by, after), nil
+	}
+	if len(after) == 0 || after[0] == ofNodes {
+		p.Next = in.listNodes(&p, prefix, after[min(len(after), 1):])
+		after = nil
+	}
+	if p.Next == nil {
+		p.Next = in.listDelays(&p, prefix, after[min(len(after), 1):])
+	}
+	slices.SortFunc(p.List, func(a, b *LockInfo) int { return strings.Compare(a.Path, b.Path) })
+	return p, nil
+}
+
+// listNodes lists locks of nodes, and returns where the next page begins.
+func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
+	state := in.epoch.state()
+	var nodes []*namespace.Node
+	var last namespace.Mark
+	for mark, node := range state.Tree.Below(prefix, behind) {
+		if len(nodes) == maxVisited {
+			next = append([]byte{ofNodes}, last...)
+			break
+		}
+		nodes, last = append(nodes, node), mark
+	}
+	for i, asked := range in.locked(state, nodes) {
+		if !asked {
+			continue
+		}
+		if p.full() {
+			return append([]byte{ofNodes}, nodes[i-1].Mark()...) // some were listed, so i > 0
+		}
+		in.addLock(p, state, nodes[i].Name)
+	}
+	return next
+}
+
+// locked says of which nodes the locks are held, waited for or delayed.
+func (in *Inspector) locked(state *raftfsm.State, nodes []*namespace.Node) []bool {
+	asked := make([]bool, len(nodes))
+	for i, node := range nodes {
+		_, delayed := state.Tree.Delay(node.Name)
+		asked[i] = delayed || len(node.Holders) > 0
+	}
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	if len(in.queues.byName) == 0 {
+		return asked
+	}
+	for i, node := range nodes {
+		asked[i] = asked[i] || len(in.queues.byName[node.Name]) > 0
+		in.epoch.mu.pause(1)
+	}
+	return asked
+}
+
+// listDelays lists the delays on names without a node, and returns where the next
+// page begins.
+func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
+	state := in.epoch.state()
+	first := prefix
+	if len(from) > 0 {
+		first = api.Name(from)
+	}
+	for name := range state.Tree.DelaysFrom(first) {
+		if !strings.HasPrefix(string(name), string(prefix)) {
+			break
+		}
+		if p.full() {
+			return append([]byte{ofDelays}, name...)
+		}
+		if _, there := state.Tree.Get(name); !there && within(name, prefix) {
+			in.addLock(p, state, name)
+		}
+	}
+	return nil
+}
+
+// listLocksOf lists the locks that one session holds.
+func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
+	state := in.epoch.state()
+	var last api.Name
+	for node := range state.Tree.OwnedBy(id) {
+		if node.Name <= api.Name(after) && len(after) > 0 {
+			continue
+		}
+		if p.full() {
+			p.Next = []byte(last)
+			break
+		}
+		last = node.Name
+		if within(node.Name, prefix) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
+			in.addLock(&p, state, node.Name)
+		}
+	}
+	return p
+}
+
+// addLock adds the description of a lock to a page.
+func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
+	info := in.lockInfo(state, name)
+	p.add(info, info.WireSize())
+}
+
+// lockInfo describes one lock. It holds the mutex for what only the master knows.
+func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
+	info := &LockInfo{Path: in.epoch.path(name)}
+	if node, ok := state.Tree.Get(name); ok {
+		info.Mode, info.Generation, info.Revoked = node.Mode, node.Lock, node.Revoked
+		info.Holders, info.MoreHolders = in.epoch.parties(state, node.Holders, api.MaxListed)
+	}
+	var first []waiter
+	var now session.Instant
+	func() {
+		in.epoch.mu.Lock()
+		defer in.epoch.mu.Unlock()
+		now = in.epoch.clock()
+		info.Delayed = in.delays.left(name, now)
+		for ahead, w := range in.queues.inLine(name) {
+			if len(first) == api.MaxListed {
+				info.MoreWaiters = len(in.queues.byName[name]) - len(first)
+				break
+			}
+			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
+			info.Waiters = append(info.Waiters, Waiter{Estimate: in.locks.estimate(name, len(info.Holders) > 0, ahead)})
+		}
+	}()
+	for i, w := range first {
+		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason}
+		one := &info.Waiters[i]
+		one.Owner, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
+		one.Waiting, one.Absent = now.Sub(w.since), w.absent
+	}
+	return info
+}
+
+// parties describes the first holders, at most most of them, and says how many
+// more there are.
+func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
+	some := holders[:min(len(holders), most)]
+	for _, h := range some {
+		list = append(list, e.holder(state, h))
+	}
+	return list, len(holders) - len(some)
+}

@@ -1,0 +1,337 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// manySessions adds sessions of many principals to a state, with ids from 1 on, as
+// long as the texts that say whose they are may be.
+func manySessions(t *testing.T, s *raftfsm.State, n int) {
+	t.Helper()
+	for i := range n {
+		with(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{
+			Nonce: fmt.Appendf(nil, "%016d", i), Principal: fmt.Sprintf("%0*d", api.MaxPrincipal, i), Host: "host", PID: 1, Lease: time.Minute,
+		}})
+	}
+}
+
+// holding adds nodes to a state; their locks are held by the session named.
+func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name) {
+	t.Helper()
+	var n api.RequestNumber
+	if one, ok := s.Sessions.Get(id); ok {
+		n = one.HighestIssued
+	}
+	next := func() session.Mutation {
+		n++
+		return session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+	}
+	for _, name := range names {
+		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: next(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
+		with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{
+			Lock:   namespace.Ref{Name: name, Instance: opened.Stat.Instance},
+			Claims: []raftfsm.Claim{{Mutation: next(), Handle: 1, Mode: api.Shared, Delay: time.Minute}},
+		}}})
+	}
+}
+
+// fits reports that a page is as small as it has to be.
+func fits(t *testing.T, entries, bytes int) {
+	t.Helper()
+	if entries > api.MaxPage || bytes > api.MaxPageBytes+16<<10 {
+		t.Errorf("a page of %d entries and %d bytes", entries, bytes)
+	}
+}
+
+func TestSessionsComeInPages(t *testing.T) {
+	const sessions = 2500
+	inSolo(t, func(s *raftfsm.State) { manySessions(t, s, sessions) }, func(t *testing.T, m *soloMaster) {
+		var ids []api.SessionID
+		pages := 0
+		for after := []byte(nil); ; pages++ {
+			reply, err := m.Inspector.ListSessions(t.Context(), 0, after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fits(t, len(reply.List), reply.bytes)
+			for _, one := range reply.List {
+				ids = append(ids, one.Session.Session)
+				if one.LeftLeast != time.Minute {
+					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
+				}
+			}
+			if after = reply.Next; len(after) == 0 {
+				break
+			}
+		}
+		var want []api.SessionID
+		for s := range m.epoch.state().Sessions.All() {
+			want = append(want, s.ID)
+		}
+		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
+			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
+		}
+		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil)
+		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
+			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
+		}
+		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
+			t.Errorf("asked for a session that is not there: %v, %v", none, err)
+		}
+	})
+}
+
+// locksIn asks for page after page of the locks at and below a name.
+func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*LockInfo {
+	t.Helper()
+	found := map[string]*LockInfo{}
+	for after := []byte(nil); ; {
+		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits(t, len(reply.List), reply.bytes)
+		for _, l := range reply.List {
+			if found[l.Path] != nil {
+				t.Errorf("%s is listed twice", l.Path)
+			}
+			found[l.Path] = l
+		}
+		if after = reply.Next; len(after) == 0 {
+			return found
+		}
+	}
+}
+
+func TestLocksComeInPages(t *testing.T) {
+	var all, deep, delayed []api.Name
+	var first api.SessionID
+	prepare := func(s *raftfsm.State) {
+		made := with(t, s, cachingSession(1), cachingSession(2))
+		first = made[0].Session
+		second := made[1].Session
+		for i, kind := range []api.Kind{api.Directory, api.File} {
+			n := api.RequestNumber(i + 1)
+			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
+				Mutation: session.Mutation{Session: first, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1},
+				Name:     []api.Name{"/d", "/free"}[i], Create: api.MayCreate, Kind: kind,
+			}})
+		}
+		for i := range 1500 {
+			all = append(all, api.Name(fmt.Sprintf("/%s-%d", longName(200), i)))
+			deep = append(deep, api.Name(fmt.Sprintf("/d/%d", i)))
+		}
+		holding(t, s, first, all...)
+		holding(t, s, first, deep...)
+		delayed = []api.Name{"/d/gone", "/gone", "/zgone"}
+		holding(t, s, second, delayed...)
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: second, Reason: api.ByExpiry}}}})
+		for _, name := range delayed[:2] { // of these not even a node is left
+			node, _ := s.Tree.Get(name)
+			s.Tree.Remove(node.Ref())
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		free, _ := m.epoch.state().Tree.Get("/free")
+		m.epoch.mu.Lock()
+		_, err := m.tables.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		m.epoch.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
+		check := func(got map[string]*LockInfo, want []api.Name) {
+			t.Helper()
+			paths := map[string]bool{}
+			for _, name := range want {
+				paths[m.epoch.path(name)] = true
+			}
+			if !maps.EqualFunc(got, paths, func(*LockInfo, bool) bool { return true }) {
+				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
+			}
+		}
+		check(m.locksIn(t, "", 0), want)
+		check(m.locksIn(t, "/d", 0), append(slices.Clone(deep), "/d/gone"))
+		check(m.locksIn(t, "/free", 0), []api.Name{"/free"})
+		check(m.locksIn(t, "", first), slices.Concat(all, deep))
+		check(m.locksIn(t, "/d", first), deep)
+		check(m.locksIn(t, "", 77), nil)
+	})
+}
+
+func longName(n int) string { return string(slices.Repeat([]byte("n"), n)) }
+
+// Of a lock with very many holders and waiters, some are named and the others are
+// counted, wherever they are told of.
+func TestCrowdsAreCounted(t *testing.T) {
+	const crowd = 150
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, crowd)
+		for one := range s.Sessions.All() {
+			holding(t, s, one.ID, "/lock")
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		node, _ := m.epoch.state().Tree.Get("/lock")
+		var last *waiter
+		m.epoch.mu.Lock()
+		for i := range crowd {
+			var err error
+			if last, err = m.tables.queues.join(&waiter{lock: node.Ref(), claim: raftfsm.Claim{
+				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
+			}}, 1, crowd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.epoch.mu.Unlock()
+		info := m.locksIn(t, "/lock", 0)[m.epoch.path("/lock")]
+		if n := len(info.Holders); n != api.MaxListed || info.MoreHolders != crowd-api.MaxListed {
+			t.Errorf("%d holders and %d more, want %d and %d", n, info.MoreHolders, api.MaxListed, crowd-api.MaxListed)
+		}
+		if n := len(info.Waiters); n != api.MaxListed || info.MoreWaiters != crowd-api.MaxListed {
+			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
+		}
+		if q := m.Locks.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
+			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
+		}
+		var refused *api.Error
+		if !errors.As(m.Locks.offers.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
+			t.Errorf("an error names %d holders", len(refused.Holders))
+		}
+	})
+}
+
+func TestQuotasComeInPages(t *testing.T) {
+	const principals = 2500
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, principals)
+		id := with(t, s, cachingSession(1))[0].Session
+		for i := range 3 {
+			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: session.Mutation{Session: id, Number: api.RequestNumber(i + 1), HighestIssued: api.RequestNumber(i + 1), Outstanding: []api.RequestNumber{api.RequestNumber(i + 1)}, Hash: 1},
+				Principal: fmt.Sprint("quota-", i), Quota: api.Quota{Nodes: 1}}})
+		}
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		var names []string
+		for after := []byte(nil); ; {
+			reply, err := m.Inspector.ListQuotas(t.Context(), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fits(t, len(reply.List), reply.bytes)
+			for _, one := range reply.List {
+				names = append(names, one.Principal)
+			}
+			if after = reply.Next; len(after) == 0 {
+				break
+			}
+		}
+		if !slices.IsSorted(names) || len(slices.Compact(names)) != principals+4 {
+			t.Errorf("%d principals, want %d in order", len(names), principals+3)
+		}
+	})
+}
+
+// A page of a directory fits a message, however long the names in it are.
+func TestDirectoriesComeInPages(t *testing.T) {
+	const nodes = 900
+	var id api.SessionID
+	prepare := func(s *raftfsm.State) {
+		id = with(t, s, cachingSession(1))[0].Session
+		var names []api.Name
+		for i := range nodes {
+			names = append(names, api.Name(fmt.Sprintf("/%s%03d", longName(api.MaxComponent-3), i)))
+		}
+		holding(t, s, id, names...)
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
+		seen, after := 0, ""
+		for {
+			p, err := m.Files.ReadDir(t.Context(), root, after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes := 0
+			for _, child := range p.Children {
+				bytes += statBytes(child)
+				after = child.Name.Base()
+			}
+			fits(t, len(p.Children), bytes)
+			if seen += len(p.Children); !p.More {
+				break
+			}
+		}
+		if seen < nodes {
+			t.Errorf("%d nodes were listed, of %d", seen, nodes)
+		}
+	})
+}
+
+// However many ask for listings, few are made at a time: each takes memory that is not
+// counted before it is sent, and the mutex again and again.
+func TestFewPagesAreMadeAtATime(t *testing.T) {
+	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
+		"sessions": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.Inspector.ListSessions(ctx, 0, nil)
+			return err
+		},
+		"locks": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.Inspector.ListLocks(ctx, "", 0, nil)
+			return err
+		},
+		"locks of a session": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.Inspector.ListLocks(ctx, "", 1, nil)
+			return err
+		},
+		"quotas": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.Inspector.ListQuotas(ctx, nil)
+			return err
+		},
+		"explain": func(ctx context.Context, m *soloMaster) error {
+			_, err := m.Inspector.Explain(ctx, "/f")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				var made []func()
+				for range maxPages {
+					done, err := m.Inspector.page(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					made = append(made, done)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				gaveUp, waits := make(chan error, 1), make(chan error, 1)
+				go func() { gaveUp <- ask(ctx, m) }()
+				go func() { waits <- ask(t.Context(), m) }()
+				if !stillWaits(waits) {
+					t.Fatalf("a page is made beside %d others", maxPages)
+				}
+				cancel()
+				if err := <-gaveUp; !errors.Is(err, api.Unavailable) {
+					t.Errorf("one that was given up while it waited: %v", err)
+				}
+				for _, done := range made {
+					done()
+				}
+				if err := <-waits; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

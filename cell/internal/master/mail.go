@@ -1,0 +1,58 @@
+package master
+
+// mail counts the bytes of the events that wait in mailboxes. All sessions of one
+// principal share one bound, so that many watchers that do not listen, of nodes with
+// long paths, do not take the master's memory. epoch.mu guards it.
+//
+// A mailbox refuses what does not fit here as it does when it is full: the session is
+// told that it missed events. That happens to sessions of the principal that is at its
+// bound, and to no others.
+type mail struct {
+	most    int            // bytes of one principal's events; the bounds below are parts of it
+	used    map[string]int // bytes by principal
+	dropped func()         // is told of each event that was dropped
+}
+
+func newMail(dropped func()) *mail {
+	return &mail{most: maxPrincipalMail, used: map[string]int{}, dropped: dropped}
+}
+
+// Of a principal's mail. A bound of 256 MiB is a million events of usual length. A
+// quarter of it is kept for the ends of handles, because no later event tells of those.
+//
+// What the master waits for is counted and always accepted: it is bounded elsewhere.
+// Invalidations are bounded by the copies that they invalidate, and losses of locks
+// end a session that does not listen (mostMail).
+const (
+	maxPrincipalMail = 256 << 20
+	eventBytes       = 192 // of an event without its strings, and its place in a mailbox
+)
+
+// eventSize returns how many bytes an event takes here.
+func eventSize(e *Event) int { return eventBytes + e.texts() }
+
+// hasRoom reports whether a principal's mail has room for an event that may be dropped.
+func (l *mail) hasRoom(principal string, e *Event) bool {
+	most := l.most - l.most/4
+	if invalidates(e) {
+		most = l.most
+	}
+	return l.used[principal]+eventSize(e) <= most
+}
+
+// isOver reports whether a principal has more mail than even invalidations of
+// everything that it may have in its caches explain. A session that loses a lock then
+// is not extended any more: with each loss it would take more.
+func (l *mail) isOver(principal string) bool { return l.used[principal] > l.most*mostMail }
+
+// mostMail is that bound as a multiple of the other: invalidations of
+// maxPrincipalCopies take as many bytes again at most.
+const mostMail = 1 + maxPrincipalCopies/maxPrincipalMail
+
+func (l *mail) take(principal string, bytes int) { l.used[principal] += bytes }
+
+func (l *mail) give(principal string, bytes int) {
+	if l.used[principal] -= bytes; l.used[principal] <= 0 {
+		delete(l.used, principal)
+	}
+}

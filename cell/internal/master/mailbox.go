@@ -1,0 +1,202 @@
+package master
+
+import (
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// mailbox is what one session has yet to be told, and its parked KeepAlive
+// (Chubby §2.8). Events are numbered from 1 in each epoch. There are two answers
+// to an event. The client has received it: it will not be told again, and what it
+// told the client to drop from its cache is dropped. It is acknowledged: what it
+// took away is not used any more. The second may be later by as long as the owner
+// of a lost lock works on, and nothing but that lock waits for it.
+//
+// When too many events are waiting, or too many bytes of events in the mailboxes of
+// the principal's sessions, those that come later are replaced by one event that says
+// so, the marker. epoch.mu guards it.
+type mailbox struct {
+	mail      *mail  // of all sessions
+	principal string // whose session it is
+	bytes     int    // of events, as they are counted in mail
+
+	events   []*Event // not received, ascending by sequence
+	last     uint64   // sequence of the newest event
+	told     uint64   // of the newest event that a reply has carried
+	received uint64
+	acked    uint64
+
+	essential uint64 // of the newest essential event
+	owed      uint64 // what essential was when the latest reply was made
+	ends      int    // events of handles that are invalid, among events
+	marker    uint64 // of the marker among events; 0 if there is none
+	missed    bool   // an event was dropped after the marker was told
+
+	grant  uint64 // number of the newest grant made to the session
+	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
+	parked *parked
+}
+
+// parked is a KeepAlive that waits. Its wake is closed when there is something
+// to tell; over says that a newer KeepAlive has taken its place.
+type parked struct {
+	wake chan struct{}
+	over bool
+}
+
+func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
+
+// discard drops everything, of a session that has ended.
+func (b *mailbox) discard() {
+	b.rouse()
+	b.mail.give(b.principal, b.bytes)
+	b.events, b.bytes, b.ends = nil, 0, 0
+}
+
+// maxTold bounds the bytes of events in one reply. A session may have megabytes
+// to be told at once, when many names that it has in its cache change together,
+// and clients take messages of a limited size. The rest follows in the replies to
+// the next KeepAlives, which are answered at once.
+const maxTold = 256 << 10
+
+// post queues an event, wakes the parked KeepAlive, and returns the event's
+// number. What takes something from the client is never dropped; nor is the first
+// event of an epoch. The end of a handle takes precedence over other events: no event
+// follows it, so a client that missed it would wait without end. (As many of those wait
+// as a session has handles; a client that opens and closes more, and does not listen,
+// may miss some.) Of other events api.MaxEventQueue wait at most. All of these have to
+// find room in the principal's mail.
+//
+// Of those that come then the client is only told that there were some. If the
+// client was told that already, it may have looked again before this event: it is
+// told once more, after it has received that.
+func (b *mailbox) post(e *Event) uint64 {
+	switch {
+	case e.Kind.Essential():
+		b.essential = b.last + 1
+	case e.Kind == api.EventMasterFailedOver:
+	case !b.hasRoom(e):
+		b.mail.dropped()
+		return b.drop()
+	}
+	return b.add(e)
+}
+
+// hasRoom reports whether an event is accepted that may be dropped.
+func (b *mailbox) hasRoom(e *Event) bool {
+	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
+}
+
+// drop takes note that an event was dropped.
+func (b *mailbox) drop() uint64 {
+	switch {
+	case b.marker > b.told:
+		return b.last
+	case b.marker > 0:
+		b.missed = true
+		return b.last
+	default:
+		return b.mark()
+	}
+}
+
+// mark queues the marker.
+func (b *mailbox) mark() uint64 {
+	b.marker = b.add(&Event{Kind: api.EventLost, Explanation: "events were dropped because too many waited; look again"})
+	return b.marker
+}
+
+func (b *mailbox) add(e *Event) uint64 {
+	b.last++
+	e.Sequence = b.last
+	if invalidates(e) {
+		b.ends++
+	}
+	b.bytes += eventSize(e)
+	b.mail.take(b.principal, eventSize(e))
+	b.events = append(b.events, e)
+	b.rouse()
+	return b.last
+}
+
+// invalidates reports whether an event says that a handle is invalid.
+func invalidates(e *Event) bool { return e.Kind == api.EventHandleInvalid }
+
+// acknowledge takes note of what the client has received and acknowledged.
+func (b *mailbox) acknowledge(received, acked uint64) {
+	received = max(received, acked)
+	if received > b.told {
+		return // what was never told cannot have been heard: a reply of another epoch is meant
+	}
+	for len(b.events) > 0 && b.events[0].Sequence <= received {
+		b.removeFirst()
+	}
+	b.received, b.acked = max(b.received, received), max(b.acked, acked)
+	if b.marker > 0 && b.marker <= b.received {
+		again := b.missed
+		b.marker, b.missed = 0, false
+		if again {
+			b.mark()
+		}
+	}
+}
+
+// removeFirst removes the first event, and its memory with it.
+func (b *mailbox) removeFirst() {
+	first := b.events[0]
+	if invalidates(first) {
+		b.ends--
+	}
+	b.bytes -= eventSize(first)
+	b.mail.give(b.principal, eventSize(first))
+	b.events[0] = nil
+	if b.events = b.events[1:]; len(b.events) == 0 {
+		b.events = nil
+	}
+}
+
+// heard reports whether the client has acknowledged everything that it was told,
+// and everything essential that was waiting when it was last told something. Until
+// then a KeepAlive extends nothing (decision 6).
+func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
+
+// tell returns what is to be delivered now, in a list of the caller's own: as many
+// events as one reply holds.
+func (b *mailbox) tell() []*Event {
+	n, bytes := 0, 0
+	for n < len(b.events) {
+		if bytes += b.events[n].WireSize(); n > 0 && bytes > maxTold {
+			break
+		}
+		b.told = max(b.told, b.events[n].Sequence)
+		n++
+	}
+	b.owed = b.essential
+	return slices.Clone(b.events[:n])
+}
+
+// park takes the place of the KeepAlive that was parked before.
+func (b *mailbox) park() *parked {
+	if b.parked != nil {
+		b.parked.over = true
+		b.rouse()
+	}
+	b.parked = &parked{wake: make(chan struct{})}
+	return b.parked
+}
+
+// rouse answers the parked KeepAlive now.
+func (b *mailbox) rouse() {
+	if b.parked != nil {
+		close(b.parked.wake)
+		b.parked = nil
+	}
+}
+
+// unpark forgets a parked KeepAlive that woke by itself.
+func (b *mailbox) unpark(p *parked) {
+	if b.parked == p {
+		b.parked = nil
+	}
+}

@@ -1,0 +1,177 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Config is what a master is told. All fields but the last three are needed.
+type Config struct {
+	Epoch   api.Epoch
+	Cell    string
+	CellID  api.CellID
+	Clock   session.Clock
+	State   func() *raftfsm.State // as of the last entry applied
+	Log     Log
+	Fence   Prover
+	Wall    func() int64 // seconds since 1970, for display
+	Logger  *slog.Logger
+	Metrics Metrics
+
+	SlowClient time.Duration        // cuts off clients that hold up a change for longer; 0: none
+	KeepAlives float64              // a second that are wanted at most
+	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
+}
+
+// Master is a replica's mastership in one epoch: what only the master knows, and what it
+// does with it. It is made when the epoch has been committed and dropped whole when
+// leadership is lost; being master is having one.
+//
+// What is replicated it reads from the state and changes through the proposer only.
+// Everything else is in tables, under one mutex. Commands that the log has applied are
+// observed in their order, before their callers go on, and the observer is the one place
+// where they change the tables.
+//
+// Its goroutines are the proposer's, the timekeeper's, the remover's, and those of the
+// calls that are being served; Wait waits for the first three.
+type Master struct {
+	epoch       *epoch
+	tables      *tables
+	Sessions    *Sessions
+	Files       *Files
+	Locks       *Locks
+	Inspector   *Inspector
+	observer    *observer
+	events      *publisher
+	coherence   *coherence
+	revocations *revocations
+	remover     *remover
+	timekeeper  *timekeeper
+	work        sync.WaitGroup // the proposer, the timekeeper and the remover
+}
+
+// New puts a master together; start sets it going. ctx ends with the epoch, and its
+// cause is NotMaster.
+func New(ctx context.Context, cfg Config) *Master {
+	if cfg.Metrics == nil {
+		cfg.Metrics = uncounted{}
+	}
+	e := &epoch{
+		number:  cfg.Epoch,
+		cell:    cfg.Cell,
+		cellID:  cfg.CellID,
+		clock:   cfg.Clock,
+		state:   cfg.State,
+		fence:   cfg.Fence,
+		log:     cfg.Logger,
+		metrics: cfg.Metrics,
+		ctx:     ctx,
+		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld},
+	}
+	t := newTables(cfg.Metrics)
+	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, holdTimes: t.holdTimes, copyset: t.copyset}
+	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
+	lost := newRevocations(e, t, events, out)
+	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient}
+	gone := newRemover(e, t.queues, coherent)
+	t.copyset.cleared = gone.cleared
+	sessions := &Sessions{
+		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, outbox: t.outbox, offers: out, revocations: lost,
+		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
+	}
+	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
+	locks := &Locks{
+		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
+		events: events, offers: out, sessions: sessions, files: files,
+	}
+	inspector := &Inspector{
+		epoch: e, handles: t.handles, queues: t.queues, delays: t.delays, leases: t.leases, copyset: t.copyset,
+		sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
+	}
+	observed := &observer{
+		epoch: e, tables: t, events: events, offers: out, revocations: lost, remover: gone, sessions: sessions, files: files, locks: locks,
+	}
+	e.unproposed = observed.unproposed
+	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
+	return &Master{
+		epoch: e, tables: t, Sessions: sessions, Files: files, Locks: locks, Inspector: inspector, observer: observed, events: events, coherence: coherent,
+		revocations: lost, remover: gone,
+		timekeeper: &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions},
+	}
+}
+
+// Start takes over what the log left (Chubby §2.9, step 3): every session's
+// lease begins anew at the longest its predecessor may have granted, and every
+// lock-delay in full.
+func (m *Master) Start() {
+	now, state := m.epoch.clock(), m.epoch.state()
+	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
+	defer m.epoch.mu.Unlock()
+	for s := range state.Sessions.All() {
+		m.epoch.mu.pause(1)
+		m.tables.leases.Start(s.ID, s.Lease, now)
+		m.tables.boxes.byID[s.ID] = newMailbox(m.tables.boxes.mail, s.Principal)
+	}
+	for name, d := range state.Tree.Delays() {
+		m.tables.delays.start(name, d.ID, d.For, now)
+		m.epoch.mu.pause(1)
+	}
+	for node := range state.Tree.All() {
+		m.epoch.mu.pause(1)
+		if node.Dying() {
+			m.remover.add(node.Ref())
+		}
+	}
+	m.events.failedOver()
+	m.coherence.flushCaches()
+	m.revocations.resume(state)
+	m.work.Go(func() { m.epoch.proposer.run(m.epoch.ctx) })
+	m.work.Go(func() { m.timekeeper.clockLoop(m.epoch.ctx) })
+	m.work.Go(m.remover.removals)
+}
+
+// Wait gives no proof of leadership any more, and returns when the master's own
+// goroutines have ended; its context must have ended before.
+func (m *Master) Wait() {
+	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
+	m.work.Wait()
+}
+
+// Epoch returns the epoch that it is the master of.
+func (m *Master) Epoch() api.Epoch { return m.epoch.number }
+
+// Cell returns the name of the cell.
+func (m *Master) Cell() string { return m.epoch.cell }
+
+// CellID returns the id of the cell.
+func (m *Master) CellID() api.CellID { return m.epoch.cellID }
+
+// Secret returns the key that signs what clients carry.
+func (m *Master) Secret() []byte { return m.epoch.state().Secret }
+
+// Context ends with the epoch.
+func (m *Master) Context() context.Context { return m.epoch.ctx }
+
+// Path returns the path of a name in this cell, for people and clients.
+func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
+
+// Explain completes an error of the state machine with what only the master knows.
+func (m *Master) Explain(err error) error { return m.epoch.explain(err) }
+
+// Pause waits until no entry is on its way to the log, and keeps it so until resume is
+// called. The error is ctx's.
+func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
+	return m.epoch.proposer.pause(ctx)
+}
+
+// SetQuota changes the quota of a principal or of a directory.
+func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
+	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})
+	return err
+}

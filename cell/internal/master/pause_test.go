@@ -1,0 +1,124 @@
+package master
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Others may have the mutex in between, and each hold is measured.
+func TestPauseLetsOthersIn(t *testing.T) {
+	now, holds := time.Duration(0), make(chan time.Duration, 1000)
+	p := &pausingMutex{
+		watch: func() time.Duration { return now },
+		held: func(d time.Duration) {
+			select {
+			case holds <- d:
+			default:
+			}
+		},
+	}
+	p.Lock()
+	others := make(chan struct{})
+	go func() {
+		p.Lock()
+		p.Unlock() //nolint:staticcheck // that it can be had is all
+		close(others)
+	}()
+	waiting := true
+	for n := 0; waiting && n < 1<<26; n++ {
+		select {
+		case <-others:
+			waiting = false
+		default:
+			now += time.Microsecond
+			p.pause(1)
+		}
+	}
+	p.Unlock()
+	if waiting {
+		t.Fatal("nobody else has had the mutex")
+	}
+	if first := <-holds; first != maxSteps*time.Microsecond {
+		t.Errorf("the first hold took %v by its watch, want %v", first, maxSteps*time.Microsecond)
+	}
+}
+
+// However many patient holders there are, others wait for few holds of theirs.
+func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
+	const crowd = 400
+	var holds atomic.Int64
+	p := &pausingMutex{held: func(time.Duration) { holds.Add(1) }}
+	var stop atomic.Bool
+	var started, work sync.WaitGroup
+	for range crowd {
+		started.Add(1)
+		work.Go(func() {
+			spun := 0
+			p.LockPatient()
+			p.pause(maxSteps)
+			started.Done()
+			for !stop.Load() {
+				for range 100_000 { // far longer than a goroutine may overtake those that wait
+					spun++
+				}
+				p.pause(maxSteps)
+			}
+			p.Unlock()
+		})
+	}
+	started.Wait()
+	fewest := int64(crowd)
+	for range 3 {
+		before := holds.Load()
+		p.Lock()
+		fewest = min(fewest, holds.Load()-before)
+		p.Unlock()
+	}
+	stop.Store(true)
+	work.Wait()
+	if fewest > crowd/4 {
+		t.Errorf("%d holds of others while one waited for the mutex", fewest)
+	}
+}
+
+// The first hold of one who is patient is short: each of very many has one.
+func TestPatientHoldersBeginShortly(t *testing.T) {
+	now := time.Duration(0)
+	var holds []time.Duration
+	p := &pausingMutex{watch: func() time.Duration { return now }, held: func(d time.Duration) { holds = append(holds, d) }}
+	p.LockPatient()
+	for range fewSteps + maxSteps {
+		now += time.Microsecond
+		p.pause(1)
+	}
+	p.Unlock()
+	if want := []time.Duration{fewSteps * time.Microsecond, maxSteps * time.Microsecond, 0}; !slices.Equal(holds, want) {
+		t.Errorf("the holds took %v, want %v", holds, want)
+	}
+}
+
+// Holding the master's mutex for long does not extend anybody's lease: the clock
+// loop was not stopped, it waited.
+func TestHoldsExtendNoLease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.epoch.mu.Lock()
+		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
+		m.epoch.mu.Unlock()
+		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if _, lives := m.epoch.state().Sessions.Get(id); lives {
+			t.Error("a session with a lease of a second, of which nothing is heard, lives, because every hold of the mutex takes long")
+		}
+	})
+}

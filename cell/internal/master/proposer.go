@@ -1,0 +1,263 @@
+package master
+
+import (
+	"context"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// proposer puts the commands of one epoch into the Raft log. Commands that
+// arrive while an entry is on its way wait and go into the next one together
+// (group commit): one entry is outstanding at a time, which at 64 callers is
+// twice as fast as an entry for each command, and steady (docs/performance.md).
+//
+// Commands commit in the order in which they were handed over. run is its one
+// goroutine.
+type proposer struct {
+	log     Log
+	epoch   api.Epoch
+	wall    func() int64
+	observe func([]raftfsm.Command, []raftfsm.Result, error)
+
+	wake chan struct{} // holds a token while pending may be non-empty
+	turn chan struct{} // full while an entry is on its way, or none may be; see pause
+
+	mu      sync.Mutex // guards the fields below
+	limits  limits
+	pending []*proposal
+	bytes   int                   // of all that is pending
+	shares  map[api.SessionID]int // of what is pending of each session
+	closed  error                 // why nothing more is taken
+}
+
+// Log is the replicated log, as a master needs it.
+type Log interface {
+	// Append puts an entry into the log and returns when it has been applied, with what
+	// its commands did. After an error of code NotMaster the entry is not in the log and
+	// never will be; after any other it may be.
+	Append(entry []byte) ([]raftfsm.Result, error)
+}
+
+type proposal struct {
+	command raftfsm.Command
+	encoded raftfsm.Encoded
+	refused error         // why it cannot be encoded
+	own     bool          // the master's own: a quarter of the room is for these alone
+	by      api.SessionID // whose request it is, if it is a session's
+	done    chan outcome  // receives one
+	after   func()        // called once it is observed, or never will be; may be nil
+}
+
+// newProposal encodes a command. after is called once it is observed, or never will
+// be; it may be nil.
+func newProposal(c raftfsm.Command, own bool, after func()) *proposal {
+	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
+	one.encoded, one.refused = raftfsm.EncodeCommand(c)
+	return one
+}
+
+type outcome struct {
+	result raftfsm.Result
+	err    error
+}
+
+func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
+	return &proposer{
+		log: log, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		limits: defaultLimits(), shares: map[api.SessionID]int{},
+	}
+}
+
+// await returns what a command did. An error of code Uncertain means that it may
+// have been done, or may yet be; any other that it was not. If ctx ends first the
+// command goes its way all the same.
+func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
+	select {
+	case o := <-one.done:
+		return o.result, o.err
+	default:
+	}
+	select {
+	case o := <-one.done:
+		return o.result, o.err
+	case <-ctx.Done():
+		return raftfsm.Result{}, &api.Error{Code: api.Uncertain, Message: "the call ended before its change was committed; a retry with the same request number finds out", Err: context.Cause(ctx)}
+	}
+}
+
+// enqueue puts a proposal behind those that wait, or says why not. What it takes is
+// observed, whatever becomes of it.
+func (p *proposer) enqueue(one *proposal) error {
+	if one.refused != nil {
+		return one.refused
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return p.closed
+	}
+	if err := p.room(one); err != nil {
+		return err
+	}
+	p.pending = append(p.pending, one)
+	p.weigh(one, 1)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// room says why a proposal cannot wait here, or could not be written. A quarter
+// is kept for the master's own commands, by which locks are handed over and
+// sessions end. p.mu is held.
+func (p *proposer) room(one *proposal) error {
+	size, number, bytes := len(one.encoded), maxPending, p.limits.pending
+	if !one.own {
+		number, bytes = number*3/4, bytes*3/4
+	}
+	switch {
+	case size > p.limits.command:
+		return api.Errorf(api.TooLarge, "the change takes %d bytes in the log, and at most %d are allowed; ask for less at a time", size, p.limits.command)
+	case len(p.pending) >= number || p.bytes+size > bytes:
+		return api.Errorf(api.Unavailable, "the master has %d changes of %d bytes waiting to be committed; try again", len(p.pending), p.bytes)
+	case !one.own && one.by != 0 && p.shares[one.by]+size > p.limits.share:
+		return api.Errorf(api.Unavailable, "changes of session %v waiting to be committed have %d bytes, and at most %d are allowed; wait for some answers, then try again", one.by, p.shares[one.by], p.limits.share)
+	}
+	return nil
+}
+
+// weigh counts a proposal that is put among those that wait, or taken from them.
+// p.mu is held.
+func (p *proposer) weigh(one *proposal, sign int) {
+	n := sign * len(one.encoded)
+	p.bytes += n
+	if one.by == 0 {
+		return
+	}
+	if p.shares[one.by] += n; p.shares[one.by] == 0 {
+		delete(p.shares, one.by)
+	}
+}
+
+// run commits batches until ctx ends; what is still waiting then is refused.
+func (p *proposer) run(ctx context.Context) {
+	defer p.close(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		}
+		for more := true; more; {
+			resume, err := p.pause(ctx)
+			if err != nil {
+				return
+			}
+			batch := p.take() // only in a turn: what is taken is committed, and so answered
+			if more = len(batch) > 0; more {
+				p.commit(batch)
+			}
+			resume()
+		}
+	}
+}
+
+// pause waits until no entry is on its way, and keeps it so until resume is
+// called; commands wait meanwhile, in their order. The error is ctx's.
+func (p *proposer) pause(ctx context.Context) (resume func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return func() { <-p.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// close refuses what waits and what may still come, with the cause of ctx.
+func (p *proposer) close(ctx context.Context) {
+	p.mu.Lock()
+	p.closed = context.Cause(ctx)
+	left := p.pending
+	p.pending, p.bytes, p.shares = nil, 0, nil
+	p.mu.Unlock()
+	if len(left) > 0 {
+		p.observe(commandsOf(left), nil, p.closed)
+	}
+	for _, one := range left {
+		one.finish(raftfsm.Result{}, p.closed)
+	}
+}
+
+func commandsOf(batch []*proposal) []raftfsm.Command {
+	commands := make([]raftfsm.Command, len(batch))
+	for i, one := range batch {
+		commands[i] = one.command
+	}
+	return commands
+}
+
+// take removes the next batch from the queue.
+func (p *proposer) take() []*proposal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(p.pending) && n < api.MaxBatch {
+		bytes += len(p.pending[n].encoded)
+		if n > 0 && bytes > p.limits.batch {
+			break
+		}
+		p.weigh(p.pending[n], -1)
+		n++
+	}
+	batch := p.pending[:n:n]
+	p.pending = p.pending[n:]
+	if len(p.pending) == 0 {
+		p.pending = nil
+	}
+	return batch
+}
+
+// commit puts a batch into the log, waits until it is applied, lets the master
+// observe it, and only then releases the callers: when a caller goes on, the
+// master knows what its call has done.
+func (p *proposer) commit(batch []*proposal) {
+	commands, encoded := commandsOf(batch), make([]raftfsm.Encoded, len(batch))
+	for i, one := range batch {
+		encoded[i] = one.encoded
+	}
+	results, err := AppendEntry(p.log, p.epoch, p.wall(), encoded)
+	p.observe(commands, results, err)
+	for i, one := range batch {
+		if err != nil {
+			one.finish(raftfsm.Result{}, err)
+			continue
+		}
+		one.finish(results[i], nil)
+	}
+}
+
+// AppendEntry puts commands into the log as one entry, and returns what they did.
+func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+	data, err := raftfsm.JoinEntry(epoch, wall, commands)
+	if err != nil {
+		return nil, err
+	}
+	results, err := log.Append(data)
+	if err == nil && len(results) != len(commands) {
+		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
+	}
+	return results, err
+}
+
+func (one *proposal) finish(r raftfsm.Result, err error) {
+	if one.after != nil {
+		one.after()
+	}
+	one.done <- outcome{result: r, err: err}
+}

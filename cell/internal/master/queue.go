@@ -1,0 +1,353 @@
+package master
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// waiter is one Acquire in the queue of a lock.
+type waiter struct {
+	claim   raftfsm.Claim
+	lock    namespace.Ref
+	who     string // its principal
+	ticket  Ticket
+	since   session.Instant
+	absent  bool            // no stream stands for it any more: its place is kept, and skipped (decision 8)
+	keep    session.Instant // until when an absent one's place is kept
+	heaped  int             // its place in queues.absent, while it is absent
+	offered bool            // a command that may grant it is on its way
+	doubt   bool            // such a command may be in the log, or not: it was left without an answer
+	size    int             // bytes of its claim in the log
+	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
+
+	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
+	answer raftfsm.Answer // once done is closed
+
+	refusal *raftfsm.Answer // what the log is being asked to answer it; nil if nothing refuses it
+}
+
+// waiterKey names a waiter: one request.
+type waiterKey struct {
+	session api.SessionID
+	number  api.RequestNumber
+}
+
+// forsaken is the error of a waiter that this master answers no more, because of err. If
+// the log was asked to grant it the lock, and has not answered, that may yet be done.
+func (w *waiter) forsaken(err error) error {
+	if !w.offered && !w.doubt {
+		return err
+	}
+	return &api.Error{Code: api.Uncertain, Message: "the lock may or may not be granted, for the log was being asked about it; a retry with the same request number finds out", Err: err}
+}
+
+func (w *waiter) key() waiterKey {
+	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
+}
+
+// owner is the handle that the lock is wanted for.
+func (w *waiter) owner() namespace.Owner {
+	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
+}
+
+// queues is the wait queues of all locks, each in the order of its tickets. It
+// holds no lock and reads no clock; epoch.mu guards it.
+//
+// Every question is answered by an index: those of one lock, those of one
+// session, those who wait through one handle, and the absent ones by when their
+// places end. No method goes through all waiters of the cell, or of a session, which
+// may have as many as its quota.
+type queues struct {
+	byName    map[api.Name][]*waiter
+	bySession map[api.SessionID]map[api.RequestNumber]*waiter
+	byHandle  map[namespace.Owner]map[*waiter]bool
+	absent    absentees
+	outbox    *outbox                 // of locks and requests that are to be looked at again
+	issued    uint64                  // tickets of this epoch
+	used      map[string]int          // waiters of each principal, for its quota
+	closing   map[namespace.Owner]int // Closes that are on their way to the log, by handle
+	claims    int                     // bytes of the claims that leading returns at most; see limits
+}
+
+func newQueues(out *outbox) *queues {
+	return &queues{
+		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
+		byHandle: map[namespace.Owner]map[*waiter]bool{},
+		outbox:   out, used: map[string]int{}, closing: map[namespace.Owner]int{},
+		claims: defaultLimits().claims,
+	}
+}
+
+// get returns a waiter that is in a queue; nil if it is in none.
+func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][key.number] }
+
+// join puts a request into the queue of its lock, or gives it back the place it
+// has kept. A ticket of an earlier epoch keeps its order. Its principal may have
+// allowed waiters.
+func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
+	if kept := q.get(w.key()); kept != nil {
+		q.absent.drop(kept)
+		kept.streams++
+		return kept, nil
+	}
+	line := q.byName[w.lock.Name]
+	if len(line) >= api.MaxWaiters {
+		return nil, api.Errorf(api.QuotaExceeded, "waiters for this lock: %d used, %d allowed; try again later", len(line), api.MaxWaiters)
+	}
+	if q.used[w.who] >= allowed {
+		return nil, api.Errorf(api.QuotaExceeded, "waiters of principal %q: %d used, %d allowed; wait for less, or have the quota raised", w.who, q.used[w.who], allowed)
+	}
+	q.used[w.who]++
+	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {
+		q.issued++
+		w.ticket = Ticket{Epoch: epoch, Number: q.issued}
+	}
+	w.streams = 1
+	w.done = make(chan struct{})
+	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
+	q.byName[w.lock.Name] = slices.Insert(line, at, w)
+	key := w.key()
+	if q.bySession[key.session] == nil {
+		q.bySession[key.session] = map[api.RequestNumber]*waiter{}
+	}
+	q.bySession[key.session][key.number] = w
+	if q.byHandle[w.owner()] == nil {
+		q.byHandle[w.owner()] = map[*waiter]bool{}
+	}
+	q.byHandle[w.owner()][w] = true
+	return w, nil
+}
+
+func byTicket(w *waiter, t Ticket) int {
+	switch {
+	case w.ticket.before(t):
+		return -1
+	case t.before(w.ticket):
+		return 1
+	}
+	return 0
+}
+
+// leave takes a waiter out of its queue; nil if it is in none.
+func (q *queues) leave(key waiterKey) *waiter {
+	w := q.get(key)
+	if w == nil {
+		return nil
+	}
+	delete(q.bySession[key.session], key.number)
+	if len(q.bySession[key.session]) == 0 {
+		delete(q.bySession, key.session)
+	}
+	delete(q.byHandle[w.owner()], w)
+	if len(q.byHandle[w.owner()]) == 0 {
+		delete(q.byHandle, w.owner())
+	}
+	delete(q.outbox.requests, w)
+	q.absent.drop(w)
+	if q.used[w.who]--; q.used[w.who] == 0 {
+		delete(q.used, w.who)
+	}
+	line, at := q.byName[w.lock.Name], q.at(w)
+	if line = slices.Delete(line, at, at+1); len(line) == 0 {
+		delete(q.byName, w.lock.Name)
+	} else {
+		q.byName[w.lock.Name] = line
+	}
+	return w
+}
+
+// finish takes a waiter out of its queue and answers every stream that stands for
+// it; it returns the waiter, nil if there is none. Of one that leaves without the lock
+// those behind it may have waited only for that, and no lock becomes free by it that
+// would be offered to them: the next tick does that.
+func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
+	w := q.leave(key)
+	if w == nil {
+		return nil
+	}
+	w.answer = a
+	close(w.done)
+	if a.Code != api.OK {
+		q.outbox.putLock(w.lock.Name)
+	}
+	return w
+}
+
+// detach notes that one of a waiter's streams is broken. If that was the last one, its
+// place is kept until keep.
+func (q *queues) detach(w *waiter, keep session.Instant) {
+	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
+		q.absent.put(w, keep)
+	}
+}
+
+// forget drops waiters that stayed away for too long, at most most of them, and
+// reports whether there may be more. One that was offered its lock stays: what
+// becomes of the offer is not known yet.
+func (q *queues) forget(now session.Instant, most int) (more bool) {
+	var offered []*waiter
+	for range most {
+		if len(q.absent) == 0 || q.absent[0].keep >= now {
+			break
+		}
+		w := q.absent[0]
+		if w.offered {
+			q.absent.drop(w)
+			offered = append(offered, w)
+			continue
+		}
+		q.leave(w.key())
+	}
+	more = len(q.absent) > 0 && q.absent[0].keep < now
+	for _, w := range offered {
+		q.absent.put(w, w.keep)
+	}
+	return more
+}
+
+// at returns the index of a waiter in its line.
+func (q *queues) at(w *waiter) int {
+	line := q.byName[w.lock.Name]
+	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
+	for line[at] != w { // no two have the same ticket; if they had, no other would be taken out
+		at++
+	}
+	return at
+}
+
+// place returns where a waiter stands, from 1, and how many wait.
+func (q *queues) place(w *waiter) (place, waiting int) {
+	return q.at(w) + 1, len(q.byName[w.lock.Name])
+}
+
+// inLine yields those who wait for a lock, in their order, each with the turns that
+// those before will take: one for each writer, and one for readers in a row, who
+// hold the lock together.
+func (q *queues) inLine(name api.Name) iter.Seq2[int, *waiter] {
+	return func(yield func(int, *waiter) bool) {
+		ahead := -1
+		var before api.LockMode
+		for _, w := range q.byName[name] {
+			if before == 0 || before.Conflicts(w.claim.Mode) {
+				ahead++
+			}
+			before = w.claim.Mode
+			if !yield(ahead, w) {
+				return
+			}
+		}
+	}
+}
+
+// maxSuccessors bounds the grants in one command.
+const maxSuccessors = 128
+
+// leading returns those at the head of the queue who could have the lock of that
+// node together with holders in that mode (0: nobody holds it): one writer, or all
+// readers up to the first writer. The absent are skipped, and so are those who wait
+// for an earlier node of the same name, which is gone: the log is being asked to tell
+// them. Nobody overtakes an
+// earlier writer, and nobody is offered a lock twice. Whoever has no room in one
+// command (maxSuccessors, limits.claims) is offered the lock by pump when that has
+// been observed.
+func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
+	var lead []*waiter
+	bytes := 0
+	for _, w := range q.byName[lock.Name] {
+		if w.lock != lock || q.away(w) {
+			continue
+		}
+		if held != 0 && w.claim.Mode.Conflicts(held) {
+			break
+		}
+		held = w.claim.Mode
+		if w.offered {
+			continue
+		}
+		if bytes += w.size; len(lead) == maxSuccessors || len(lead) > 0 && bytes > q.claims {
+			break
+		}
+		lead = append(lead, w)
+	}
+	return lead
+}
+
+// away reports whether a waiter is passed over for now.
+func (q *queues) away(w *waiter) bool { return w.absent || w.refusal != nil || q.closes(w.owner()) }
+
+// closes reports whether a Close of a handle is on its way. Until none is, those who
+// wait through the handle are offered nothing.
+func (q *queues) closes(owner namespace.Owner) bool { return q.closing[owner] > 0 }
+
+// unclose notes that a Close of a handle is not on its way any more, and reports whether
+// it was the last.
+func (q *queues) unclose(owner namespace.Owner) (last bool) {
+	if q.closing[owner]--; q.closing[owner] > 0 {
+		return false
+	}
+	delete(q.closing, owner)
+	return true
+}
+
+// ahead returns the first in the queue who would be overtaken by a newcomer that
+// got the lock of that node in that mode; nil if there is none.
+func (q *queues) ahead(lock namespace.Ref, mode api.LockMode) *waiter {
+	for _, w := range q.byName[lock.Name] {
+		if w.lock == lock && !q.away(w) && w.claim.Mode.Conflicts(mode) {
+			return w
+		}
+	}
+	return nil
+}
+
+// offers hands locks to those who wait for them: it names them in commands, and takes
+// that back when a command has not granted them the lock.
+type offers struct {
+	epoch  *epoch
+	queues *queues
+	delays *delays
+	outbox *outbox
+	events *publisher
+}
+
+// offer marks waiters as being on their way to a grant and returns their
+// claims.
+func offer(lead []*waiter) []raftfsm.Claim {
+	var claims []raftfsm.Claim
+	for _, w := range lead {
+		w.offered = true
+		claims = append(claims, w.claim)
+	}
+	return claims
+}
+
+// of yields the waiters of a session, which may leave meanwhile.
+func (q *queues) of(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
+
+// through yields those who wait through a handle, and so for one lock. They may leave
+// meanwhile.
+func (q *queues) through(owner namespace.Owner) iter.Seq[*waiter] {
+	return maps.Keys(q.byHandle[owner])
+}
+
+// on returns the waiters for a node, the last in the queue first, so that to
+// take them out one after the other moves nobody up.
+func (q *queues) on(node namespace.Ref) []*waiter {
+	var found []*waiter
+	for _, w := range slices.Backward(q.byName[node.Name]) {
+		if w.lock == node {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// weight is the steps that a look at the queue of a lock, or a change of it, takes: it
+// may pass many who are absent, or move many up.
+func (q *queues) weight(name api.Name) int { return 1 + len(q.byName[name])/64 }

@@ -1,0 +1,148 @@
+package master
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// naiveQueues is what queues is to be, without an index: a list of all waiters.
+type naiveQueues []*waiter
+
+func (n naiveQueues) where(wanted func(*waiter) bool) []waiterKey {
+	var keys []waiterKey
+	for _, w := range n {
+		if wanted(w) {
+			keys = append(keys, w.key())
+		}
+	}
+	return sortedKeys(keys)
+}
+
+func sortedKeys(keys []waiterKey) []waiterKey {
+	slices.SortFunc(keys, func(a, b waiterKey) int {
+		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.number, b.number))
+	})
+	return keys
+}
+
+func keysOf(waiters []*waiter) []waiterKey {
+	var keys []waiterKey
+	for _, w := range waiters {
+		keys = append(keys, w.key())
+	}
+	return sortedKeys(keys)
+}
+
+// The indexes of the queues say what a look at every waiter would.
+func TestQueuesAnswerAsTheirTwin(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		q, twin := newQueues(newOutbox()), naiveQueues{}
+		names := []api.Name{"/a", "/b", "/c"}
+		drop := func(key waiterKey) {
+			twin = slices.DeleteFunc(twin, func(w *waiter) bool { return w.key() == key })
+		}
+		for step := range 400 {
+			now := session.Instant(step)
+			key := waiterKey{session: api.SessionID(1 + r.IntN(4)), number: api.RequestNumber(1 + r.IntN(6))}
+			switch r.IntN(8) {
+			case 0, 1, 2:
+				w := &waiter{lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.session, Number: key.number}}}
+				if r.IntN(3) == 0 {
+					w.ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
+				}
+				got, err := q.join(w, 2, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got == w {
+					twin = append(twin, w)
+				}
+			case 3:
+				if got := q.leave(key); (got != nil) != slices.ContainsFunc(twin, func(w *waiter) bool { return w.key() == key }) {
+					t.Fatalf("seed %d, step %d: leave(%v) = %v", seed, step, key, got)
+				}
+				drop(key)
+			case 4, 5:
+				if w := q.get(key); w != nil {
+					q.detach(w, now+session.Instant(r.IntN(20)))
+				}
+			case 6:
+				if w := q.get(key); w != nil {
+					w.offered = !w.offered
+				}
+			case 7:
+				gone := twin.where(func(w *waiter) bool { return w.absent && w.keep < now && !w.offered })
+				q.forget(now, 1000)
+				for _, key := range gone {
+					drop(key)
+				}
+			}
+			compareQueues(t, q, twin, names)
+			if t.Failed() {
+				t.Fatalf("seed %d, step %d", seed, step)
+			}
+		}
+	}
+}
+
+func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) {
+	t.Helper()
+	waiting := 0
+	for id := range api.SessionID(6) {
+		got, want := keysOf(slices.Collect(q.of(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+		if !slices.Equal(got, want) {
+			t.Errorf("session %d waits with %v, want %v", id, got, want)
+		}
+		waiting += len(got)
+	}
+	if waiting != len(twin) {
+		t.Errorf("%d wait, want %d", waiting, len(twin))
+	}
+	for _, name := range names {
+		for instance := range api.Generation(3) {
+			node := namespace.Ref{Name: name, Instance: instance}
+			if got, want := keysOf(q.on(node)), twin.where(func(w *waiter) bool { return w.lock == node }); !slices.Equal(got, want) {
+				t.Errorf("%v wait for %v, want %v", got, node, want)
+			}
+		}
+		line := slices.DeleteFunc(slices.Clone(twin), func(w *waiter) bool { return w.lock.Name != name })
+		slices.SortFunc(line, func(a, b *waiter) int { return byTicket(a, b.ticket) })
+		for i, w := range line {
+			if place, of := q.place(w); place != i+1 || of != len(line) {
+				t.Errorf("%v has place %d of %d, want %d of %d", w.key(), place, of, i+1, len(line))
+			}
+		}
+	}
+	if got, want := keysOf(q.absent), twin.where(func(w *waiter) bool { return w.absent }); !slices.Equal(got, want) {
+		t.Errorf("%v are absent, want %v", got, want)
+	}
+}
+
+// However many stayed away for too long, one call drops so many of them, and says
+// that there are more.
+func TestForgetIsBounded(t *testing.T) {
+	q := newQueues(newOutbox())
+	for i := range 10 {
+		w, err := q.join(&waiter{lock: namespace.Ref{Name: "/x"}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.detach(w, session.Instant(i))
+	}
+	for _, want := range []struct {
+		left int
+		more bool
+	}{{6, true}, {2, true}, {0, false}} {
+		if more := q.forget(100, 4); more != want.more || len(q.bySession[1]) != want.left {
+			t.Errorf("%d are left, more: %v; want %+v", len(q.bySession[1]), more, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package master
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// The parts of a listing of quotas, which a page's mark begins with.
+const (
+	ofPrincipals  byte = 1 // by name
+	ofDirectories byte = 2 // by their marks
+)
+
+// QuotaUse is the quota of a principal, or of a directory, and what of it is used.
+type QuotaUse struct {
+	Principal     string
+	Directory     string // its path
+	Used, Allowed api.Quota
+}
+
+func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
+
+// ListQuotas lists a page of the principals that use something or have a quota, by
+// name, and then of the directories that have one.
+func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return p, err
+	}
+	done, err := in.page(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer done()
+	state := in.epoch.state()
+	if len(after) == 0 || after[0] == ofPrincipals {
+		p.Next = in.listPrincipals(&p, state, string(after[min(len(after), 1):]))
+		after = nil
+	}
+	if p.Next == nil {
+		p.Next = in.listDirectories(&p, state, after[min(len(after), 1):])
+	}
+	return p, nil
+}
+
+// listPrincipals lists principals after the one of that name, and returns where the
+// next page begins.
+func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
+	var names []string
+	for _, list := range []iter.Seq[string]{state.Tree.Creators(after), state.Sessions.Principals(after), quotaNames(state, after)} {
+		some := len(names)
+		for name := range list {
+			if name > after { // "" is whoever made what the cell began with
+				names = append(names, name)
+			}
+			if len(names)-some > api.MaxPage {
+				break
+			}
+		}
+	}
+	slices.Sort(names)
+	last := ""
+	for _, name := range slices.Compact(names) {
+		if p.full() {
+			next = append([]byte{ofPrincipals}, last...)
+			break
+		}
+		used := state.Tree.Usage(name)
+		info := &QuotaUse{
+			Principal: name, Allowed: state.Quota(name),
+			Used: api.Quota{Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(name)},
+		}
+		p.add(info, info.WireSize())
+		last = name
+	}
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	for _, info := range p.List {
+		info.Used.Handles, info.Used.Waiters = in.handles.used[info.Principal], in.queues.used[info.Principal]
+		in.epoch.mu.pause(1)
+	}
+	return next
+}
+
+// quotaNames returns the principals that have a quota of their own.
+func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range state.QuotasFrom(first) {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// listDirectories lists directories that have a quota, and returns where the next
+// page begins.
+func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
+	if state.Tree.Counts().Limited == 0 {
+		return nil
+	}
+	for mark, node := range state.Tree.Below("", behind) {
+		if p.full() {
+			return append([]byte{ofDirectories}, behind...)
+		}
+		if behind = mark; node.Quota != nil {
+			info := &QuotaUse{
+				Directory: in.epoch.path(node.Name),
+				Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
+				Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
+			}
+			p.add(info, info.WireSize())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package master
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A request may have been done although its client does not know it: the answer
+// was lost, or another copy of it is still on its way to the log. So what only
+// this master knows, a full queue, a quota, a closed handle, never refuses a
+// numbered request by itself. Such a refusal is proposed, and the log decides: if
+// the request was done the client hears so, and if not, no copy of it ever will
+// be. That entry is a proof of leadership besides. The error says so (Final), and
+// a client takes no other for the outcome of a request that it has sent before.
+
+// Refuse makes a refusal the answer of a request. It returns what the log has
+// answered: the result if the request had been done, or else a refusal, this one
+// or an earlier one.
+func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+	if code := api.CodeOf(because); code == api.Cancelled || !raftfsm.Settles(code) {
+		return raftfsm.Result{}, because // it says nothing of the request itself
+	}
+	f.epoch.mu.Lock()
+	err := f.finished(by)
+	f.epoch.mu.Unlock()
+	if err != nil {
+		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
+	}
+	return f.epoch.refuseAs(ctx, by, raftfsm.Refusal(because))
+}
+
+// refuseAs is refuse with an answer of the state machine.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+}
+
+// refuseHere remembers the refusal of an Open that needed no entry, until its
+// client has heard it: other copies are answered the same. It is for one that makes no
+// node, whatever it finds: another master does not know of the refusal. epoch.mu is held.
+func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
+	var refusal *api.Error
+	errors.As(raftfsm.Refusal(because).Err(), &refusal) // an answer's error is one
+	f.handles.own(by.Session).refused[by.Number] = refusal
+	return refusal
+}
+
+// ended is the error of a call in the name of a session that is not served any
+// more. It is SessionExpired only if the log says that the session has ended, or
+// has to: until then a later master may know it alive, and this one does not tell
+// its client to let go of everything.
+func (e *epoch) ended(id api.SessionID) error {
+	switch s, ok := e.state().Sessions.Get(id); {
+	case ok && s.Terminating != "":
+		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Terminating)
+	case ok:
+		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
+	}
+	return sessionExpired(id)
+}

@@ -1,0 +1,234 @@
+package master
+
+import (
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// remover removes ephemeral nodes that nobody has open any more (Chubby §2.3).
+// Each goes the way of every change (decision 21), and for itself: a client that
+// does not drop one node from its cache delays that node, and no other. One
+// goroutine does it for all of them (removals); a node that waits for somebody's
+// cache is an element of waiting until its change is clear.
+// epoch.mu guards it.
+type remover struct {
+	epoch     *epoch
+	queues    *queues
+	coherence *coherence
+
+	dying   []namespace.Ref   // to be removed, and nothing done about it yet
+	waiting map[*removal]bool // told to whoever may have them in a cache
+	again   []*removal        // of those, whose clearing has ended: they are looked at again
+	ready   []*removal        // in nobody's cache any more
+	wake    chan struct{}     // holds a token while there may be something to do
+}
+
+// removal is the removal of one node.
+type removal struct {
+	node  namespace.Ref
+	ch    *change
+	began session.Instant
+	late  bool // it was reported to have waited for long
+}
+
+// Bounds of the remover's work.
+const (
+	// maxRemovals is how many nodes may wait for caches at a time. One session
+	// cannot have as many in its cache, so it takes several that do not answer to
+	// hold up nodes that these do not have.
+	maxRemovals = 4 * maxCopies
+	// beginAtOnce is how many removals are begun under the mutex at a time.
+	beginAtOnce = 256
+	// removeAgain is how long the remover waits after a Remove that failed.
+	removeAgain = 100 * time.Millisecond
+)
+
+func newRemover(e *epoch, q *queues, c *coherence) *remover {
+	return &remover{epoch: e, queues: q, coherence: c, waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// add takes over nodes that are dying.
+func (r *remover) add(nodes ...namespace.Ref) {
+	if len(nodes) > 0 {
+		r.dying = append(r.dying, nodes...)
+		r.rouse()
+	}
+}
+
+// cleared takes the removals that waited for a clearing which has ended.
+func (r *remover) cleared(removals []*removal) {
+	r.again = append(r.again, removals...)
+	r.rouse()
+}
+
+// look has a removal wait for the next of its clearings, or be done if all are over.
+func (r *remover) look(one *removal) {
+	if cl := one.ch.pending(); cl != nil {
+		cl.removals = append(cl.removals, one)
+		return
+	}
+	delete(r.waiting, one)
+	r.ready = append(r.ready, one)
+}
+
+func (r *remover) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// removals is the remover's goroutine. It ends with the epoch.
+func (r *remover) removals() {
+	slow := time.NewTicker(slowChange)
+	defer slow.Stop()
+	for {
+		if r.flushed() != nil {
+			return
+		}
+		batch := r.nextRemovals()
+		if len(batch) > 0 {
+			r.remove(batch)
+			continue
+		}
+		select {
+		case <-r.wake:
+		case <-slow.C:
+			r.reportSlowRemovals()
+		case <-r.epoch.ctx.Done():
+			return
+		}
+	}
+}
+
+// flushed waits until every client has dropped what an earlier master let it
+// cache, if there is anything to remove.
+func (r *remover) flushed() error {
+	r.epoch.mu.Lock()
+	flush := r.coherence.takeover()
+	var names []api.Name
+	if dying := r.dying; len(dying) > 0 {
+		names = append(names, dying[0].Name)
+	}
+	r.epoch.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	return r.coherence.await(r.epoch.ctx, flush, names)
+}
+
+// nextRemovals begins removals that wait to be begun, and returns those that
+// nobody's cache is in the way of, as many as fit into one command.
+func (r *remover) nextRemovals() []*removal {
+	r.epoch.mu.Lock()
+	defer r.epoch.mu.Unlock()
+	if r.coherence.takeover() != nil {
+		return nil // these nodes came since; flushed waits for it
+	}
+	for _, one := range r.again[:min(len(r.again), maxSteps)] {
+		r.look(one)
+	}
+	if r.again = r.again[min(len(r.again), maxSteps):]; len(r.again) > 0 {
+		r.rouse()
+	} else {
+		r.again = nil
+	}
+	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
+		one := &removal{node: r.dying[0], began: r.epoch.clock()}
+		r.dying = r.dying[1:]
+		one.ch = r.coherence.begin(0, touched(one.node.Name))
+		r.waiting[one] = true
+		r.look(one)
+	}
+	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
+		r.rouse() // those are begun next, though all of these may have to wait
+	}
+	batch := piece(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
+	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
+		r.ready = nil
+	}
+	return batch
+}
+
+// remove proposes the removal of nodes that are in nobody's cache, and lets their
+// names be cached again when it has taken effect.
+func (r *remover) remove(batch []*removal) {
+	nodes := make([]namespace.Ref, len(batch))
+	for i, one := range batch {
+		nodes[i] = one.node
+		r.epoch.metrics.ChangeWaited(r.epoch.clock().Sub(one.began))
+	}
+	_, err := r.epoch.commit(r.epoch.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
+		for _, one := range batch {
+			r.coherence.end(one.ch)
+		}
+	})
+	if err == nil || r.epoch.ctx.Err() != nil {
+		return
+	}
+	r.epoch.mu.Lock()
+	r.add(nodes...)
+	r.epoch.mu.Unlock()
+	again := time.NewTimer(removeAgain)
+	defer again.Stop()
+	select {
+	case <-again.C:
+	case <-r.epoch.ctx.Done():
+	}
+}
+
+// reportSlowRemovals names the clients that nodes wait for too long, once a node,
+// and cuts them off if that is the policy.
+func (r *remover) reportSlowRemovals() {
+	var names []api.Name
+	late, now := map[*clearing]bool{}, r.epoch.clock()
+	r.epoch.mu.Lock()
+	for one := range r.waiting {
+		r.epoch.mu.pause(1)
+		if now.Sub(one.ch.since) < slowChange {
+			continue
+		}
+		if !one.late {
+			one.late = true
+			names = append(names, one.node.Name)
+		}
+		for _, cl := range one.ch.clearings {
+			if !cl.over() {
+				late[cl] = true
+			}
+		}
+	}
+	some := &change{}
+	for cl := range late {
+		r.epoch.mu.pause(1)
+		if len(some.clearings) < maxLate {
+			some.clearings = append(some.clearings, cl)
+		}
+		if r.coherence.slowClient > 0 {
+			r.coherence.cutOffLate(cl, now)
+		}
+	}
+	r.epoch.mu.Unlock()
+	if len(names) > 0 {
+		r.epoch.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", r.coherence.laggards(some))
+	}
+}
+
+// maxLate is of how many clearings a log line names the clients.
+const maxLate = 8
+
+// cutOffLate cuts off the clients that have held up a removal for too long. epoch.mu is
+// held, and released in between.
+func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
+	one := &change{clearings: []*clearing{cl}}
+	for id := range co.copyset.slowOf(cl) {
+		if co.copyset.asked(one, id, now) >= co.slowClient {
+			co.revocations.stopLease(id, co.heldUp(cl.name))
+		}
+		co.epoch.mu.pause(1)
+	}
+}

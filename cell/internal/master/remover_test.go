@@ -1,0 +1,123 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// ephemerals opens that many ephemeral nodes in a session and returns its id.
+func ephemerals(t *testing.T, s *raftfsm.State, owner string, names ...api.Name) api.SessionID {
+	t.Helper()
+	r := &request{session: with(t, s, cachingSessionOf(owner))[0].Session}
+	for _, name := range names {
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: name, Create: api.MustCreate, Kind: api.File, Ephemeral: true}})
+	}
+	return r.session
+}
+
+// One client that does not drop what it has cached delays the removal of that:
+// all other nodes that died with it are gone, and can be cached again, before.
+func TestSlowCacheDelaysItsNodesOnly(t *testing.T) {
+	t.Run("one", func(t *testing.T) { slowCache(t, "/d/007") })
+	t.Run("the first", func(t *testing.T) {
+		var first []api.Name
+		for i := range 2*beginAtOnce + 1 {
+			first = append(first, api.Name(fmt.Sprintf("/d/%03d", i)))
+		}
+		slowCache(t, first...)
+	})
+}
+
+// slowCache tries it with those that the client has cached.
+func slowCache(t *testing.T, cached ...api.Name) {
+	const nodes = 3 * beginAtOnce
+	var names []api.Name
+	for i := range nodes {
+		names = append(names, api.Name(fmt.Sprintf("/d/%03d", i)))
+	}
+	var owner api.SessionID
+	inSolo(t, func(s *raftfsm.State) {
+		r := &request{session: with(t, s, cachingSessionOf("maker"))[0].Session}
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: "/d", Create: api.MustCreate, Kind: api.Directory}})
+		owner = ephemerals(t, s, "owner", names...)
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: r.session}}}})
+	}, func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		good := m.client(t, 1)
+		good.keepAlive(ctx)
+		slow := m.client(t, 2)
+		if !m.coherence.remember(slow.who.Session, cached...) {
+			t.Fatal("the client cannot cache the nodes")
+		}
+		if err := m.Sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
+			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d that somebody has in a cache", n, len(cached))
+		}
+		if !m.coherence.remember(good.who.Session, "/d/767") {
+			t.Error("a node that is gone cannot be cached, because of another that is not")
+		}
+		time.Sleep(13 * time.Second) // the slow client's lease
+		synctest.Wait()
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4 {
+			t.Errorf("%d nodes are left after the lease of the client that had one in its cache; want 4", n)
+		}
+	})
+}
+
+// A removal that could not be committed is made again.
+func TestRemovalIsMadeAgain(t *testing.T) {
+	var owner api.SessionID
+	inSolo(t, func(s *raftfsm.State) { owner = ephemerals(t, s, "owner", "/e") }, func(t *testing.T, m *soloMaster) {
+		l := defaultLimits()
+		l.pending = 0 // nothing is taken
+		refuse := func([]byte) { m.limit(l) }
+		m.wrote.Store(&refuse) // from the end of the session on
+		if err := m.Sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, there := m.epoch.state().Tree.Get("/e"); !there {
+			t.Fatal("the node was removed although nothing could be committed")
+		}
+		m.wrote.Store(nil)
+		m.limit(defaultLimits())
+		time.Sleep(time.Second)
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
+			t.Error("the node is still there after a second in which it could have been removed")
+		}
+	})
+}
+
+// Nodes that die while clients have not heard of the fail-over wait for that: any
+// client may have them in its cache from the time of the earlier master.
+func TestRemovalWaitsForTheFailOver(t *testing.T) {
+	var reader api.SessionID
+	inSolo(t, func(s *raftfsm.State) {
+		reader = with(t, s, cachingSessionOf("reader"))[0].Session
+		owner := ephemerals(t, s, "owner", "/e")
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: owner}}}})
+	}, func(t *testing.T, m *soloMaster) {
+		time.Sleep(11 * time.Second)
+		if node, there := m.epoch.state().Tree.Get("/e"); !there || !node.Dying() {
+			t.Fatal("the node was removed while a client could have it in its cache")
+		}
+		time.Sleep(2 * time.Second) // the reader's lease ends
+		synctest.Wait()
+		if _, lives := m.epoch.state().Sessions.Get(reader); lives {
+			t.Fatal("the reader's session has not ended")
+		}
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
+			t.Error("the node is still there")
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package master
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// losses is what is being taken from clients that have not let go yet. A lock
+// leaves an unwilling holder only through its lease (decision 10): its
+// sequencer is dead from the start, but nobody else gets the lock before the
+// holder has acknowledged the event that tells it, or let go by itself, or its
+// session has ended. Until it acknowledges, no lease of it is extended.
+// epoch.mu guards it.
+type revocations struct {
+	epoch  *epoch
+	leases *session.Leases
+	boxes  *mailboxes
+	queues *queues
+	events *publisher
+	offers *offers
+
+	locks map[api.SessionID]map[api.HandleID]lostLock
+	ends  map[api.SessionID]*ending
+	over  session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
+}
+
+// lostLock is a revoked lock that one handle still holds.
+type lostLock struct {
+	lock       namespace.Ref
+	generation api.Generation
+	sequence   uint64 // of the event that tells the holder
+}
+
+// ending is a session that somebody else is ending.
+type ending struct {
+	sequence uint64 // of the event that tells the client
+	proposed bool
+}
+
+func newRevocations(e *epoch, t *tables, events *publisher, out *offers) *revocations {
+	return &revocations{
+		epoch: e, leases: t.leases, boxes: t.boxes, queues: t.queues, events: events, offers: out,
+		locks: map[api.SessionID]map[api.HandleID]lostLock{}, ends: map[api.SessionID]*ending{}}
+}
+
+// lose takes note that a holder is losing its lock.
+func (l *revocations) lose(owner namespace.Owner, lost lostLock) {
+	if l.locks[owner.Session] == nil {
+		l.locks[owner.Session] = map[api.HandleID]lostLock{}
+	}
+	l.locks[owner.Session][owner.Handle] = lost
+}
+
+// let forgets the loss of one lock.
+func (l *revocations) let(owner namespace.Owner) {
+	delete(l.locks[owner.Session], owner.Handle)
+	if len(l.locks[owner.Session]) == 0 {
+		delete(l.locks, owner.Session)
+	}
+}
+
+// propose takes note that the end of a session is being proposed.
+func (l *revocations) propose(id api.SessionID, e *ending) {
+	e.proposed = true
+	l.over.Drop(id)
+}
+
+// forget drops what is known of a session that has ended.
+func (l *revocations) forget(id api.SessionID) {
+	delete(l.ends, id)
+	delete(l.locks, id)
+	l.over.Drop(id)
+}
+
+// next returns when the earliest of the ending sessions is over.
+func (l *revocations) next() (at session.Instant, ok bool) {
+	_, at, ok = l.over.Next()
+	return at, ok
+}
+
+// due returns ending sessions whose last lease is over, at most maxDue of them.
+func (l *revocations) due(now session.Instant) []raftfsm.End {
+	var ends []raftfsm.End
+	for len(ends) < maxDue {
+		id, over, ok := l.over.Next()
+		if !ok || over > now {
+			break
+		}
+		l.propose(id, l.ends[id])
+		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
+	}
+	return ends
+}
+
+// Break takes a lock away from its holders, at somebody's wish.
+func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
+	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.weight(c.Lock.Name))
+		if c.Now {
+			tree, by := l.epoch.state().Tree, l.epoch.principal(c.Mutation.Session)
+			c.Successions = l.offers.next(c.Lock, func(n *namespace.Node) bool {
+				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
+			})
+		}
+		return raftfsm.Command{Revoke: &c}
+	})
+	return err
+}
+
+// Terminate ends another client's session. What it holds is free when its client
+// has acknowledged the end, or its lease and the lock-delays are over.
+func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
+	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
+	return err
+}
+
+// revoked tells the holders of a revoked lock of their loss. epoch.mu is held.
+func (r *revocations) revoked(lost raftfsm.Revocation) {
+	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.Why)
+	for _, owner := range lost.Holders {
+		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
+			continue // it is broken once more, and its holder has been told
+		}
+		sequence := r.events.post(owner, lost.Lock, api.EventLockLost, &Event{
+			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.Why,
+		})
+		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
+		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.mail.isOver(box.principal) {
+			r.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
+		}
+		r.epoch.mu.pause(1)
+	}
+}
+
+// terminateSession stops the lease of a session that another terminates. epoch.mu is
+// held.
+func (r *revocations) terminateSession(id api.SessionID) {
+	if record, ok := r.epoch.state().Sessions.Get(id); ok {
+		r.stopLease(id, record.Terminating)
+	}
+}
+
+// stopLease extends a session no more, and tells its client; it ends when the
+// client has acknowledged that, or its last lease is over. epoch.mu is held, and released
+// in between.
+func (r *revocations) stopLease(id api.SessionID, why string) {
+	box := r.boxes.byID[id]
+	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
+		return
+	}
+	over, _ := r.leases.Stop(id)
+	sequence := box.post(&Event{
+		Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why,
+	})
+	r.ends[id] = &ending{sequence: sequence}
+	r.over.Put(id, over)
+	for w := range r.queues.of(id) {
+		r.queues.finish(w.key(), raftfsm.Refusal(w.forsaken(r.epoch.ended(id))))
+		r.epoch.mu.pause(r.queues.weight(w.lock.Name))
+	}
+	r.epoch.log.Info("session is being ended", "session", id, "why", why)
+}
+
+// acknowledged acts upon what a session has heard by now: it has let go of what
+// those events took from it. epoch.mu is held, and released in between.
+func (r *revocations) acknowledged(id api.SessionID) {
+	box := r.boxes.byID[id]
+	if box == nil {
+		return
+	}
+	acked := box.acked
+	if e := r.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
+		r.propose(id, e)
+		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
+		r.epoch.submit(c)
+	}
+	// One command takes a lock from many handles of the session: each copies all holders, of whom there may be very
+	// many.
+	type grant struct {
+		lock       namespace.Ref
+		generation api.Generation
+	}
+	let := map[grant][]namespace.Owner{}
+	for handle, lost := range r.locks[id] {
+		if acked < lost.sequence {
+			continue
+		}
+		owner, of := namespace.Owner{Session: id, Handle: handle}, grant{lost.lock, lost.generation}
+		r.let(owner)
+		let[of] = append(let[of], owner)
+		r.epoch.mu.pause(1)
+	}
+	for of, holders := range let {
+		for len(holders) > 0 {
+			some := piece(holders, r.queues.claims, func(namespace.Owner) int { return mostOwnerBytes })
+			holders = holders[len(some):]
+			r.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
+		}
+	}
+}
+
+// mostOwnerBytes is what a holder takes in a command, at most.
+const mostOwnerBytes = 24
+
+// evict takes a revoked lock from holders that have let go of it, and names who has it
+// next. epoch.mu is held, and released in between.
+func (r *revocations) evict(c raftfsm.Evict) {
+	c.Successions = r.offers.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
+	r.epoch.submit(raftfsm.Command{Evict: &c})
+	r.epoch.mu.pause(r.queues.weight(c.Lock.Name) + len(c.Holders)/8)
+}
+
+// resume takes up what an earlier master had begun to take away: it tells again,
+// and waits again. epoch.mu is held.
+func (r *revocations) resume(state *raftfsm.State) {
+	for node := range state.Tree.Locked("") {
+		if node.Revoked == "" {
+			continue
+		}
+		lost := raftfsm.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, Why: node.Revoked}
+		for _, h := range node.Holders {
+			lost.Holders = append(lost.Holders, h.Owner)
+		}
+		r.revoked(lost)
+	}
+	for s := range state.Sessions.All() {
+		if s.Terminating != "" {
+			r.terminateSession(s.ID)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package master
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// CheckSequencer reports whether a sequencer still describes its lock: held, in
+// that mode and generation, at some moment after the call began (Chubby §2.4).
+// The error says why not.
+func (l *Locks) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	if _, err := l.epoch.fence.Prove(ctx); err != nil {
+		return err
+	}
+	g, err := l.Precondition(s)
+	if err != nil {
+		return err
+	}
+	return l.epoch.state().CheckPrecondition(g)
+}
+
+// Precondition returns a sequencer of this cell as a condition for the log.
+func (l *Locks) Precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
+	if s.Cell != l.epoch.cellID {
+		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, l.epoch.cellID)
+	}
+	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
+}
+
+// Preconditions returns what a change through a handle is conditional on: the handle's
+// own sequencer and the one of the call, if there are any.
+func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, error) {
+	list := h.Preconditions()
+	if text == "" {
+		return list, nil
+	}
+	s, err := sequencer.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	g, err := l.Precondition(s)
+	return append(list, g), err
+}
+
+// expirySlack is how long after its lease an idle cell may take to end a
+// session: the clock loop's period, and the entry that ends it.
+const expirySlack = 500 * time.Millisecond
+
+// within reports whether name is prefix or below it.
+func within(name, prefix api.Name) bool {
+	rest, ok := strings.CutPrefix(string(name), string(prefix))
+	return ok && (rest == "" || rest[0] == '/')
+}

@@ -1,0 +1,39 @@
+package master
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// tables is what only the master knows, and forgets with its epoch. epoch.mu guards all
+// of it. No table knows another, but for the outbox, which the queues fill.
+type tables struct {
+	leases    *session.Leases
+	boxes     *mailboxes
+	handles   *handles
+	queues    *queues
+	holdTimes *turns
+	delays    *delays
+	copyset   *caches
+	outbox    *outbox
+}
+
+func newTables(metrics Metrics) *tables {
+	out := newOutbox()
+	return &tables{
+		leases:    session.NewLeases(),
+		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
+		handles:   newHandles(),
+		queues:    newQueues(out),
+		holdTimes: newTurns(),
+		delays:    newDelays(),
+		copyset:   newCaches(),
+		outbox:    out,
+	}
+}
+
+// mailboxes are those of all sessions.
+type mailboxes struct {
+	mail *mail
+	byID map[api.SessionID]*mailbox
+}

@@ -1,0 +1,125 @@
+package master
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// timekeeper does what is due because time has passed.
+type timekeeper struct {
+	epoch       *epoch
+	tables      *tables
+	offers      *offers
+	revocations *revocations
+	sessions    *Sessions
+}
+
+// clockLoop is the only place where a master acts because time has passed: it
+// ends sessions whose leases ran out and lock-delays that are over, forgets
+// waiters that stayed away, and offers again what could not be proposed. It
+// wakes for the next of these, and in any case often enough for Leases to
+// notice that the process was stopped. It is Leases that is told how long each sleep
+// was, and not how long the loop waited for the mutex: if that counted, clients that can
+// make others hold the mutex for long could keep sessions alive.
+func (t *timekeeper) clockLoop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	asleep := t.epoch.clock()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		awake := t.epoch.clock()
+		next := t.tick(awake, awake.Sub(asleep))
+		asleep = t.epoch.clock()
+		timer.Reset(next)
+	}
+}
+
+// maxForgotten bounds the waiters that one tick drops because they stayed away.
+const maxForgotten = 256
+
+// maxOwned bounds the nodes that sessions which end in one entry own together, unless it
+// is one session only.
+const maxOwned = 1024
+
+// affordable says how many of the sessions are to end in one entry: as many as own no
+// more than maxOwned nodes together, but one at least. epoch.mu is held, and released in
+// between.
+func (t *timekeeper) affordable(ends []raftfsm.End) int {
+	state, owned := t.epoch.state(), 0
+	for i, end := range ends {
+		for range state.Tree.OwnedBy(end.Session) {
+			if owned++; owned > maxOwned {
+				return max(i, 1)
+			}
+			t.epoch.mu.pause(1)
+		}
+	}
+	return len(ends)
+}
+
+// tick does what is due at now, after the loop has slept for so long, and returns
+// how long to sleep until the next time.
+func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duration {
+	t.epoch.mu.Lock()
+	defer t.epoch.mu.Unlock()
+	expired, forgiven := t.tables.leases.Tick(now, slept, maxExpiries)
+	if forgiven > 0 {
+		t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
+	}
+	ending, more := t.tables.outbox.takeEnds()
+	ending = append(ending, t.revocations.due(now)...)
+	for _, id := range expired {
+		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
+	}
+	ends := t.affordable(ending)
+	for _, end := range ending[ends:] {
+		t.sessions.endAgain(end)
+	}
+	for left := ending[:ends]; len(left) > 0; {
+		var c raftfsm.Command
+		c, left = t.offers.endCommand(left)
+		t.epoch.submit(c)
+		t.epoch.mu.pause(1)
+	}
+
+	delays := t.tables.delays.due(now)
+	for _, over := range delays {
+		t.offers.endDelay(over)
+		t.epoch.mu.pause(t.tables.queues.weight(over.name))
+	}
+	more = t.tables.queues.forget(now, maxForgotten) || more
+	requests, left := t.tables.outbox.takeRequests()
+	more = more || left
+	for _, w := range requests {
+		t.offers.settle(w)
+	}
+	evictions, left := t.tables.outbox.takeEvictions()
+	more = more || left
+	for _, c := range evictions {
+		t.revocations.evict(*c)
+	}
+	locks, left := t.tables.outbox.takeLocks()
+	more = more || left
+	for _, name := range locks {
+		t.offers.pump(name)
+		t.epoch.mu.pause(t.tables.queues.weight(name))
+	}
+	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
+		return time.Millisecond
+	}
+	next := now.Add(session.MaxTick / 2)
+	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.next} {
+		if due, ok := at(); ok {
+			next = min(next, due)
+		}
+	}
+	return max(next.Sub(now), time.Millisecond)
+}

@@ -1,0 +1,206 @@
+package master
+
+import (
+	"errors"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A request for a lock that needs no free lock to be answered, such as the retry of
+// one that was granted, is answered although the proposer had no room for it when it
+// came. Otherwise a holder that asks again would wait for itself without end.
+func TestSettledRequestIsAnsweredLater(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		claim := c[0].claim(h[0], api.Exclusive)
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		recursive := c[0].claim(h[0], api.Exclusive)
+		recursive.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, recursive.Mutation.Number}
+		var again, twice <-chan lockAnswer
+		m.congested(func() {
+			again = c[0].wait(t.Context(), h[0], claim)
+			twice = c[0].wait(t.Context(), h[0], recursive)
+		})
+		if a := answered(t, again); a.err != nil || a.Generation != first.Generation {
+			t.Errorf("%v, token %d, was %d", a.err, a.Generation, first.Generation)
+		}
+		if a := answered(t, twice); !errors.Is(a.err, api.LockHeld) {
+			t.Errorf("a second request through the handle that holds the lock: %v", a.err)
+		}
+	})
+}
+
+// A request for a lock that comes while the Close of its handle is on its way is
+// not granted behind it: its client is told that the handle was closed, and would
+// never give up what it does not know that it has.
+func TestClosingHandleTakesNoRequest(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[1].try(t, h[1], api.Shared) // so that its Close goes through the log
+		claim := c[1].claim(h[1], api.Exclusive)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- m.Files.Close(t.Context(), closing, h[1]) }()
+		<-entered
+		waits := c[1].wait(t.Context(), h[1], claim)
+		tried := make(chan error, 1)
+		trying := c[1].claim(h[1], api.Exclusive)
+		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
+		go func() {
+			_, err := m.Locks.TryAcquire(t.Context(), trying, h[1])
+			tried <- err
+		}()
+		synctest.Wait()
+		close(leave)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if err := <-tried; !errors.Is(err, api.HandleClosed) {
+			t.Errorf("who tried: %v", err)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who asked to wait: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// A second request through the handle that holds the lock is refused, when the log is
+// asked. If that is done while the Close of the handle is on its way, the lock is free
+// when its turn has come, and a closed handle would be granted it.
+func TestClosingHandleIsNotAskedAbout(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		second := c[0].claim(h[0], api.Exclusive)
+		closing := c[0].mutation()
+		closing.Outstanding = []api.RequestNumber{second.Mutation.Number, closing.Number}
+		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
+		if closed != nil {
+			t.Error(closed)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// If that Close is refused, the log is asked about the request when it has been.
+func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		second := c[0].claim(h[0], api.Exclusive)
+		closing := c[0].mutation()
+		finishing := c[0].mutation()
+		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // and not that of the Close
+		if _, err := m.Locks.Cancel(t.Context(), finishing); err != nil {
+			t.Fatal(err)
+		}
+		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
+		if !errors.Is(closed, api.InvalidArgument) {
+			t.Error(closed)
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.LockHeld) {
+			t.Errorf("who waited: %v", a.err)
+		}
+	})
+}
+
+// waitAndClose has a client ask for a lock when the log takes nothing, and close the
+// handle then. While the Close is on its way, the clock ticks.
+func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
+	t.Helper()
+	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
+	entered, leave := make(chan struct{}), make(chan struct{})
+	c.m.applying = func() {
+		c.m.applying = nil
+		close(entered)
+		<-leave
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.m.Files.Close(t.Context(), closing, h) }()
+	<-entered
+	c.m.timekeeper.tick(c.m.epoch.clock(), 0)
+	close(leave)
+	return waits, <-done
+}
+
+// When sessions end in many commands, the clock loop lets others have the mutex in
+// between. It names successors under the same hold under which it hands the command
+// over. A Close that came in between would be in the log first, and the command would
+// then grant the lock to a closed handle.
+func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Exclusive)
+		claim := c[1].claim(h[1], api.Exclusive)
+		waits := c[1].wait(t.Context(), h[1], claim)
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+
+		m.epoch.mu.Lock()
+		m.epoch.mu.most = 64
+		for i := range 2 * m.epoch.mu.most { // of whom the log knows nothing
+			id := api.SessionID(1<<40 + i)
+			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
+		}
+		m.revocations.ends[c[0].who.Session] = &ending{} // its end comes after those
+		m.revocations.over.Put(c[0].who.Session, m.epoch.clock())
+		m.tables.queues.claims = 1 // a command for each of them
+		var between atomic.Bool
+		m.epoch.mu.held = func(time.Duration) {
+			if !strings.Contains(string(debug.Stack()), ".(*timekeeper).tick(") {
+				return // the proposer's hold, say, which cannot wait for itself
+			}
+			if between.CompareAndSwap(true, false) {
+				if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		m.epoch.mu.Unlock()
+		between.Store(true)
+		m.timekeeper.tick(m.epoch.clock(), 0)
+		if between.Load() {
+			t.Fatal("the clock loop did not pause")
+		}
+		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+		}
+	})
+}
+
+// A lock that is broken again before its holder has let go of it is lost once: the
+// holder hears of it once, and those who wait wait for its first acknowledgement.
+func TestLockIsLostOnce(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		_, holder, waits, take := contended(t, m)
+		take()
+		events := holder.hear(t)
+		for range 3 {
+			take()
+		}
+		holder.acknowledge(t, events)
+		if a := answered(t, waits); a.err != nil {
+			t.Error(a.err)
+		}
+		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
+			t.Errorf("the holder heard %v", events)
+		}
+	})
+}
