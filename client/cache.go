@@ -10,84 +10,95 @@ import (
 )
 
 // cache keeps what the session has read (Chubby §2.7): contents and metadata of
-// nodes, their absence, listings, and handles that may be used again. What it
-// holds is true while the lease runs, because the master makes no change before
-// this client has dropped what the change touches, or its lease is over. So
-// whoever takes something out looks at the clock first, and then here.
+// nodes, their absence, listings, and idle handles. What it holds is true while the
+// lease runs, because the master makes no change before this client has dropped what
+// the change touches, or its lease has run out. So callers check the clock before
+// they use what they take out.
 //
-// The rules it upholds:
+// It keeps these rules:
 //
-//   - What is told to be dropped is dropped, and a read of it that is under way is
-//     kept by nobody (fetch), before the next KeepAlive acknowledges.
-//   - What one master told says nothing under the next: everything goes with an
-//     epoch, and with the lease.
-//   - A change of this client's own puts aside what it touches from before it is
-//     sent until it is answered; the master does not ask for that.
+//   - What the master invalidates is dropped, and a read of it that is in flight is
+//     not cached
 //
-// It stays below its limit: what was used longest ago goes first. It is not told
-// to the master, who may then ask for what is not here any more.
+// (fetch), before the next KeepAlive acknowledges the invalidation.
+//   - What one master said does not hold under the next: everything is dropped when
+//     the epoch
+//
+// changes, and when the lease runs out.
+//   - A change by this client makes unusable what it touches, from before it is sent
+//     until it is
+//
+// answered; the master does not send an invalidation for it.
+//
+// The size stays below limit: entries that were used least recently go first. The
+// master is not told of that, and may invalidate what is not here any more.
 type cache struct {
 	limit int // bytes, by the estimate of entry.size; 0 is no cache at all
 
-	mu       sync.Mutex // guards what follows; sessionState.mu may be held when it is taken
-	epoch    api.Epoch
-	entries  map[api.Name]*entry
-	used     *list.List // of *entry, the newest use first
-	bytes    int
-	fetches  map[*fetch]struct{}
-	changing map[api.Name]int // this client's own changes under way
-	rights   uint64           // counts what may have changed the rights of handles
-	idle     int              // handles kept for another Open
-	stats    CacheStats
+	mu            sync.Mutex // guards what follows; no other mutex is taken while it is held
+	epoch         api.Epoch
+	entries       map[api.Name]*entry
+	used          *list.List // of *entry, the most recently used first
+	bytes         int
+	fetches       map[*fetch]struct{}
+	changing      map[api.Name]int // how many changes by this client that touch the name are in flight
+	rightsChanges uint64           // counts changes of ACLs, which may have changed the rights of handles
+	idleCount     int              // idle handles in all entries
+	stats         CacheStats
 }
 
-// CacheStats counts what became of reads.
+// CacheStats counts what has become of reads.
 type CacheStats struct {
 	Hits          uint64 // answered without asking the cell
 	Misses        uint64 // asked, because nothing was cached
-	Invalidations uint64 // names that the cell had dropped
+	Invalidations uint64 // names that the cell has invalidated
 	Flushes       uint64 // times that everything was dropped: fail-overs and jeopardy
-	Entries       int    // names that something is cached of
+	Entries       int    // names of which something is cached
 	Bytes         int
 }
 
-// entry is what is kept of one name.
+// entry is what is cached of one name.
 type entry struct {
-	name     api.Name
-	place    *list.Element
-	absent   *api.Error // there is no such node
-	stat     *api.Stat  // without the lock's generation
-	contents []byte     // with whole
-	whole    bool
-	children []api.Stat     // of the instance listed
-	listed   api.Generation // 0 if there is no listing
-	handles  map[openKey][]spare
-	size     int
-	dropped  bool
+	name           api.Name
+	element        *list.Element
+	absentError    *api.Error // the NotFound of a node that is known to be absent; else nil
+	stat           *api.Stat  // without the lock's generation
+	contents       []byte     // if hasContents
+	hasContents    bool
+	children       []api.Stat     // of listedInstance
+	listedInstance api.Generation // 0 if there is no listing
+	idle           map[openKey][]idleHandle
+	size           int
+	removed        bool // from the cache
 }
 
-// blank forgets what was read; handles are as good as before.
-func (e *entry) blank() {
-	e.absent, e.stat, e.contents, e.whole, e.children, e.listed = nil, nil, nil, false, nil, 0
+// clearReads drops what was read, and leaves the idle handles.
+func (e *entry) clearReads() {
+	e.absentError, e.stat, e.contents, e.hasContents, e.children, e.listedInstance = nil, nil, nil, false, nil, 0
 }
 
 const (
-	entryBytes = 512 // that an entry takes, about, besides its contents
-	mostSpare  = 64  // handles kept for another Open
+	entryBytes     = 512 // about what an entry takes besides its contents
+	maxIdleHandles = 64
 )
 
 func newCache(limit int, epoch api.Epoch) *cache {
 	return &cache{
-		limit: limit, epoch: epoch, entries: map[api.Name]*entry{}, used: list.New(),
-		fetches: map[*fetch]struct{}{}, changing: map[api.Name]int{},
+		limit:    limit,
+		epoch:    epoch,
+		entries:  map[api.Name]*entry{},
+		used:     list.New(),
+		fetches:  map[*fetch]struct{}{},
+		changing: map[api.Name]int{},
 	}
 }
 
-// on reports whether anything is cached at all.
-func (c *cache) on() bool { return c.limit > 0 }
+// enabled reports whether anything is cached at all.
+func (c *cache) enabled() bool { return c.limit > 0 }
 
-// find returns the entry of a name if it may be used; mu is held.
-func (c *cache) find(name api.Name) *entry {
+// lookup returns the entry of a name, nil if there is none that may be used; mu is
+// held.
+func (c *cache) lookup(name api.Name) *entry {
 	e := c.entries[name]
 	if e == nil || c.changing[name] > 0 {
 		return nil
@@ -95,9 +106,9 @@ func (c *cache) find(name api.Name) *entry {
 	return e
 }
 
-// hit counts a read that was answered.
-func (c *cache) hit(e *entry) {
-	c.used.MoveToFront(e.place)
+// countHit counts a read that the entry has answered; mu is held.
+func (c *cache) countHit(e *entry) {
+	c.used.MoveToFront(e.element)
 	c.stats.Hits++
 }
 
@@ -105,20 +116,20 @@ func (c *cache) hit(e *entry) {
 func (c *cache) statOf(name api.Name, instance api.Generation) (api.Stat, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.find(name); e != nil && e.stat != nil && e.stat.Instance == instance {
-		c.hit(e)
+	if e := c.lookup(name); e != nil && e.stat != nil && e.stat.Instance == instance {
+		c.countHit(e)
 		return *e.stat, true
 	}
 	return api.Stat{}, false
 }
 
-// contentsOf returns the contents and metadata of an instance. The contents are
-// the caller's.
+// contentsOf returns the contents and metadata of an instance. The caller may change
+// the contents.
 func (c *cache) contentsOf(name api.Name, instance api.Generation) ([]byte, api.Stat, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.find(name); e != nil && e.whole && e.stat.Instance == instance {
-		c.hit(e)
+	if e := c.lookup(name); e != nil && e.hasContents && e.stat.Instance == instance {
+		c.countHit(e)
 		return bytes.Clone(e.contents), *e.stat, true
 	}
 	return nil, api.Stat{}, false
@@ -128,79 +139,73 @@ func (c *cache) contentsOf(name api.Name, instance api.Generation) ([]byte, api.
 func (c *cache) childrenOf(name api.Name, instance api.Generation) ([]api.Stat, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.find(name); e != nil && e.listed != 0 && e.listed == instance {
-		c.hit(e)
+	if e := c.lookup(name); e != nil && e.listedInstance != 0 && e.listedInstance == instance {
+		c.countHit(e)
 		return slices.Clone(e.children), true
 	}
 	return nil, false
 }
 
-// absence returns the error of a name that is known to be absent.
-func (c *cache) absence(name api.Name) *api.Error {
+// absentErrorOf returns the error for a name that is known to be absent, else nil.
+func (c *cache) absentErrorOf(name api.Name) *api.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.find(name); e != nil && e.absent != nil {
-		c.hit(e)
-		return e.absent
+	if e := c.lookup(name); e != nil && e.absentError != nil {
+		c.countHit(e)
+		return e.absentError
 	}
 	return nil
 }
 
-// keep keeps what a read brought, unless it was spoiled or another master has
-// answered it. It returns the entry, nil if nothing was kept, and the handles to
-// be closed for want of room.
-func (c *cache) keep(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, closing []spare) {
+// store caches what a read brought, unless the read was spoiled or the master of
+// another epoch has answered it. It returns the entry, nil if nothing was cached, and
+// idle handles that lost their place and are to be closed.
+func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.spoiled || epoch != c.epoch || !c.on() {
+	if f.spoiled || epoch != c.epoch || !c.enabled() {
 		return nil, nil
 	}
 	e := c.entries[f.name]
 	if e == nil {
 		e = &entry{name: f.name}
-		e.place = c.used.PushFront(e)
+		e.element = c.used.PushFront(e)
 		c.entries[f.name] = e
 	}
 	set(e)
-	c.weigh(e)
+	c.account(e)
 	for c.bytes > c.limit && c.used.Len() > 0 {
-		closing = append(closing, c.drop(c.used.Back().Value.(*entry))...)
+		closing = append(closing, c.remove(c.used.Back().Value.(*entry))...)
 	}
-	if e.dropped {
+	if e.removed {
 		return nil, closing
 	}
 	return e, closing
 }
 
-// weigh counts an entry as large as it is now; mu is held.
-func (c *cache) weigh(e *entry) {
+// account brings the size of an entry, and of the cache, up to date; mu is held.
+func (c *cache) account(e *entry) {
 	c.bytes -= e.size
 	e.size = entryBytes*(1+len(e.children)) + len(e.contents)
 	c.bytes += e.size
 }
 
-// drop forgets an entry, and returns the handles that were kept with it; mu is
-// held.
-func (c *cache) drop(e *entry) (closing []spare) {
-	e.dropped = true
+// remove removes an entry, and returns its idle handles, which are to be closed; mu
+// is held.
+func (c *cache) remove(e *entry) (closing []idleHandle) {
+	e.removed = true
 	delete(c.entries, e.name)
-	c.used.Remove(e.place)
+	c.used.Remove(e.element)
 	c.bytes -= e.size
-	for _, list := range e.handles {
+	for _, list := range e.idle {
 		closing = append(closing, list...)
 	}
-	c.idle -= len(closing)
+	c.idleCount -= len(closing)
 	return closing
 }
 
-const (
-	unchanged effect = 0
-	written   effect = 1 // contents are others: handles are as good as before
-	changed   effect = 2 // anything may be
-)
-
-// count returns the numbers of now.
-func (c *cache) count() CacheStats {
+// currentStats returns the current counts.
+func (c *cache) currentStats() CacheStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats

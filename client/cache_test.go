@@ -15,8 +15,8 @@ import (
 const cachedName api.Name = "/x"
 
 func keepText(c *cache, f *fetch, epoch api.Epoch, text string) bool {
-	kept, _ := c.keep(f, epoch, func(e *entry) {
-		e.stat, e.contents, e.whole = &api.Stat{Instance: 1}, []byte(text), true
+	kept, _ := c.store(f, epoch, func(e *entry) {
+		e.stat, e.contents, e.hasContents = &api.Stat{Instance: 1}, []byte(text), true
 	})
 	return kept != nil
 }
@@ -33,19 +33,19 @@ func TestKeep(t *testing.T) {
 		{"an invalidation of another name", func(c *cache) { c.invalidate("/y") }, true},
 		{"a fail-over", func(c *cache) { c.flush(5) }, false},
 		{"jeopardy", func(c *cache) { c.flush(0) }, false},
-		{"a change of one's own, begun", func(c *cache) { c.suspend([]api.Name{cachedName}, nil) }, false},
+		{"a change of one's own, begun", func(c *cache) { c.beginChange([]api.Name{cachedName}, nil) }, false},
 		{"a change of one's own, done", func(c *cache) {
-			c.suspend([]api.Name{cachedName}, nil)
-			c.resume([]api.Name{cachedName}, written)
+			c.beginChange([]api.Name{cachedName}, nil)
+			c.endChange([]api.Name{cachedName}, effectContents)
 		}, false},
 	} {
 		c := newCache(1<<20, 4)
-		f := c.begin(cachedName)
+		f := c.beginFetch(cachedName)
 		test.while(c)
 		if kept := keepText(c, f, 4, "a"); kept != test.kept {
 			t.Errorf("%s: kept %v", test.name, kept)
 		}
-		c.done(f)
+		c.endFetch(f)
 		if _, _, found := c.contentsOf(cachedName, 1); found != test.kept {
 			t.Errorf("%s: found %v", test.name, found)
 		}
@@ -57,7 +57,7 @@ func TestKeep(t *testing.T) {
 func TestKeepOfAnotherEpoch(t *testing.T) {
 	for _, epoch := range []api.Epoch{3, 5} {
 		c := newCache(1<<20, 4)
-		if keepText(c, c.begin(cachedName), epoch, "a") {
+		if keepText(c, c.beginFetch(cachedName), epoch, "a") {
 			t.Errorf("what the master of epoch %d told was kept in epoch 4", epoch)
 		}
 	}
@@ -67,16 +67,16 @@ func TestKeepOfAnotherEpoch(t *testing.T) {
 // there is found again if it turns out to be none.
 func TestSuspend(t *testing.T) {
 	names := []api.Name{cachedName}
-	for did, found := range map[effect]bool{unchanged: true, written: false, changed: false} {
+	for did, found := range map[changeEffect]bool{effectNone: true, effectContents: false, effectAny: false} {
 		c := newCache(1<<20, 4)
-		f := c.begin(cachedName)
+		f := c.beginFetch(cachedName)
 		keepText(c, f, 4, "a")
-		part := c.begin(cachedName)
-		c.suspend(names, part)
+		part := c.beginFetch(cachedName)
+		c.beginChange(names, part)
 		if _, _, ok := c.contentsOf(cachedName, 1); ok {
 			t.Error("found while a change is under way")
 		}
-		c.resume(names, did)
+		c.endChange(names, did)
 		if _, _, ok := c.contentsOf(cachedName, 1); ok != found {
 			t.Errorf("after effect %d: found %v", did, ok)
 		}
@@ -91,18 +91,18 @@ func TestCacheLimit(t *testing.T) {
 	c := newCache(10*(entryBytes+1000), 4)
 	for i := range 20 {
 		name := api.Name([]byte{'/', byte('a' + i)})
-		f := c.begin(name)
+		f := c.beginFetch(name)
 		keepText(c, f, 4, string(make([]byte, 1000)))
-		c.done(f)
+		c.endFetch(f)
 		if _, _, ok := c.contentsOf("/a", 1); !ok {
 			t.Fatal("what is used all the time has gone")
 		}
 	}
-	if s := c.count(); s.Entries != 10 || s.Bytes > c.limit {
+	if s := c.currentStats(); s.Entries != 10 || s.Bytes > c.limit {
 		t.Errorf("%+v", s)
 	}
 	c.flush(5)
-	if s := c.count(); s.Entries != 0 || s.Bytes != 0 || len(c.fetches) != 0 {
+	if s := c.currentStats(); s.Entries != 0 || s.Bytes != 0 || len(c.fetches) != 0 {
 		t.Errorf("after a flush: %+v", s)
 	}
 }
@@ -122,22 +122,22 @@ func TestSpareHandles(t *testing.T) {
 		{"an invalidation", func(c *cache) { c.invalidate(cachedName) }, key, false},
 		{"a change of an access control list", func(c *cache) { c.invalidate(api.ACLDir) }, key, false},
 		{"contents of one's own", func(c *cache) {
-			c.suspend([]api.Name{cachedName}, nil)
-			c.resume([]api.Name{cachedName}, written)
+			c.beginChange([]api.Name{cachedName}, nil)
+			c.endChange([]api.Name{cachedName}, effectContents)
 		}, key, true},
 	} {
 		c := newCache(1<<20, 4)
-		f := c.begin(cachedName)
-		e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
-		if !c.put(e, key, spare{token: []byte("t"), rights: f.rights, epoch: 4}) {
+		f := c.beginFetch(cachedName)
+		e, _ := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
+		if !c.park(e, key, idleHandle{token: []byte("t"), rightsChanges: f.rightsChanges, epoch: 4}) {
 			t.Fatal("not kept")
 		}
 		test.before(c)
-		if _, _, taken, _ := c.take(cachedName, test.key); taken != test.taken {
-			t.Errorf("%s: taken %v", test.name, taken)
+		if _, idle, _ := c.takeIdle(cachedName, test.key); (idle != nil) != test.taken {
+			t.Errorf("%s: taken %v", test.name, idle != nil)
 		}
-		if test.taken && c.idle != 0 {
-			t.Errorf("%s: %d are kept", test.name, c.idle)
+		if test.taken && c.idleCount != 0 {
+			t.Errorf("%s: %d are kept", test.name, c.idleCount)
 		}
 	}
 }

@@ -4,55 +4,56 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// fetch is a read that is under way. It is spoiled if what it brings may not be
-// kept.
+// fetch is a read that is in flight. It is spoiled if what it brings may not be
+// cached.
 type fetch struct {
-	name    api.Name
-	rights  uint64
-	spoiled bool
+	name          api.Name
+	rightsChanges uint64 // of the cache when the read began
+	spoiled       bool
 }
 
-// begin takes note of a read that is about to be asked for.
-func (c *cache) begin(name api.Name) *fetch {
-	if !c.on() {
+// beginFetch registers a read that is about to be sent.
+func (c *cache) beginFetch(name api.Name) *fetch {
+	if !c.enabled() {
 		return &fetch{spoiled: true}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Misses++
-	f := &fetch{name: name, rights: c.rights, spoiled: c.changing[name] > 0}
+	f := &fetch{name: name, rightsChanges: c.rightsChanges, spoiled: c.changing[name] > 0}
 	c.fetches[f] = struct{}{}
 	return f
 }
 
-// done takes note that a read is over.
-func (c *cache) done(f *fetch) {
+// endFetch removes a read that has ended.
+func (c *cache) endFetch(f *fetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.fetches, f)
 }
 
 // invalidate drops everything of a name, because the master says so.
-func (c *cache) invalidate(name api.Name) (closing []spare) {
+func (c *cache) invalidate(name api.Name) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Invalidations++
-	return c.void(name)
+	return c.evict(name)
 }
 
-// void drops a name, and spoils reads of it; mu is held.
-func (c *cache) void(name api.Name) (closing []spare) {
-	c.spoil(name)
+// evict removes the entry of a name, and spoils reads of it; mu is held.
+func (c *cache) evict(name api.Name) (closing []idleHandle) {
+	c.spoilFetches(name)
 	if e := c.entries[name]; e != nil {
-		closing = c.drop(e)
+		closing = c.remove(e)
 	}
 	return closing
 }
 
-// spoil sees to it that no read of a name that is under way is kept; mu is held.
-func (c *cache) spoil(name api.Name) {
+// spoilFetches prevents that a read of a name that is in flight is cached; mu is
+// held.
+func (c *cache) spoilFetches(name api.Name) {
 	if name == api.ACLDir { // clients that may open something are told when a list there changes
-		c.rights++
+		c.rightsChanges++
 	}
 	for f := range c.fetches {
 		if f.name == name {
@@ -61,19 +62,18 @@ func (c *cache) spoil(name api.Name) {
 	}
 }
 
-// flush drops everything, and takes what masters of that epoch say from now on.
-// It returns the handles that were kept and are open at the cell still: a new
-// master does not know them, but the present one does, whatever has become of the
-// lease.
-func (c *cache) flush(epoch api.Epoch) (closing []spare) {
+// flush drops everything, and takes only what masters of at least that epoch say from
+// now on. It returns the idle handles that are still open at the cell: a new master
+// does not know them, but the present one does, whatever has become of the lease.
+func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		e.dropped = true
+		e.removed = true
 		if epoch > c.epoch {
 			continue
 		}
-		for _, list := range e.handles {
+		for _, list := range e.idle {
 			closing = append(closing, list...)
 		}
 	}
@@ -82,16 +82,16 @@ func (c *cache) flush(epoch api.Epoch) (closing []spare) {
 	}
 	clear(c.entries)
 	c.used.Init()
-	c.epoch, c.bytes, c.idle = max(c.epoch, epoch), 0, 0
+	c.epoch, c.bytes, c.idleCount = max(c.epoch, epoch), 0, 0
 	c.stats.Flushes++
 	return closing
 }
 
-// suspend puts aside what a change of this client's own is about to touch.
-// A read that is part of the change is not spoiled by it: what it brings is kept
-// if the change turns out to be none.
-func (c *cache) suspend(names []api.Name, part *fetch) {
-	if !c.on() {
+// beginChange makes unusable what a change by this client is about to touch. A read
+// that is part of the change (an Open that may create a node reads too) is not
+// spoiled: what it brings is cached if the change turns out to be none.
+func (c *cache) beginChange(names []api.Name, part *fetch) {
+	if !c.enabled() {
 		return
 	}
 	c.mu.Lock()
@@ -99,19 +99,25 @@ func (c *cache) suspend(names []api.Name, part *fetch) {
 	spoiled := part != nil && part.spoiled
 	for _, name := range names {
 		c.changing[name]++
-		c.spoil(name)
+		c.spoilFetches(name)
 	}
 	if part != nil {
 		part.spoiled = spoiled
 	}
 }
 
-// effect is what a change of this client's own has done to the nodes it touches.
-type effect uint8
+// changeEffect is what a change by this client has done to the nodes that it touches.
+type changeEffect uint8
 
-// resume ends what suspend began.
-func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
-	if !c.on() {
+const (
+	effectNone     changeEffect = 0
+	effectContents changeEffect = 1 // the contents have changed: idle handles stay good
+	effectAny      changeEffect = 2 // anything may have changed
+)
+
+// endChange undoes beginChange, and drops what the change has made untrue.
+func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHandle) {
+	if !c.enabled() {
 		return nil
 	}
 	c.mu.Lock()
@@ -122,14 +128,14 @@ func (c *cache) resume(names []api.Name, did effect) (closing []spare) {
 		}
 		e := c.entries[name]
 		switch {
-		case did == unchanged:
-		case did == changed || name == api.ACLDir:
-			closing = append(closing, c.void(name)...)
+		case did == effectNone:
+		case did == effectAny || name == api.ACLDir:
+			closing = append(closing, c.evict(name)...)
 		default:
-			c.spoil(name)
+			c.spoilFetches(name)
 			if e != nil {
-				e.blank()
-				c.weigh(e)
+				e.clearReads()
+				c.account(e)
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func (c *Client) create(ctx context.Context) error {
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
-				c.session = newSessionState(ctx, c.cfg, sent, reply, c.notifier, func() { c.retire(c.cache.flush(0)) })
+				c.session = newSessionState(ctx, c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
 			}
 			return err
 		}})

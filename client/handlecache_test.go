@@ -61,8 +61,8 @@ func reuse(t *testing.T, f *fake) *Client {
 			t.Fatal(err)
 		}
 	}
-	if opens, closes := len(f.heard("Open")), len(f.heard("Close")); opens != 1 || closes != 0 || c.cache.idle != 1 || f.state().handles != 1 {
-		t.Fatalf("%d Opens and %d Closes, %d handles kept, %d open", opens, closes, c.cache.idle, f.state().handles)
+	if opens, closes := len(f.heard("Open")), len(f.heard("Close")); opens != 1 || closes != 0 || c.cache.idleCount != 1 || f.state().handles != 1 {
+		t.Fatalf("%d Opens and %d Closes, %d handles kept, %d open", opens, closes, c.cache.idleCount, f.state().handles)
 	}
 	return c
 }
@@ -101,8 +101,8 @@ func TestSpareHandlesAreClosed(t *testing.T) {
 			test.happen(f)
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			if n := len(f.heard("Close")); n != test.closes || c.cache.idle != 0 {
-				t.Errorf("%s: %d Closes, want %d; %d handles kept", test.name, n, test.closes, c.cache.idle)
+			if n := len(f.heard("Close")); n != test.closes || c.cache.idleCount != 0 {
+				t.Errorf("%s: %d Closes, want %d; %d handles kept", test.name, n, test.closes, c.cache.idleCount)
 			}
 			closeClient(t, c)
 		})
@@ -127,7 +127,7 @@ func TestHandleTakesPlace(t *testing.T) {
 // A listing is that of one instance of a directory, whatever else is known of it.
 func TestListingOfAnotherInstance(t *testing.T) {
 	c := newCache(1<<20, 4)
-	c.keep(c.begin("/d"), 4, func(e *entry) { e.children, e.listed = []api.Stat{{Instance: 9}}, 2 })
+	c.store(c.beginFetch("/d"), 4, func(e *entry) { e.children, e.listedInstance = []api.Stat{{Instance: 9}}, 2 })
 	if _, ok := c.childrenOf("/d", 1); ok {
 		t.Error("a handle on the directory that was deleted lists the one created since")
 	}
@@ -139,40 +139,40 @@ func TestListingOfAnotherInstance(t *testing.T) {
 // Where a node is known to be absent nothing else is known of it.
 func TestAbsentAfterAll(t *testing.T) {
 	c := &Client{cache: newCache(1<<20, 4)}
-	keepText(c.cache, c.cache.begin(cachedName), 4, "a")
-	c.absent(c.cache.begin(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
-	if _, _, ok := c.cache.contentsOf(cachedName, 1); ok || c.cache.absence(cachedName) == nil {
+	keepText(c.cache, c.cache.beginFetch(cachedName), 4, "a")
+	c.cacheAbsence(c.cache.beginFetch(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
+	if _, _, ok := c.cache.contentsOf(cachedName, 1); ok || c.cache.absentErrorOf(cachedName) == nil {
 		t.Error("contents of a node that is absent")
 	}
 }
 
 // While this client is changing an access control list itself, no handle is used
 // again: the change may have been made, and the Open be refused.
-func TestSpareHandlesWhileRightsChange(t *testing.T) {
+func TestIdleHandlesWhileRightsChange(t *testing.T) {
 	c, key := newCache(1<<20, 4), openKey{read: true}
 	names := []api.Name{api.ACLDir + "/staff", api.ACLDir}
-	c.suspend(names, nil)
-	f := c.begin(cachedName)
-	e, _ := c.keep(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
-	if !c.put(e, key, spare{token: []byte("t"), rights: f.rights, epoch: 4}) {
+	c.beginChange(names, nil)
+	f := c.beginFetch(cachedName)
+	e, _ := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
+	if !c.park(e, key, idleHandle{token: []byte("t"), rightsChanges: f.rightsChanges, epoch: 4}) {
 		t.Fatal("not kept")
 	}
-	if _, _, ok, _ := c.take(cachedName, key); ok {
+	if _, idle, _ := c.takeIdle(cachedName, key); idle != nil {
 		t.Error("used during the change")
 	}
-	c.resume(names, written)
-	if _, _, ok, closing := c.take(cachedName, key); ok || len(closing) != 1 {
-		t.Errorf("used after the change: %v, %d to be closed", ok, len(closing))
+	c.endChange(names, effectContents)
+	if _, idle, closing := c.takeIdle(cachedName, key); idle != nil || len(closing) != 1 {
+		t.Errorf("used after the change: %v, %d to be closed", idle != nil, len(closing))
 	}
 }
 
 // The room that is counted is that of what is there.
 func TestCacheWeight(t *testing.T) {
 	c := newCache(1<<20, 4)
-	keepText(c, c.begin(cachedName), 4, "0123456789")
-	c.suspend([]api.Name{cachedName}, nil)
-	c.resume([]api.Name{cachedName}, written)
-	if s := c.count(); s.Entries != 1 || s.Bytes != entryBytes {
+	keepText(c, c.beginFetch(cachedName), 4, "0123456789")
+	c.beginChange([]api.Name{cachedName}, nil)
+	c.endChange([]api.Name{cachedName}, effectContents)
+	if s := c.currentStats(); s.Entries != 1 || s.Bytes != entryBytes {
 		t.Errorf("%+v", s)
 	}
 }

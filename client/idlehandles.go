@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// openKey is what two Opens must agree in to share a handle.
+// openKey is what two calls of Open must have in common to share a handle.
 type openKey struct {
 	read, write, changeACL bool
 	create                 Create
@@ -15,72 +15,74 @@ type openKey struct {
 	delay                  int64
 }
 
-// spare is a handle that was closed by its owner, and is open at the cell.
-type spare struct {
-	token    []byte
-	id       api.HandleID
-	instance api.Generation
-	rights   uint64
-	epoch    api.Epoch // that the session had heard of when it was closed: of the master that has it open
+// idleHandle is a handle that its owner has closed, and that is still open at the
+// cell.
+type idleHandle struct {
+	token         []byte
+	id            api.HandleID
+	instance      api.Generation
+	rightsChanges uint64    // of the cache when the handle was opened
+	epoch         api.Epoch // of the session when the handle was closed: of the master that has it open
 }
 
-// spares takes out all handles that are kept.
-func (c *cache) spares() (closing []spare) {
+// takeAllIdle takes out all idle handles.
+func (c *cache) takeAllIdle() (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		for _, list := range e.handles {
+		for _, list := range e.idle {
 			closing = append(closing, list...)
 		}
-		clear(e.handles)
+		clear(e.idle)
 	}
-	c.idle = 0
+	c.idleCount = 0
 	return closing
 }
 
-// put keeps a handle whose owner has closed it, and reports whether it does. The
-// handle was opened with e, by a read that began when rights was counted. It is not
-// kept if another master is in office already, as what is kept is about to go, and
-// that one may have the handle open.
-func (c *cache) put(e *entry, key openKey, one spare) bool {
+// park keeps an idle handle with the entry e, which its Open has filled, and reports
+// whether it does. It does not if rights may have changed since the handle was
+// opened, nor if the cache knows of a later epoch by now: the new master does not
+// have the handle open.
+func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e == nil || e.dropped || one.rights != c.rights || one.epoch != c.epoch || c.idle >= mostSpare {
+	if e == nil || e.removed || one.rightsChanges != c.rightsChanges || one.epoch != c.epoch || c.idleCount >= maxIdleHandles {
 		return false
 	}
-	if e.handles == nil {
-		e.handles = map[openKey][]spare{}
+	if e.idle == nil {
+		e.idle = map[openKey][]idleHandle{}
 	}
-	e.handles[key] = append(e.handles[key], one)
-	c.idle++
+	e.idle[key] = append(e.idle[key], one)
+	c.idleCount++
 	return true
 }
 
-// take returns a handle that was kept for such an Open. While this client is
-// changing an access control list itself there is none: the change may have been
-// made already, and the Open be refused.
-func (c *cache) take(name api.Name, key openKey) (e *entry, one spare, ok bool, closing []spare) {
+// takeIdle takes out an idle handle for an Open with that key; idle is nil if there
+// is none. While this client is changing an ACL itself there is none: the change may
+// have been made already, and the Open would be refused. closing are idle handles
+// that rights changes have made useless.
+func (c *cache) takeIdle(name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e = c.find(name); e == nil || c.changing[api.ACLDir] > 0 {
-		return nil, one, false, nil
+	if e = c.lookup(name); e == nil || c.changing[api.ACLDir] > 0 {
+		return nil, nil, nil
 	}
-	for list := e.handles[key]; len(list) > 0; list = e.handles[key] {
-		one = list[len(list)-1]
-		e.handles[key] = list[:len(list)-1]
-		c.idle--
-		if one.rights == c.rights {
-			c.hit(e)
-			return e, one, true, closing
+	for list := e.idle[key]; len(list) > 0; list = e.idle[key] {
+		one := list[len(list)-1]
+		e.idle[key] = list[:len(list)-1]
+		c.idleCount--
+		if one.rightsChanges == c.rightsChanges {
+			c.countHit(e)
+			return e, &one, closing
 		}
 		closing = append(closing, one)
 	}
-	return e, one, false, closing
+	return e, nil, closing
 }
 
-// retire closes handles at the cell that were kept for another Open, and will
-// not be used. Those that another master had open are not open any more.
-func (c *Client) retire(closing []spare) {
+// closeIdleHandles has the janitor close idle handles at the cell. Those that the
+// master of an earlier epoch had open are not open any more.
+func (c *Client) closeIdleHandles(closing []idleHandle) {
 	for _, one := range closing {
 		send := closeSender(one.token)
 		known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
@@ -95,18 +97,17 @@ func (c *Client) retire(closing []spare) {
 	}
 }
 
-// closeSpares closes the handles that were kept for another Open, which count
-// against the quota of the principal although its program has closed them. It
-// reports whether there were any.
-func (c *Client) closeSpares() bool {
-	closing := c.cache.spares()
-	c.retire(closing)
+// closeAllIdleHandles closes all idle handles, which count against the quota of the
+// principal although the program has closed them. It reports whether there were any.
+func (c *Client) closeAllIdleHandles() bool {
+	closing := c.cache.takeAllIdle()
+	c.closeIdleHandles(closing)
 	return len(closing) > 0
 }
 
-// openKey returns what another Open must ask for to share a handle of these
-// options; false if none may: the handle is for events, or the Open is to make
-// sure that there was no such node.
+// openKey returns what another Open must ask for to share a handle with these
+// options. It returns false if none may: the handle is for events, or the Open is to
+// make sure that there was no such node.
 func (o OpenOptions) openKey() (openKey, bool) {
 	shared := len(o.Events) == 0 && (o.Create == Existing || o.Create == File || o.Create == Directory)
 	return openKey{
@@ -114,42 +115,43 @@ func (o OpenOptions) openKey() (openKey, bool) {
 	}, shared
 }
 
-// reopen answers an Open from the cache: by a handle that was closed here and is
-// open at the cell, or because the node is known to be absent (Chubby §2.7). ok is
-// false if the cell has to be asked.
-func (c *Client) reopen(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, err error, ok bool) {
-	if usable := c.cache.on() && ctx.Err() == nil && c.session.isSafe(); !usable {
-		return nil, nil, false
+// openFromCache answers an Open from the cache: with an idle handle, or because the
+// node is known to be absent (Chubby §2.7). ok is false if the cell must be asked.
+func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
+	if usable := c.cache.enabled() && ctx.Err() == nil && c.session.isSafe(); !usable {
+		return nil, false, nil
 	}
-	if absent := c.cache.absence(p.Name()); absent != nil && opts.Create == Existing {
-		if absent.Path != p.String() { // it was asked for by another name of the cell
+	if absent := c.cache.absentErrorOf(p.Name()); absent != nil && opts.Create == Existing {
+		if absent.Path != p.String() { // the absent node was opened by another name of the cell
 			absent = &api.Error{Code: absent.Code, Op: absent.Op, Path: p.String(), Replica: absent.Replica, Message: absent.Message}
 		}
-		return nil, absent, true
+		return nil, true, absent
 	}
 	key, shared := opts.openKey()
 	if !shared {
-		return nil, nil, false
+		return nil, false, nil
 	}
-	from, one, ok, closing := c.cache.take(p.Name(), key)
-	c.retire(closing)
-	if !ok {
-		return nil, nil, false
+	from, idle, closing := c.cache.takeIdle(p.Name(), key)
+	c.closeIdleHandles(closing)
+	if idle == nil {
+		return nil, false, nil
 	}
 	h = newHandle(c, p, opts)
-	h.id, h.token, h.instance, h.cacheEntry, h.cacheRights = one.id, one.token, one.instance, from, one.rights
+	h.id, h.token, h.instance = idle.id, idle.token, idle.instance
+	h.cacheEntry, h.cacheRights = from, idle.rightsChanges
 	c.handles.put(h)
-	return h, nil, true
+	return h, true, nil
 }
 
-// spareIt keeps a handle that its owner has closed for another Open, and reports
-// whether it did. No lock was ever asked for through it, and no call on it is
-// under way, so that nothing of it is left at the cell except that it is open.
+// park keeps a handle that its owner has closed as an idle handle, and reports
+// whether it does. It does not if a lock was ever asked for through the handle, or a
+// call on it is in flight: nothing may be left at the cell except that the handle is
+// open.
 func (h *Handle) park() bool {
 	h.mu.Lock()
-	from, one := h.cacheEntry, spare{token: h.token, id: h.id, instance: h.instance, rights: h.cacheRights}
+	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.instance, rightsChanges: h.cacheRights}
 	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()
-	return from != nil && !used && h.client.session.isSafe() && h.client.cache.put(from, h.openedFor, one)
+	return from != nil && !used && h.client.session.isSafe() && h.client.cache.park(from, h.openedFor, one)
 }

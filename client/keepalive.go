@@ -193,7 +193,7 @@ func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
 		k.locator.noteEpoch(epoch)
 		k.session.counters.failOvers.Add(1)
-		k.client.retire(k.client.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
+		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
 		k.client.auditor.suspect()
 	}
@@ -234,7 +234,7 @@ func (k *keeper) event(e *chubbypb.Event) {
 			k.inbox.await(l)
 		}
 	case api.EventCacheInvalidation:
-		k.client.invalidate(e.GetPath())
+		k.client.invalidatePath(e.GetPath())
 	default:
 		if !kind.Subscribable() {
 			k.misunderstand(e)
@@ -255,7 +255,7 @@ func (k *keeper) misunderstand(e *chubbypb.Event) {
 // lose tells every handle that events after that sequence are missing. One of
 // them may have taken a lock away.
 func (k *keeper) lose(after uint64, explanation string) {
-	k.client.retire(k.client.cache.flush(k.epoch))
+	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
 	for _, h := range k.client.handles.all() {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}

@@ -14,13 +14,13 @@ type mutation struct {
 	op, path  string
 	noTimeout bool                // as in call
 	size      int                 // as in call
-	begun     func(number uint64) // told the number before the first attempt; may be nil
+	onNumber  func(number uint64) // told the number before the first attempt; may be nil
 	send      sender
 	// touches are the nodes that it may change; part is a read that it is as well,
 	// or nil. did says what it has done, once it is done; nil is changed.
-	touches []api.Name
-	part    *fetch
-	did     func() effect
+	touches  []api.Name
+	fetch    *fetch
+	effectOf func() changeEffect
 	// settle is called by the janitor if the caller left before the answer. It
 	// sees to it that the request was done, and undone, or will never be done,
 	// and finishes the number. nil withdraws it.
@@ -40,10 +40,10 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	if err != nil {
 		return c.undone(m, err)
 	}
-	if m.begun != nil {
-		m.begun(number)
+	if m.onNumber != nil {
+		m.onNumber(number)
 	}
-	c.cache.suspend(m.touches, m.part)
+	c.cache.beginChange(m.touches, m.fetch)
 	attempts := 0
 	came, err := c.cell.dispatcher.dispatch(ctx, call{op: m.op, path: m.path, session: c.session, noTimeout: m.noTimeout, class: m.class(), size: m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
@@ -52,7 +52,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		}})
 	if came != outcomeUncertain {
 		c.numbers.finish(number)
-		c.retire(c.cache.resume(m.touches, m.effect(attempts, err)))
+		c.closeIdleHandles(c.cache.endChange(m.touches, m.effect(attempts, err)))
 		if came == outcomeNotDone {
 			return c.undone(m, err)
 		}
@@ -67,7 +67,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	c.janitor.leave(func(ctx context.Context) {
 		settle(ctx, number)
-		c.retire(c.cache.resume(m.touches, changed))
+		c.closeIdleHandles(c.cache.endChange(m.touches, effectAny))
 	})
 	return m.uncertain(err)
 }
@@ -97,14 +97,14 @@ func (c *Client) undone(m mutation, err error) error {
 // effect returns what a mutation that came to this after so many attempts has
 // done. What refuses a later attempt, as a handle that was closed meanwhile, says
 // nothing of the one before, whose answer was lost.
-func (m mutation) effect(attempts int, err error) effect {
+func (m mutation) effect(attempts int, err error) changeEffect {
 	switch {
 	case err != nil && attempts == 1:
-		return unchanged
-	case err == nil && m.did != nil:
-		return m.did()
+		return effectNone
+	case err == nil && m.effectOf != nil:
+		return m.effectOf()
 	}
-	return changed
+	return effectAny
 }
 
 // begin waits until the mutation may be numbered.

@@ -75,11 +75,11 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if err := opts.fault(p); err != nil {
 		return nil, err
 	}
-	if h, err, ok := c.reopen(ctx, p, opts); ok {
+	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
 	}
 	h, err := c.open(ctx, newHandle(c, p, opts), opts.request(p))
-	if errors.Is(err, api.QuotaExceeded) && c.closeSpares() {
+	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
 		return c.open(ctx, newHandle(c, p, opts), opts.request(p)) // which waits until they are closed
 	}
 	return h, err
@@ -105,7 +105,7 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	request := opts.request(p)
 	request.Path, request.Directory = name, h.currentToken()
 	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)
-	if errors.Is(err, api.QuotaExceeded) && h.client.closeSpares() {
+	if errors.Is(err, api.QuotaExceeded) && h.client.closeAllIdleHandles() {
 		below, err = h.client.open(ctx, newHandle(h.client, p, opts), request)
 	}
 	return below, h.poisonedError("open", err)
@@ -120,28 +120,28 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
-	f := c.cache.begin(h.name)
-	defer c.cache.done(f)
+	f := c.cache.beginFetch(h.name)
+	defer c.cache.endFetch(f)
 	m := mutation{op: "open", path: h.path, send: send, size: len(request.GetContents()),
 		// Events about the handle may come before the answer that brings it.
-		begun: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
+		onNumber: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
 			c.unopen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
-		m.part, m.touches = f, []api.Name{h.name, h.name.Parent()}
-		m.did = func() effect {
+		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
+		m.effectOf = func() changeEffect {
 			if reply.GetCreated() {
-				return changed
+				return effectAny
 			}
-			return unchanged
+			return effectNone
 		}
 	}
 	if err := c.mutate(ctx, m); err != nil {
 		if h.id != 0 {
 			c.handles.remove(h)
 		}
-		c.absent(f, epoch, err)
+		c.cacheAbsence(f, epoch, err)
 		return nil, err
 	}
 	h.noteOpened(f, epoch, reply)

@@ -46,14 +46,14 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 			stat, err = h.statAsShown(reply.GetStat())
 		}
 		return reply.GetCacheable(), err
-	}, func(e *entry) { e.stat, e.contents, e.whole = &stat, bytes.Clone(contents), true })
+	}, func(e *entry) { e.stat, e.contents, e.hasContents = &stat, bytes.Clone(contents), true })
 	return contents, stat, err
 }
 
 // statAsShown converts metadata to what this session shows.
 func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := s.Stat()
-	if h.client.cache.on() {
+	if h.client.cache.enabled() {
 		stat.Lock = 0
 	}
 	return stat, err
@@ -65,7 +65,7 @@ func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 // the children have.
 func (h *Handle) childAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := h.statAsShown(s)
-	if h.client.cache.on() {
+	if h.client.cache.enabled() {
 		stat.Children = 0
 	}
 	return stat, err
@@ -82,8 +82,8 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 		}
 	}
 	var list []api.Stat
-	all := h.client.cache.begin(h.name)
-	defer h.client.cache.done(all)
+	all := h.client.cache.beginFetch(h.name)
+	defer h.client.cache.endFetch(all)
 	whole := true // every page may be cached
 	for {
 		var page []api.Stat
@@ -114,7 +114,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 		list = append(list, page...)
 		whole = whole && cacheable
 		if !more || len(page) == 0 {
-			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listed = slices.Clone(list), h.instance })
+			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listedInstance = slices.Clone(list), h.instance })
 			return list, nil
 		}
 	}
@@ -125,8 +125,8 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 func (h *Handle) readAndCache(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
 	var epoch uint64
 	var cacheable bool
-	f := h.client.cache.begin(h.name)
-	defer h.client.cache.done(f)
+	f := h.client.cache.beginFetch(h.name)
+	defer h.client.cache.endFetch(f)
 	err := h.readCall(ctx, op, func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (err error) {
 		epoch = caller.GetEpoch()
 		cacheable, err = attempt(ctx, t, caller, token)

@@ -109,8 +109,8 @@ func TestSessionConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if long.Lease() != 50*time.Second || short.Lease() != 5*time.Second || long.cache.on() || !short.cache.on() {
-			t.Errorf("leases %v and %v, caches %v and %v", long.Lease(), short.Lease(), long.cache.on(), short.cache.on())
+		if long.Lease() != 50*time.Second || short.Lease() != 5*time.Second || long.cache.enabled() || !short.cache.enabled() {
+			t.Errorf("leases %v and %v, caches %v and %v", long.Lease(), short.Lease(), long.cache.enabled(), short.cache.enabled())
 		}
 		if _, err := cell.NewSession(t.Context(), SessionConfig{Lease: time.Nanosecond}); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("a faulty configuration: %v", err)

@@ -30,4 +30,4 @@ func (c *Client) Stats() Stats {
 }
 
 // CacheStats returns Stats().Cache. It is all zero with Config.NoCache.
-func (c *Client) CacheStats() CacheStats { return c.cache.count() }
+func (c *Client) CacheStats() CacheStats { return c.cache.currentStats() }

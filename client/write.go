@@ -61,7 +61,7 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	if err != nil {
 		return stat, err
 	}
-	err = h.mutate(ctx, "write", written, len(contents), func(token []byte) sender {
+	err = h.mutate(ctx, "write", effectContents, len(contents), func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
 				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -91,7 +91,7 @@ func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption
 	if err != nil {
 		return stat, err
 	}
-	err = h.mutate(ctx, "set ACL", changed, 0, func(token []byte) sender {
+	err = h.mutate(ctx, "set ACL", effectAny, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
 				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
@@ -121,7 +121,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
 			Message: "a node is deleted whatever its generation; leave IfGeneration out, or use IfSequencer"}
 	}
-	return h.mutate(ctx, "delete", changed, 0, func(token []byte) sender {
+	return h.mutate(ctx, "delete", effectAny, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
 			return err
@@ -131,7 +131,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 
 // mutate makes a call that changes something. Its token is that of now for all
 // attempts: a request that is sent again is the same request.
-func (h *Handle) mutate(ctx context.Context, op string, does effect, size int, send func(token []byte) sender) error {
+func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(token []byte) sender) error {
 	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return err
@@ -139,6 +139,6 @@ func (h *Handle) mutate(ctx context.Context, op string, does effect, size int, s
 	defer leave()
 	return h.poisonedError(op, h.client.mutate(ctx, mutation{
 		op: op, path: h.path, size: size, send: send(h.currentToken()),
-		touches: []api.Name{h.name, h.name.Parent()}, did: func() effect { return does },
+		touches: []api.Name{h.name, h.name.Parent()}, effectOf: func() changeEffect { return does },
 	}))
 }

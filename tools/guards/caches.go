@@ -58,7 +58,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what is invalidated is dropped (the planted bug)", file: "client/keepalive.go",
-			old: "		k.client.invalidate(e.GetPath())\n", new: "		_ = k.client.invalidate\n",
+			old: "		k.client.invalidatePath(e.GetPath())\n", new: "		_ = k.client.invalidatePath\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
@@ -73,17 +73,17 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a fail-over empties the cache", file: "client/keepalive.go",
-			old: "		k.client.retire(k.client.cache.flush(epoch)) //", new: "		k.client.cache.mu.Lock()\n		k.client.cache.epoch = epoch\n		k.client.cache.mu.Unlock() //",
+			old: "		k.client.closeIdleHandles(k.client.cache.flush(epoch)) //", new: "		k.client.cache.mu.Lock()\n		k.client.cache.epoch = epoch\n		k.client.cache.mu.Unlock() //",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
 			name: "one's own change puts aside what it touches", file: "client/mutate.go",
-			old: "	c.cache.suspend(m.touches, m.part)\n", new: "	m.touches = nil\n",
+			old: "	c.cache.beginChange(m.touches, m.fetch)\n", new: "	m.touches = nil\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
 		},
 		{
 			name: "jeopardy empties the cache", file: "client/client.go",
-			old: "func() { c.retire(c.cache.flush(0)) })", new: "func() {})",
+			old: "func() { c.closeIdleHandles(c.cache.flush(0)) })", new: "func() {})",
 			pkg: "./client", test: "TestJeopardyEmptiesTheCache",
 		},
 	}

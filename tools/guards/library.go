@@ -91,7 +91,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "kept handles make room in the quota", file: "client/open.go",
-			old: "api.QuotaExceeded) && c.closeSpares()", new: "api.QuotaExceeded) && false",
+			old: "api.QuotaExceeded) && c.closeAllIdleHandles()", new: "api.QuotaExceeded) && false",
 			pkg: "./client", test: "TestSparesMakeRoomInTheQuota",
 		},
 		{

@@ -10,7 +10,7 @@ func scenarioGuards() []guard {
 		},
 		{
 			name: "whatever happens, what is read is not stale", file: "client/cachechanges.go",
-			old: "	c.stats.Invalidations++\n	return c.void(name)\n", new: "	c.stats.Invalidations++\n	return nil\n",
+			old: "	c.stats.Invalidations++\n	return c.evict(name)\n", new: "	c.stats.Invalidations++\n	return nil\n",
 			pkg: "./client", test: "TestScenario",
 		},
 	}
