@@ -10,8 +10,8 @@ func crashGuards() []guard {
 		},
 		{
 			name: "bbolt's log is emptied for a snapshot of the master's, too", file: "cell/internal/disk/failstoplogs.go",
-			old: "func (l *guardedLogs) IsMonotonic() bool { return true }",
-			new: "func (l *guardedLogs) IsMonotonic() bool {\n	m, ok := l.inner.(raft.MonotonicLogStore)\n	return ok && m.IsMonotonic()\n}",
+			old: "func (l *failStopLogs) IsMonotonic() bool { return true }",
+			new: "func (l *failStopLogs) IsMonotonic() bool {\n	m, ok := l.inner.(raft.MonotonicLogStore)\n	return ok && m.IsMonotonic()\n}",
 			pkg: "./cell/internal/disk", test: "TestKilledAtEachStep",
 		},
 		{
@@ -26,7 +26,7 @@ func crashGuards() []guard {
 		},
 		{
 			name: "a replica holds what its own snapshot holds while it has an older one of the master's", file: "cell/internal/disk/stores.go",
-			old: "return max(r.LastIndex(), s.mark.snapshot())", new: "return r.LastIndex()",
+			old: "return max(r.LastIndex(), s.mark.snapshotIndex())", new: "return r.LastIndex()",
 			pkg: "./cell/internal/disk", test: "TestKilledAtEachStep",
 		},
 		{
@@ -46,7 +46,7 @@ func crashGuards() []guard {
 		},
 		{
 			name: "what Raft cannot go on from is damage", file: "cell/internal/disk/raftstart.go",
-			old: "	case s.guard.failure() != nil:\n		return nil, err", new: "	case true:\n		return nil, err",
+			old: "	case s.failStop.failure() != nil:\n		return nil, err", new: "	case true:\n		return nil, err",
 			pkg: "./cell/internal/disk", test: "TestSnapshotThatCannotBeRestored",
 		},
 	}

@@ -6,7 +6,7 @@ func reapingGuards() []guard {
 	return []guard{
 		{
 			name: "old snapshots are removed by the names of their directories", file: "cell/internal/disk/stores.go",
-			old: "math.MaxInt, opts.RaftLog) // see reap", new: "min(math.MaxInt, snapshotsKept), opts.RaftLog) // see reap",
+			old: "math.MaxInt, opts.RaftLog) // see removeOld", new: "min(math.MaxInt, maxSnapshots), opts.RaftLog) // see removeOld",
 			pkg: "./cell/internal/disk", test: "TestOldSnapshotsNameRots",
 		},
 		{

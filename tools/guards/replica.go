@@ -26,7 +26,7 @@ func addressGuards() []guard {
 		},
 		{
 			name: "a disk that is nearly full is told of", file: "cell/internal/disk/space.go",
-			old: "	if free := s.free.Load(); free >= 0 && free < lowDisk {", new: "	if free := s.free.Load(); free < 0 {",
+			old: "	if free := s.free.Load(); free >= 0 && free < minFree {", new: "	if free := s.free.Load(); free < 0 {",
 			pkg: "./cell/internal/disk", test: "TestDiskNearlyFull",
 		},
 		{

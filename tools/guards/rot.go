@@ -5,27 +5,27 @@ func rotGuards() []guard {
 	return []guard{
 		{
 			name: "a rotten snapshot is not taken instead of an older one", file: "cell/internal/disk/failstopsnapshots.go",
-			old: "return s.rotten[meta.ID] }), err", new: "return false && s.rotten[meta.ID] }), err",
+			old: "return s.unreadable[meta.ID] }), err", new: "return false && s.unreadable[meta.ID] }), err",
 			pkg: "./cell/internal/disk", test: "TestNewestSnapshotRots",
 		},
 		{
 			name: "a snapshot that may not be read is not taken for a rotten one", file: "cell/internal/disk/integrity.go",
-			old: "			if denied(err) {", new: "			if denied(err) && false {",
+			old: "			if isDenied(err) {", new: "			if isDenied(err) && false {",
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
 		{
 			name: "the metadata of a snapshot that may not be read are not taken for rotten ones", file: "cell/internal/disk/datadir.go",
-			old: "metaName)); denied(err) {", new: "metaName)); denied(err) && false {",
+			old: "metaName)); isDenied(err) {", new: "metaName)); isDenied(err) && false {",
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
 		{
 			name: "a file that may not be looked at is not missing", file: "cell/internal/disk/marker.go",
-			old: "		case denied(err):", new: "		case denied(err) && false:",
+			old: "		case isDenied(err):", new: "		case isDenied(err) && false:",
 			pkg: "./cell/internal/disk", test: "TestDeniedIsNotDamaged",
 		},
 		{
 			name: "metadata of a snapshot that have rotted are not believed", file: "cell/internal/disk/snapshotmeta.go",
-			old: "		err = s.contradiction(id, meta, file.Size())", new: "		_ = s.contradiction(id, meta, file.Size())",
+			old: "		err = s.checkMeta(id, meta, file.Size())", new: "		_ = s.checkMeta(id, meta, file.Size())",
 			pkg: "./cell/internal/disk", test: "TestSnapshotsMetadataRot",
 		},
 		{
@@ -35,12 +35,12 @@ func rotGuards() []guard {
 		},
 		{
 			name: "votes under keys that have rotted are not forgotten", file: "cell/internal/disk/votes.go",
-			old: "sheltered(votes.verify); err != nil {", new: "sheltered(votes.verify); err != nil && false {",
+			old: "catchPanic(votes.verify); err != nil {", new: "catchPanic(votes.verify); err != nil && false {",
 			pkg: "./cell/internal/disk", test: "TestVotesRot",
 		},
 		{
 			name: "metadata of the WAL that have rotted are damage", file: "cell/internal/disk/wallog.go",
-			old: "	if denied(err) {\n		return dataError(path, err, \"%s\", what)", new: "	if denied(err) || err != nil {\n		return dataError(path, err, \"%s\", what)",
+			old: "	if isDenied(err) {\n		return dataError(path, err, \"%s\", what)", new: "	if isDenied(err) || err != nil {\n		return dataError(path, err, \"%s\", what)",
 			pkg: "./cell/internal/disk", test: "TestWALMetadataRot",
 		},
 		{
@@ -60,27 +60,27 @@ func rotGuards() []guard {
 		},
 		{
 			name: "a rotten entry that the snapshot covers ends no master", file: "cell/internal/disk/failstoplogs.go",
-			old: " && index <= l.mark.snapshot() {", new: " && index == 0 {",
+			old: " && index <= l.mark.snapshotIndex() {", new: " && index == 0 {",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryEndsNoMaster",
 		},
 		{
 			name: "a rotten entry that the snapshot covers is told of", file: "cell/internal/disk/failstoplogs.go",
-			old: "			l.tell(index, err)\n", new: "",
+			old: "			l.reportDamaged(index, err)\n", new: "",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryIsToldOf",
 		},
 		{
 			name: "a rotten entry is told of once", file: "cell/internal/disk/failstoplogs.go",
-			old: "l.told.Swap(index) != index {", new: "l.told.Swap(index) != 0 || true {",
+			old: "l.lastReported.Swap(index) != index {", new: "l.lastReported.Swap(index) != 0 || true {",
 			pkg: "./cell/internal/disk", test: "TestRottenEntryIsToldOf",
 		},
 		{
 			name: "a rotten entry that no snapshot covers is not missing", file: "cell/internal/disk/failstoplogs.go",
-			old: " && index <= l.mark.snapshot() {", new: " {",
+			old: " && index <= l.mark.snapshotIndex() {", new: " {",
 			pkg: "./cell/internal/disk", test: "TestLogChecksum",
 		},
 		{
 			name: "the log reaches back to the snapshot before the newest", file: "cell/internal/disk/failstoplogs.go",
-			old: "			last = min(last, l.mark.surplus())\n", new: "			last = min(last, l.mark.snapshot())\n",
+			old: "			last = min(last, l.mark.lastSurplus())\n", new: "			last = min(last, l.mark.snapshotIndex())\n",
 			pkg: "./cell/internal/disk", test: "TestLogReachesBackBehindTheNewestSnapshot",
 		},
 		{
@@ -90,7 +90,7 @@ func rotGuards() []guard {
 		},
 		{
 			name: "a process that was stopped does not take its disk for stalled", file: "cell/internal/disk/watchdog.go",
-			old: "const watchLooks = 6", new: "const watchLooks = 1",
+			old: "const maxLooks = 6", new: "const maxLooks = 1",
 			pkg: "./cell/internal/disk", test: "TestStoppedProcessIsNoStalledDisk",
 		},
 	}

@@ -9,14 +9,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// boltOptions are those of both bbolt files. Without a synced freelist a commit
+// boltOptions are the options of both bbolt files. Without a synced freelist a commit
 // costs the same however many pages are free; opening then scans the file.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }
 
-// makeFile makes a bbolt file, if it is absent, under another name first: bbolt
-// is not crash-safe while it makes one, and never syncs the directory.
+// makeFile makes a bbolt file, if it is absent, under another name first: bbolt is not
+// crash-safe while it makes a file, and never syncs the directory.
 func makeFile(path string, create func(path string) (io.Closer, error)) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// commitMark is how far this replica knows its log to be committed, which means
-// that clients may have been answered. Raft itself forgets that with every
-// restart, and then replaces committed entries by those of a leader that never
-// had them without a word: a leader elected by replicas that lost their data. So
-// each entry is stored with the mark at that time, and the log keeps what is at or
-// below the mark (guardedLogs.DeleteRange).
+// commitMark is how far this replica knows its log to be committed: clients may have
+// been answered for entries up to there. Raft itself forgets that with every restart. It
+// would then replace committed entries by those of a leader that never had them (one
+// that was elected by replicas which lost their data), and not say so. So each entry is
+// stored with the mark at that time, and the log keeps what is at or below the mark
+// (failStopLogs.DeleteRange).
 //
-// It is for any goroutine. A nil mark knows nothing, and protects nothing.
+// It is for any goroutine. A nil mark knows nothing and protects nothing.
 type commitMark struct {
-	stored atomic.Uint64                 // the highest that was found with an entry when the log was opened
-	live   atomic.Pointer[func() uint64] // Raft's own, since it runs
+	stored atomic.Uint64                 // the highest that an entry had when the log was opened
+	live   atomic.Pointer[func() uint64] // Raft's commit index, once Raft runs
 
 	mu     sync.Mutex // guards what follows
-	newest covered    // by the newest complete snapshot
-	before covered    // by the one before that
-	latest covered    // by the one completed last, which may be older
+	newest covered    // of the newest complete snapshot
+	before covered    // of the snapshot before that
+	latest covered    // of the snapshot that was completed last, which may be older
 }
 
 // covered is the last entry that a snapshot covers.
@@ -36,18 +36,19 @@ func (c *commitMark) index() uint64 {
 	if c == nil {
 		return 0
 	}
-	mark := max(c.stored.Load(), c.snapshot())
+	mark := max(c.stored.Load(), c.snapshotIndex())
 	if live := c.live.Load(); live != nil {
 		mark = max(mark, (*live)())
 	}
 	return mark
 }
 
-// found notes the mark that an entry was stored with.
-func (c *commitMark) found(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
+// noteStored notes a mark that an entry was stored with.
+func (c *commitMark) noteStored(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
 
-// snapshotted notes a complete snapshot. What it covers may leave the log.
-func (c *commitMark) snapshotted(index, term uint64) {
+// noteSnapshot notes a complete snapshot. The entries that it covers may be deleted from
+// the log.
+func (c *commitMark) noteSnapshot(index, term uint64) {
 	if c == nil {
 		return
 	}
@@ -69,8 +70,8 @@ func (c *commitMark) snapshots() (newest, latest covered) {
 	return c.newest, c.latest
 }
 
-// snapshot returns the index of the newest complete snapshot.
-func (c *commitMark) snapshot() uint64 {
+// snapshotIndex returns the index of the newest complete snapshot.
+func (c *commitMark) snapshotIndex() uint64 {
 	if c == nil {
 		return 0
 	}
@@ -78,9 +79,9 @@ func (c *commitMark) snapshot() uint64 {
 	return newest.index
 }
 
-// surplus returns up to where the oldest entries of a log may be deleted behind a
-// snapshot of this replica's: the log reaches back to the one before the newest.
-func (c *commitMark) surplus() uint64 {
+// lastSurplus returns the last index that may be deleted from a log behind a snapshot of
+// this replica: the log must reach back to the last snapshot but one.
+func (c *commitMark) lastSurplus() uint64 {
 	if c == nil {
 		return math.MaxUint64
 	}
@@ -89,54 +90,55 @@ func (c *commitMark) surplus() uint64 {
 	return c.before.index
 }
 
-// follow makes the mark follow Raft's.
-func (c *commitMark) follow(live func() uint64) { c.live.Store(&live) }
+// followRaft makes the mark follow Raft's commit index.
+func (c *commitMark) followRaft(live func() uint64) { c.live.Store(&live) }
 
-// errStartAgain is in the chain of every error of a replica that cannot go on, and
-// can when it is started again.
-var errStartAgain = errors.New("the replica has to be started again")
+// errRestart is in the chain of every error of a replica that cannot go on, but can
+// after a restart.
+var errRestart = errors.New("the replica has to be started again")
 
-// deletable decides whether entries first to last may be deleted from a log that
-// begins at begin.
-func (c *commitMark) deletable(begin, first, last uint64) error {
+// checkDelete refuses to delete entries first to last from a log that begins at begin,
+// if they are committed and in no snapshot.
+func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	if c == nil {
 		return nil
 	}
-	mark, snapshot := c.index(), c.snapshot()
-	switch replaced := first > begin || begin > snapshot; { // what a snapshot has overtaken begins in it
+	mark, snapshot := c.index(), c.snapshotIndex()
+	switch replaced := first > begin || begin > snapshot; { // a log that a snapshot has overtaken begins within the snapshot
 	case replaced && first <= mark:
 		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
 			"The master must have been elected by replicas that lost their data. This replica stops and keeps what it has. "+
 			"Stop the other replicas, too, before more is lost, and keep every data directory for analysis: this one holds what the master lacks", first, last, min(last, mark))
 	case !replaced && min(last, mark) > snapshot:
 		return fmt.Errorf("log entries %d to %d are to be deleted, and those above %d, which are committed up to %d, are in no snapshot: an old snapshot arrived late, and nothing was deleted: %w",
-			first, last, snapshot, mark, errStartAgain)
+			first, last, snapshot, mark, errRestart)
 	}
 	return nil
 }
 
-// outlived is the error of a replica that has deleted entries first to last, its whole
-// log, for a snapshot of the master's, if the last of them, of that term, is behind its
-// newest snapshot, or in the place of the last entry that this covers, and another one.
-// Raft believes until its next start that it is still there, and takes no entry of the
-// master's, for it finds none that follows.
-func (c *commitMark) outlived(begin, first, last, term uint64) error {
+// checkEmptied is called after entries first to last, the whole log, were deleted for a
+// snapshot of the master. It returns an error if the last of them, of that term, is not
+// the last entry that the newest snapshot covers or one before it. Raft believes until
+// its next start that this entry is still in the log, and accepts no entry of the
+// master, because none follows it.
+func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 	if c == nil || first > begin {
-		return nil // of the master's other entries, which are stored now
+		return nil // the master's entries are stored in their place now
 	}
 	newest, _ := c.snapshots()
 	if newest.index == 0 || last < newest.index || last == newest.index && term == newest.term {
 		return nil
 	}
-	return fmt.Errorf("log entries %d to %d, of which the master does not have the last, were deleted for a snapshot of its: %w", first, last, errStartAgain)
+	return fmt.Errorf("log entries %d to %d, of which the master does not have the last, were deleted for a snapshot of its: %w", first, last, errRestart)
 }
 
-// follows reports an entry that is the first to be stored in an empty log, and leaves
-// out some between it and the snapshot that Raft goes on from. Raft believes until its
-// next start in a log that it has emptied, and matches the master's entries with that: an
-// old snapshot that arrived late has then taken it back further than it knows, and it
-// would panic over those in between. They are in the newest snapshot.
-func (c *commitMark) follows(index uint64) error {
+// checkFirst is called before the first entry is stored in an empty log. It returns an
+// error if entries are missing between the snapshot that Raft goes on from and this one.
+// Until its next start Raft believes in a log that it has emptied, and matches the
+// master's entries with that. An old snapshot that arrived late has then taken it
+// further back than it knows, and it would panic over the missing entries. They are in
+// the newest snapshot.
+func (c *commitMark) checkFirst(index uint64) error {
 	if c == nil {
 		return nil
 	}
@@ -144,5 +146,5 @@ func (c *commitMark) follows(index uint64) error {
 	if index <= latest.index+1 {
 		return nil
 	}
-	return fmt.Errorf("log entry %d does not follow the snapshot of entry %d, and the log is empty: an old snapshot arrived late: %w", index, latest.index, errStartAgain)
+	return fmt.Errorf("log entry %d does not follow the snapshot of entry %d, and the log is empty: an old snapshot arrived late: %w", index, latest.index, errRestart)
 }

@@ -56,7 +56,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 				if err := s.logs.StoreLogs(crashBatch(1, 8, 1)); err != nil {
 					t.Fatal(err)
 				}
-				s.mark.follow(func() uint64 { return c.commit }) // the last entry is stored with it
+				s.mark.followRaft(func() uint64 { return c.commit }) // the last entry is stored with it
 				if err := s.logs.StoreLogs(crashBatch(9, 9, 1)); err != nil {
 					t.Fatal(err)
 				}
@@ -72,17 +72,17 @@ func TestCommittedEntriesStay(t *testing.T) {
 					mustClose(t, s)
 					s = open()
 				}
-				err := s.guard.call(func() error { return s.logs.DeleteRange(c.first, c.last) })
+				err := s.failStop.callOnGoroutine(func() error { return s.logs.DeleteRange(c.first, c.last) })
 				if c.refused == "" {
 					if left, err := s.rawLogs.LastIndex(); left >= c.last && c.first > 1 || err != nil {
 						t.Errorf("the log ends at %d: %v", left, err)
 					}
-					if !errors.Is(err, told) || c.again != errors.Is(told, errStartAgain) || !c.again && told != nil {
+					if !errors.Is(err, told) || c.again != errors.Is(told, errRestart) || !c.again && told != nil {
 						t.Fatalf("refused: %v, %v", err, told)
 					}
 					return
 				}
-				if errors.Is(told, identity.ErrRefused) == c.again || errors.Is(told, errStartAgain) != c.again || !strings.Contains(told.Error(), c.refused) {
+				if errors.Is(told, identity.ErrRefused) == c.again || errors.Is(told, errRestart) != c.again || !strings.Contains(told.Error(), c.refused) {
 					t.Errorf("the replica was ended with %v; want %q", told, c.refused)
 				}
 				var left raft.Log

@@ -36,12 +36,12 @@ func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 	steps := []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), nil, appendStep(4, 15, 19, 19)}
 	for at, hold := range map[string]func(h *heldCompaction, s *Stores) raft.LogStore{
 		"before it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
-			h.LogStore = &guardedLogs{inner: s.rawLogs, guard: s.guard, mark: &s.mark}
+			h.LogStore = &failStopLogs{inner: s.rawLogs, failStop: s.failStop, mark: &s.mark}
 			return h
 		},
 		"after it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
 			h.LogStore = s.rawLogs
-			return &guardedLogs{inner: h, guard: s.guard, mark: &s.mark}
+			return &failStopLogs{inner: h, failStop: s.failStop, mark: &s.mark}
 		},
 	} {
 		for then, sent := range map[string][]crashSend{"": {installStep(4, 40)}, ", entries follow": {installStep(4, 40), appendStep(4, 41, 43, 43)}} {

@@ -13,16 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// openRawLog opens only a log, under its guard, and without the check that it
+// openRawLog opens only a log, with its fail-stop, and without the check that it
 // follows a snapshot: the crash tests compact without one.
-func openRawLog(t testing.TB, dir string, kind LogStore) (*guardedLogs, *Stores) {
+func openRawLog(t testing.TB, dir string, kind LogStore) (*failStopLogs, *Stores) {
 	t.Helper()
 	s := &Stores{dir: dir}
-	s.guard = newStoreGuard(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
+	s.failStop = newFailStop(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
 	if err := s.openFiles(storeOf(t, kind), Options{RaftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
 		t.Fatalf("open %s log after a crash: %v", kind, err)
 	}
-	return &guardedLogs{inner: s.rawLogs, guard: s.guard, path: dir}, s
+	return &failStopLogs{inner: s.rawLogs, failStop: s.failStop, path: dir}, s
 }
 
 // crashEntry is the entry of that index and term, and of no other.
@@ -63,7 +63,7 @@ func (l crashLog) do(line string) crashLog {
 }
 
 // matches compares the log with the store, entry by entry.
-func (l crashLog) matches(logs *guardedLogs) error {
+func (l crashLog) matches(logs *failStopLogs) error {
 	first, err := logs.FirstIndex()
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(ste
 	steps := crashSteps()
 	for i := from; i < min(to, len(steps)); i++ {
 		acked, err := r.do(steps[i])
-		if err != nil && errors.Is(r.s.guard.failure(), errStartAgain) {
+		if err != nil && errors.Is(r.s.failStop.failure(), errRestart) {
 			_ = r.stop() // it has failed
 			if r, err = openCrashReplica(dir, kind, c); err == nil {
 				acked, err = r.do(steps[i])
@@ -217,7 +217,7 @@ func TestLateSnapshot(t *testing.T) {
 			if _, err := r.do(appendStep(4, 31, 33, 33)); err == nil {
 				t.Error("it took entries that do not follow")
 			}
-			if err := r.stop(); !errors.Is(err, errStartAgain) {
+			if err := r.stop(); !errors.Is(err, errRestart) {
 				t.Errorf("it ended with %v", err)
 			}
 			if r, err = openCrashReplica(dir, kind, nil); err != nil {
@@ -253,7 +253,7 @@ func TestSnapshotOfTheLastEntry(t *testing.T) {
 			if _, err := r.do(installStep(4, 17)); err == nil {
 				t.Error("it went on without a new start")
 			}
-			if err := r.stop(); !errors.Is(err, errStartAgain) {
+			if err := r.stop(); !errors.Is(err, errRestart) {
 				t.Errorf("it ended with %v", err)
 			}
 			if r, err = openCrashReplica(dir, kind, nil); err != nil {

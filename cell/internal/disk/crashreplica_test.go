@@ -100,11 +100,11 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 			return fmt.Errorf("the log is a %T", s.rawLogs)
 		}
 		noted.logFiles = cameraFiles{noted.logFiles, c}
-		logs := &guardedLogs{inner: cameraLogs{s.rawLogs, c}, guard: s.guard, mark: &s.mark}
+		logs := &failStopLogs{inner: cameraLogs{s.rawLogs, c}, failStop: s.failStop, mark: &s.mark}
 		var err error
 		s.logs, err = raft.NewLogCache(logCacheEntries, logs)
-		s.stable = &guardedVotes{inner: cameraVotes{s.rawVotes, c}, guard: s.guard}
-		s.snapshots = &guardedSnapshots{inner: cameraSnaps{s.rawSnaps, c}, guard: s.guard, mark: &s.mark}
+		s.stable = &failStopVotes{inner: cameraVotes{s.rawVotes, c}, failStop: s.failStop}
+		s.snapshots = &failStopSnapshots{inner: cameraSnaps{s.rawSnaps, c}, failStop: s.failStop, mark: &s.mark}
 		return err
 	})
 }
@@ -146,7 +146,7 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 }
 
 func (r *crashReplica) stop() error {
-	return errors.Join(r.raft.Shutdown().Error(), r.s.guard.failure(), r.s.Close())
+	return errors.Join(r.raft.Shutdown().Error(), r.s.failStop.failure(), r.s.Close())
 }
 
 func (r *crashReplica) do(step crashSend) (acked uint64, err error) {
@@ -170,7 +170,7 @@ func (r *crashReplica) whole() error {
 	last, err2 := r.s.rawLogs.LastIndex()
 	for index := max(first, 1); err == nil && index <= last; index++ {
 		var entry raft.Log
-		if err = readLog(r.s.rawLogs, index, &entry); err == nil && index <= r.s.mark.snapshot() && entry.Term != crashTruth(index) {
+		if err = readLog(r.s.rawLogs, index, &entry); err == nil && index <= r.s.mark.snapshotIndex() && entry.Term != crashTruth(index) {
 			err = fmt.Errorf("entry %d is of term %d, which a snapshot has overtaken", index, entry.Term)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// damaged is the refusal of a directory with data in it that was read and is wrong, or
-// that is not there.
+// damaged is the refusal of a directory whose data was read and is wrong, or is missing.
 func damaged(path string, err error, format string, args ...any) error {
 	e := dataError(path, err, format, args...)
 	e.Code = api.Corrupt
@@ -20,10 +19,10 @@ func damaged(path string, err error, format string, args ...any) error {
 	return identity.Refuse(e)
 }
 
-// denied reports an error of the system's that says nothing of the data: a file that may
-// not be opened, or cannot be for want of descriptors or memory. It is to be put right,
-// and the replica to be started again.
-func denied(err error) bool {
+// isDenied reports whether an error of the system says nothing about the data: a file
+// may not be opened, or cannot be for lack of descriptors or memory. An operator has to
+// correct that, and start the replica again.
+func isDenied(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -31,8 +30,8 @@ func denied(err error) bool {
 	return errno != syscall.EIO && errno != syscall.ENOTDIR && errno != syscall.EISDIR
 }
 
-// openError makes an error of opening a directory a refusal, if a store found there what
-// it cannot read, and did not merely fail.
+// openError makes an error of opening a directory a refusal, if a store found damage
+// there and did not merely fail.
 func openError(dir string, err error) error {
 	if errors.Is(err, identity.ErrRefused) {
 		return err

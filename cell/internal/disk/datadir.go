@@ -17,24 +17,24 @@ import (
 const (
 	lockName      = "lock"         // locked while a replica runs; holds its pid, for people
 	markerName    = "replica.json" // whose directory this is
-	rosterName    = "cell.json"    // of which cell, with which replicas; see identity
+	rosterName    = "cell.json"    // of which cell, with which replicas; see package identity
 	votesName     = "votes.db"
-	logNoteName   = "log-end"   // how far it has got
-	snapshotsName = "snapshots" // raft.FileSnapshotStore's own choice
-	metaName      = "meta.json" // of a snapshot; its own choice, too
+	logNoteName   = "log-end"   // how far the log has got
+	snapshotsName = "snapshots" // the name that raft.FileSnapshotStore uses
+	metaName      = "meta.json" // of a snapshot; also its name
 	stateName     = "state.bin" // its contents
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
 	markerFormat  = 2
 )
 
-// dataError is an error of openStores about a directory or a file in it.
+// dataError is an error of Open about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
 	return &api.Error{Code: api.Unavailable, Op: "open data of replica", Path: path, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// isEmpty reports that nothing was ever stored in the directory, or that it does
-// not exist.
+// isEmpty reports whether nothing was ever stored in the directory, or it does not
+// exist.
 func isEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func isEmpty(dir string) (bool, error) {
 	return true, nil
 }
 
-// openDataDir makes the directory if it is absent, closes it to others if it is
-// new or a replica's, and locks it.
+// openDataDir makes the directory if it is absent, removes other users' access to it if
+// it is new or a replica's, and locks it.
 func openDataDir(dir string) (lock *os.File, err error) {
 	if err := makeDir(filepath.Clean(dir)); err != nil {
 		return nil, err
@@ -81,16 +81,16 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// What an earlier run has renamed into place, and was killed before it made
-	// durable, is about to be believed.
+	// An earlier run may have renamed a file into place and been killed before that
+	// was durable; the file is about to be read.
 	if err := syncDir(dir); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }
 
-// lockDataDir keeps every other process out of the directory until the file is
-// closed, or this process ends, however it does.
+// lockDataDir keeps other processes out of the directory until the file is closed, or
+// this process ends, in whatever way.
 func lockDataDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -116,7 +116,7 @@ func lockDataDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweepSnapshots removes what interrupted snapshots have left behind.
+// sweepSnapshots removes the remains of interrupted snapshots.
 func sweepSnapshots(dir string) error {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)
@@ -138,8 +138,9 @@ func sweepSnapshots(dir string) error {
 }
 
 // newestSnapshot returns the index of the newest snapshot that was completed here and
-// not removed since, or 0. A damaged one counts. It fails if this process may not read
-// a snapshot's metadata; raft.FileSnapshotStore would skip that one as damaged.
+// not removed since, or 0. A damaged snapshot counts. It fails if this process may not
+// read a snapshot's metadata; raft.FileSnapshotStore would skip that snapshot as
+// damaged.
 func newestSnapshot(dir string) (newest uint64, err error) {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)
@@ -152,7 +153,7 @@ func newestSnapshot(dir string) (newest uint64, err error) {
 			continue
 		}
 		newest = max(newest, index)
-		if _, err := os.ReadFile(filepath.Join(snapshots, e.Name(), metaName)); denied(err) {
+		if _, err := os.ReadFile(filepath.Join(snapshots, e.Name(), metaName)); isDenied(err) {
 			return 0, dataError(filepath.Join(snapshots, e.Name()), err, "the metadata of a snapshot cannot be read")
 		}
 	}

@@ -15,7 +15,7 @@
 //
 // Only package cell, and the tests of the rooms beside this one, may use it.
 //
-// Goroutines: it owns one for the time of each storeGuard.call, which waits for it.
+// Goroutines: failStop.callOnGoroutine starts one and waits for it.
 // The watchdog's timers call Options.Silence and Options.Fatal on goroutines of
 // their own, while the operation that they are about still hangs. Space.Watch runs
 // on a goroutine of its caller.

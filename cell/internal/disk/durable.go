@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// makeDir makes a directory and those above it that are absent, durably: a name
-// that is lost in a power failure takes everything below with it.
+// makeDir makes a directory and those above it that are absent, durably: a name that is
+// lost in a power failure takes everything below with it.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -38,7 +38,7 @@ func writeDurably(path string, text []byte) error {
 	return moveIntoPlace(path)
 }
 
-// moveIntoPlace gives path+newSuffix its name, for good.
+// moveIntoPlace renames path+newSuffix to path, durably.
 func moveIntoPlace(path string) error {
 	if err := os.Rename(path+newSuffix, path); err != nil {
 		return dataError(path, err, "it cannot be renamed into place")

@@ -15,23 +15,23 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// storeGuard stands between Raft and its stores and makes every error of theirs
-// the end of the replica.
+// failStop stands between Raft and its stores: the first error of a store ends the
+// replica.
 //
-// Raft itself does not: a leader that cannot write its log steps down and
-// stands again; a follower that cannot goes on with a last index that it knows
-// to be wrong (Raft.appendEntries, after a truncation); a lost term is a panic
-// (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync Linux marks
-// the pages clean, so that a retry "succeeds" with nothing on the disk. So the
-// first error is reported to fatal, and from then on no operation on the log or
-// the votes is begun, and none returns: it ends the goroutine that called it
-// (runtime.Goexit), which is the one that would have panicked or gone on with
-// what it does not have. Raft's own goroutines are waited for by its Shutdown
-// all the same. Other goroutines have to go through call.
-type storeGuard struct {
-	fatal   func(error) // called once, from any goroutine; must not block
-	silence func()      // called before fatal when the disk has stalled
-	dog     watchdog
+// Raft itself does not do that. A leader that cannot write its log steps down and stands
+// for election again; a follower that cannot goes on with a last index that it knows to
+// be wrong (Raft.appendEntries, after a truncation); a term that cannot be written is a
+// panic (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync Linux marks
+// the pages clean, so that a retry "succeeds" with nothing on the disk.
+//
+// So the first error is reported to fatal. From then on no operation on the log or the
+// votes begins, and none returns: it ends the goroutine that called it (runtime.Goexit),
+// which would otherwise panic, or go on with what it does not have. Raft's Shutdown
+// waits for Raft's goroutines all the same. Other goroutines must use callOnGoroutine.
+type failStop struct {
+	fatal    func(error) // called once, from any goroutine; must not block
+	silence  func()      // called before fatal when the disk has stalled
+	watchdog watchdog
 
 	active atomic.Int32 // operations that have begun and not ended
 
@@ -39,11 +39,11 @@ type storeGuard struct {
 	failed error      // what fatal was told
 }
 
-// newStoreGuard returns a guard whose watchdog has that limit.
-func newStoreGuard(stall time.Duration, silence func(), fatal func(error)) *storeGuard {
-	g := &storeGuard{fatal: fatal, silence: silence}
-	g.dog = watchdog{limit: stall, stalled: g.stalled}
-	return g
+// newFailStop returns a failStop whose watchdog waits for an operation for that long.
+func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failStop {
+	f := &failStop{fatal: fatal, silence: silence}
+	f.watchdog = watchdog{limit: stall, stalled: f.diskStalled}
+	return f
 }
 
 // storeOp is one operation, for messages.
@@ -65,85 +65,86 @@ func (o storeOp) String() string {
 }
 
 // failure returns what fatal was told, nil if it was not.
-func (g *storeGuard) failure() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.failed
+func (f *failStop) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
 }
 
-// fail makes err the end of the replica, unless it has one already.
-func (g *storeGuard) fail(err error) {
-	g.mu.Lock()
-	first := g.failed == nil
+// fail ends the replica with err, unless it has ended already.
+func (f *failStop) fail(err error) {
+	f.mu.Lock()
+	first := f.failed == nil
 	if first {
-		g.failed = err
+		f.failed = err
 	}
-	g.mu.Unlock()
+	f.mu.Unlock()
 	if first {
-		g.fatal(err)
+		f.fatal(err)
 	}
 }
 
-// stalled is the watchdog's alarm.
-func (g *storeGuard) stalled(op fmt.Stringer, limit time.Duration) {
-	g.silence()
-	g.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
+// diskStalled is the watchdog's alarm.
+func (f *failStop) diskStalled(op fmt.Stringer, limit time.Duration) {
+	f.silence()
+	f.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
 		Message: fmt.Sprintf("the disk stalled: nothing came back within %v. This replica has fallen silent so that the others can go on; see to the disk, then start it again", limit)})
 }
 
-// try does one operation and reports its error. missing is an error that is
-// none. It returns the error.
-func (g *storeGuard) try(op storeOp, patience int, missing error, do func() error) error {
-	if err := g.failure(); err != nil {
+// attempt does one operation and returns its error, which ends the replica. notFound, if
+// not nil, is an error that is returned and ends nothing.
+func (f *failStop) attempt(op storeOp, patience int, notFound error, do func() error) error {
+	if err := f.failure(); err != nil {
 		return err
 	}
-	g.active.Add(1)
-	defer g.active.Add(-1)
-	ended := g.dog.watch(op, patience)
-	err := sheltered(do)
+	f.active.Add(1)
+	defer f.active.Add(-1)
+	ended := f.watchdog.watch(op, patience)
+	err := catchPanic(do)
 	ended()
-	if err != nil && (missing == nil || !errors.Is(err, missing)) {
+	if err != nil && (notFound == nil || !errors.Is(err, notFound)) {
 		err = storeError(op, err)
-		g.fail(err)
+		f.fail(err)
 		return err
 	}
-	if late := g.failure(); late != nil {
+	if late := f.failure(); late != nil {
 		return late // it came back after all, or another one failed; the replica has ended
 	}
 	return err
 }
 
-// must is try for the log and the votes: it returns nil or missing, or never.
-func (g *storeGuard) must(op storeOp, missing error, do func() error) error {
-	err := g.try(op, 1, missing, do)
-	if g.failure() != nil {
+// attemptOrExit is attempt for the log and the votes. It returns nil or notFound, or
+// does not return.
+func (f *failStop) attemptOrExit(op storeOp, notFound error, do func() error) error {
+	err := f.attempt(op, 1, notFound, do)
+	if f.failure() != nil {
 		runtime.Goexit()
 	}
 	return err
 }
 
-// call runs f, which may use guarded stores, and returns its error, or the
-// guard's if a store failed f.
-func (g *storeGuard) call(f func() error) error {
+// callOnGoroutine calls do, which may use the fail-stop stores, on a goroutine of its
+// own and waits for it. It returns the error of do, or that of the store which ended the
+// goroutine.
+func (f *failStop) callOnGoroutine(do func() error) error {
 	var err error
 	returned := false
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err = f()
+		err = do()
 		returned = true
 	}()
 	<-done
 	if !returned {
-		return g.failure()
+		return f.failure()
 	}
 	return err
 }
 
-// sheltered turns a panic of do, and a fault on mapped memory (the file became
-// shorter, or its page cannot be read), into an error: bbolt knows corruption
-// no other way.
-func sheltered(do func() error) (err error) {
+// catchPanic turns a panic of do, and a fault on mapped memory (the file became shorter,
+// or its page cannot be read), into an error: bbolt reports corruption in no other way.
+func catchPanic(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -160,7 +161,7 @@ func storeError(op storeOp, err error) *api.Error {
 	case errors.Is(err, api.Corrupt):
 		e.Code = api.Corrupt
 		e.Message = "the data of this replica is damaged: " + identity.LossAdvice
-	case errors.Is(err, errStartAgain):
+	case errors.Is(err, errRestart):
 		e.Message = "nothing is damaged: start this replica again, it catches up by itself"
 	case errors.Is(err, identity.ErrRefused):
 		e.Message = "this replica does not do that"

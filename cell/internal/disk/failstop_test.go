@@ -22,51 +22,60 @@ import (
 // log and the votes never let their caller go on.
 func TestStoreErrorIsFatal(t *testing.T) {
 	entry := []*raft.Log{{Index: 1, Term: 1, Data: []byte("x")}, {Index: 2, Term: 1}}
-	sink := func(s *guardedSnapshots) raft.SnapshotSink {
+	sink := func(s *failStopSnapshots) raft.SnapshotSink {
 		sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 		if err != nil {
 			t.Error(err)
 		}
 		return sink
 	}
-	type do func(*guardedLogs, *guardedVotes, *guardedSnapshots) error
+	type do func(*failStopLogs, *failStopVotes, *failStopSnapshots) error
 	for op, c := range map[string]struct {
 		do       do
 		file     string
 		returned bool // the error comes back
 	}{
-		"FirstIndex": {do: func(l *guardedLogs, _ *guardedVotes, _ *guardedSnapshots) error { _, err := l.FirstIndex(); return err }, file: "log.db"},
-		"LastIndex":  {do: func(l *guardedLogs, _ *guardedVotes, _ *guardedSnapshots) error { _, err := l.LastIndex(); return err }, file: "log.db"},
-		"GetLog":     {do: func(l *guardedLogs, _ *guardedVotes, _ *guardedSnapshots) error { return l.GetLog(1, &raft.Log{}) }, file: "read log entry 1 in /data/log.db"},
-		"StoreLogs":  {do: func(l *guardedLogs, _ *guardedVotes, _ *guardedSnapshots) error { return l.StoreLogs(entry) }, file: "append log entries 1 to 2 in /data/log.db"},
-		"DeleteRange": {do: func(l *guardedLogs, _ *guardedVotes, _ *guardedSnapshots) error {
+		"FirstIndex": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error {
+			_, err := l.FirstIndex()
+			return err
+		}, file: "log.db"},
+		"LastIndex": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error {
+			_, err := l.LastIndex()
+			return err
+		}, file: "log.db"},
+		"GetLog":    {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error { return l.GetLog(1, &raft.Log{}) }, file: "read log entry 1 in /data/log.db"},
+		"StoreLogs": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error { return l.StoreLogs(entry) }, file: "append log entries 1 to 2 in /data/log.db"},
+		"DeleteRange": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error {
 			return cmp.Or(l.StoreLogs(entry), l.DeleteRange(1, 2)) // of an empty log nothing is deleted
 		}, file: "log.db"},
-		"Set CurrentTerm": {do: func(_ *guardedLogs, v *guardedVotes, _ *guardedSnapshots) error {
+		"Set CurrentTerm": {do: func(_ *failStopLogs, v *failStopVotes, _ *failStopSnapshots) error {
 			return v.SetUint64([]byte("CurrentTerm"), 1)
 		}, file: "write CurrentTerm in /data/votes.db"},
-		"Set LastVoteCand": {do: func(_ *guardedLogs, v *guardedVotes, _ *guardedSnapshots) error {
+		"Set LastVoteCand": {do: func(_ *failStopLogs, v *failStopVotes, _ *failStopSnapshots) error {
 			return v.Set([]byte("LastVoteCand"), nil)
 		}, file: "votes.db"},
-		"Get CurrentTerm": {do: func(_ *guardedLogs, v *guardedVotes, _ *guardedSnapshots) error {
+		"Get CurrentTerm": {do: func(_ *failStopLogs, v *failStopVotes, _ *failStopSnapshots) error {
 			_, err := v.GetUint64([]byte("CurrentTerm"))
 			return err
 		}, file: "votes.db"},
-		"Get LastVoteCand": {do: func(_ *guardedLogs, v *guardedVotes, _ *guardedSnapshots) error {
+		"Get LastVoteCand": {do: func(_ *failStopLogs, v *failStopVotes, _ *failStopSnapshots) error {
 			_, err := v.Get([]byte("LastVoteCand"))
 			return err
 		}, file: "votes.db"},
-		"List": {do: func(_ *guardedLogs, _ *guardedVotes, s *guardedSnapshots) error { _, err := s.List(); return err }, file: "snapshots", returned: true},
-		"Open": {do: func(_ *guardedLogs, _ *guardedVotes, s *guardedSnapshots) error { _, _, err := s.Open("x"); return err }, file: "snapshots", returned: true},
-		"Create": {do: func(_ *guardedLogs, _ *guardedVotes, s *guardedSnapshots) error {
+		"List": {do: func(_ *failStopLogs, _ *failStopVotes, s *failStopSnapshots) error { _, err := s.List(); return err }, file: "snapshots", returned: true},
+		"Open": {do: func(_ *failStopLogs, _ *failStopVotes, s *failStopSnapshots) error {
+			_, _, err := s.Open("x")
+			return err
+		}, file: "snapshots", returned: true},
+		"Create": {do: func(_ *failStopLogs, _ *failStopVotes, s *failStopSnapshots) error {
 			_, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 			return err
 		}, file: "snapshots", returned: true},
-		"Write": {do: func(_ *guardedLogs, _ *guardedVotes, s *guardedSnapshots) error {
+		"Write": {do: func(_ *failStopLogs, _ *failStopVotes, s *failStopSnapshots) error {
 			_, err := sink(s).Write([]byte("x"))
 			return err
 		}, file: "snapshots", returned: true},
-		"Close": {do: func(_ *guardedLogs, _ *guardedVotes, s *guardedSnapshots) error { return sink(s).Close() }, file: "snapshots", returned: true},
+		"Close": {do: func(_ *failStopLogs, _ *failStopVotes, s *failStopSnapshots) error { return sink(s).Close() }, file: "snapshots", returned: true},
 	} {
 		for cause, advice := range map[error]string{
 			syscall.ENOSPC:                     "disk is full",
@@ -77,7 +86,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 			api.Errorf(api.Corrupt, "bit rot"): "majority",
 		} {
 			inner := newFaultyStore()
-			l, v, s, told := guardedTrio(inner)
+			l, v, s, told := failStopTrio(inner)
 			began := 0
 			inner.before = func(name string) error {
 				if name != op {
@@ -87,7 +96,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 				return cause
 			}
 			returned := false
-			err := l.guard.call(func() error {
+			err := l.failStop.callOnGoroutine(func() error {
 				err := c.do(l, v, s)
 				returned = true
 				return err
@@ -98,7 +107,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), c.file) || !strings.Contains(err.Error(), advice) {
 				t.Errorf("%s: %v: %q, want %q and %q in it", op, cause, err, c.file, advice)
 			}
-			if err := l.guard.call(func() error { return l.StoreLogs(entry) }); !errors.Is(err, cause) {
+			if err := l.failStop.callOnGoroutine(func() error { return l.StoreLogs(entry) }); !errors.Is(err, cause) {
 				t.Errorf("%s: %v: a write after it: %v", op, cause, err)
 			}
 			if began > 1 {
@@ -113,7 +122,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 
 // TestMissingIsNotFatal: what is not there is an answer.
 func TestMissingIsNotFatal(t *testing.T) {
-	l, v, s, told := guardedTrio(newFaultyStore())
+	l, v, s, told := failStopTrio(newFaultyStore())
 	if err := l.GetLog(7, &raft.Log{}); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
 		t.Errorf("GetLog: %v", err)
 	}
@@ -143,9 +152,9 @@ func TestMissingIsNotFatal(t *testing.T) {
 // TestStorePanicIsFatal: bbolt reports a damaged page by a panic.
 func TestStorePanicIsFatal(t *testing.T) {
 	inner := newFaultyStore()
-	l, _, _, told := guardedTrio(inner)
+	l, _, _, told := failStopTrio(inner)
 	inner.before = func(string) error { panic("page 7: bad magic") }
-	if err := l.guard.call(func() error { return l.GetLog(1, &raft.Log{}) }); api.CodeOf(err) != api.Corrupt {
+	if err := l.failStop.callOnGoroutine(func() error { return l.GetLog(1, &raft.Log{}) }); api.CodeOf(err) != api.Corrupt {
 		t.Errorf("%v, want Corrupt", err)
 	}
 	if err := <-told; !strings.Contains(err.Error(), "bad magic") {
@@ -159,7 +168,7 @@ func TestLogMonotonic(t *testing.T) {
 	for _, monotonic := range []bool{false, true} {
 		inner := newFaultyStore()
 		inner.monotonic = monotonic
-		l, _, _, _ := guardedTrio(inner)
+		l, _, _, _ := failStopTrio(inner)
 		cache, err := raft.NewLogCache(10, l)
 		if err != nil {
 			t.Fatal(err)
@@ -176,7 +185,7 @@ func TestLogMonotonic(t *testing.T) {
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFaultyStore()
-		l, v, s, told := guardedTrio(inner)
+		l, v, s, told := failStopTrio(inner)
 		disk := make(chan struct{})
 		inner.before = func(string) error {
 			<-disk
@@ -186,7 +195,7 @@ func TestWatchdog(t *testing.T) {
 		returned := false
 		var work sync.WaitGroup
 		work.Go(func() {
-			_ = l.guard.call(func() error {
+			_ = l.failStop.callOnGoroutine(func() error {
 				err := l.StoreLogs([]*raft.Log{{Index: 1}})
 				returned = true
 				return err
@@ -195,16 +204,16 @@ func TestWatchdog(t *testing.T) {
 		if first := <-told; !errors.Is(first, errSilent) {
 			t.Errorf("first came %v, want silence", first)
 		}
-		if took := time.Since(began); took != storeStall {
-			t.Errorf("noticed after %v, want %v", took, storeStall)
+		if took := time.Since(began); took != maxStoreWait {
+			t.Errorf("noticed after %v, want %v", took, maxStoreWait)
 		}
 		if err := <-told; !strings.Contains(err.Error(), "the disk stalled") || !strings.Contains(err.Error(), "append log entry 1 in /data/log.db") {
 			t.Errorf("fatal was told %v", err)
 		}
-		if l.guard.active.Load() != 1 {
+		if l.failStop.active.Load() != 1 {
 			t.Error("the hanging operation does not count as active: its file would be closed")
 		}
-		if err := v.guard.call(func() error { return v.Set([]byte("LastVoteCand"), nil) }); err == nil {
+		if err := v.failStop.callOnGoroutine(func() error { return v.Set([]byte("LastVoteCand"), nil) }); err == nil {
 			t.Error("a vote was written to a stalled disk")
 		}
 		close(disk)
@@ -229,12 +238,12 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := newFaultyStore()
-				l, v, s, told := guardedTrio(inner)
+				l, v, s, told := failStopTrio(inner)
 				conf := raft.DefaultConfig()
 				conf.LocalID = "r1"
 				conf.Logger = hclog.NewNullLogger()
 				_, wire := raft.NewInmemTransport("a")
-				st := &Stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+				st := &Stores{logs: l, stable: v, snapshots: s, failStop: l.failStop, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
 				if err := st.Bootstrap(conf, wire); err != nil {
 					t.Fatal(err)
 				}
@@ -283,7 +292,7 @@ func provoke(r *raft.Raft, wire *raft.InmemTransport) {
 // start.
 func TestStartReportsStoreError(t *testing.T) {
 	inner := newFaultyStore()
-	l, v, s, _ := guardedTrio(inner)
+	l, v, s, _ := failStopTrio(inner)
 	inner.before = func(name string) error {
 		if name == "Set CurrentTerm" {
 			return syscall.ENOSPC
@@ -294,7 +303,7 @@ func TestStartReportsStoreError(t *testing.T) {
 	conf.LocalID = "r1"
 	conf.Logger = hclog.NewNullLogger()
 	_, wire := raft.NewInmemTransport("a")
-	st := &Stores{logs: l, stable: v, snapshots: s, guard: l.guard, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+	st := &Stores{logs: l, stable: v, snapshots: s, failStop: l.failStop, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
 	if r, err := st.StartRaft(conf, &testbed.Words{}, wire); r != nil || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("startRaft: %v, %v", r, err)
 	}

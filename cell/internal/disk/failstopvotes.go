@@ -4,24 +4,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// guardedVotes is Raft's stable store, guarded. Reading what was never written
+// failStopVotes is Raft's stable store, with a fail-stop. Reading what was never written
 // is no error.
-type guardedVotes struct {
-	inner raft.StableStore
-	guard *storeGuard
-	path  string
+type failStopVotes struct {
+	inner    raft.StableStore
+	failStop *failStop
+	path     string
 }
 
-var _ raft.StableStore = (*guardedVotes)(nil)
+var _ raft.StableStore = (*failStopVotes)(nil)
 
 // Set implements raft.StableStore.
-func (v *guardedVotes) Set(key, value []byte) error {
-	return v.guard.must(v.op("write", key), nil, func() error { return v.inner.Set(key, value) })
+func (v *failStopVotes) Set(key, value []byte) error {
+	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.Set(key, value) })
 }
 
 // Get implements raft.StableStore.
-func (v *guardedVotes) Get(key []byte) (value []byte, err error) {
-	err = v.guard.must(v.op("read", key), nil, func() error {
+func (v *failStopVotes) Get(key []byte) (value []byte, err error) {
+	err = v.failStop.attemptOrExit(v.op("read", key), nil, func() error {
 		value, err = v.inner.Get(key)
 		return err
 	})
@@ -29,19 +29,19 @@ func (v *guardedVotes) Get(key []byte) (value []byte, err error) {
 }
 
 // SetUint64 implements raft.StableStore.
-func (v *guardedVotes) SetUint64(key []byte, value uint64) error {
-	return v.guard.must(v.op("write", key), nil, func() error { return v.inner.SetUint64(key, value) })
+func (v *failStopVotes) SetUint64(key []byte, value uint64) error {
+	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.SetUint64(key, value) })
 }
 
 // GetUint64 implements raft.StableStore.
-func (v *guardedVotes) GetUint64(key []byte) (value uint64, err error) {
-	err = v.guard.must(v.op("read", key), nil, func() error {
+func (v *failStopVotes) GetUint64(key []byte) (value uint64, err error) {
+	err = v.failStop.attemptOrExit(v.op("read", key), nil, func() error {
 		value, err = v.inner.GetUint64(key)
 		return err
 	})
 	return value, err
 }
 
-func (v *guardedVotes) op(verb string, key []byte) storeOp {
+func (v *failStopVotes) op(verb string, key []byte) storeOp {
 	return storeOp{verb: verb + " " + string(key), path: v.path}
 }

@@ -128,12 +128,12 @@ func (s *faultySink) Close() error {
 	return s.SnapshotSink.Close()
 }
 
-// errSilent is what the tests of the guard are told when it silences the replica.
+// errSilent stands for the call of silence in the tests of failStop.
 var errSilent = errors.New("silenced")
 
-// guardedTrio guards a faultyStore. What fatal is told arrives at the channel.
-func guardedTrio(inner *faultyStore) (*guardedLogs, *guardedVotes, *guardedSnapshots, chan error) {
+// failStopTrio wraps a faultyStore. The channel receives what fatal is called with.
+func failStopTrio(inner *faultyStore) (*failStopLogs, *failStopVotes, *failStopSnapshots, chan error) {
 	told := make(chan error, 10)
-	g := newStoreGuard(storeStall, func() { told <- errSilent }, func(err error) { told <- err })
-	return &guardedLogs{inner: inner, guard: g, path: "/data/log.db"}, &guardedVotes{inner, g, "/data/votes.db"}, &guardedSnapshots{inner: inner, guard: g, path: "/data/snapshots"}, told
+	g := newFailStop(maxStoreWait, func() { told <- errSilent }, func(err error) { told <- err })
+	return &failStopLogs{inner: inner, failStop: g, path: "/data/log.db"}, &failStopVotes{inner, g, "/data/votes.db"}, &failStopSnapshots{inner: inner, failStop: g, path: "/data/snapshots"}, told
 }

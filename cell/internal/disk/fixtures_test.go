@@ -81,7 +81,7 @@ func preparedAlone(t *testing.T) *IdentityFile {
 	t.Helper()
 	f := &IdentityFile{path: filepath.Join(t.TempDir(), rosterName)}
 	who := identity.Replica{ID: "r1", Incarnation: "i1"}
-	f.now.Store(&who)
+	f.current.Store(&who)
 	if err := f.Store(rosterAlone(who), false); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// cellFile is what rosterName holds. Damage that leaves it legible would have this
-// replica tell a healthy one that it has lost its data, and so end it.
+// cellFile is the contents of rosterName. It has a checksum because damage that leaves
+// it readable would make this replica tell a healthy one that it has lost its data, and
+// so end it.
 type cellFile struct {
 	identity.Roster
 	Begun bool   `json:"begun"`
@@ -28,14 +29,14 @@ func (c cellFile) sum() (string, error) {
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// IdentityFile is the identity of an open data directory. get is for any
-// goroutine, the rest for the one that starts the replica.
+// IdentityFile is the identity of an open data directory. Get is for any goroutine, the
+// rest for the one that starts the replica.
 type IdentityFile struct {
-	path string
-	now  atomic.Pointer[identity.Replica]
+	path    string
+	current atomic.Pointer[identity.Replica]
 }
 
-// readIdentity reads the identity of the directory that the marker is of.
+// readIdentity reads the identity of the directory that has that marker.
 func readIdentity(dir string, m marker) (*IdentityFile, error) {
 	f := &IdentityFile{path: filepath.Join(dir, rosterName)}
 	now := identity.Replica{ID: m.ID, Incarnation: m.Incarnation}
@@ -58,12 +59,12 @@ func readIdentity(dir string, m marker) (*IdentityFile, error) {
 				dir, m.Incarnation, m.ID, known, identity.LossAdvice)
 		}
 	}
-	f.now.Store(&now)
+	f.current.Store(&now)
 	return f, nil
 }
 
 // Get returns the identity as it is stored.
-func (f *IdentityFile) Get() identity.Replica { return *f.now.Load() }
+func (f *IdentityFile) Get() identity.Replica { return *f.current.Load() }
 
 // Store makes the roster, and whether Raft may be started, durable.
 func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
@@ -81,6 +82,6 @@ func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
 	}
 	now := f.Get()
 	now.Roster, now.Begun = r, begun
-	f.now.Store(&now)
+	f.current.Store(&now)
 	return nil
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// covered returns the index up to which a snapshot that can be read has everything, 0 if
-// there is none.
+// covered returns the index up to which a readable snapshot has everything, 0 if there
+// is no such snapshot.
 func (s *Stores) covered() uint64 {
 	if s.rawSnaps == nil {
 		return 0
 	}
 	index, _, err := s.readableSnapshot()
 	if err != nil {
-		return 0 // what is wrong is told when it is needed
+		return 0 // verify reports what is wrong, if the snapshot is needed
 	}
 	return index
 }
 
-// verify reads what Raft is about to read and would panic over: the newest
-// snapshot, and every log entry after it, which must follow without a gap.
+// verify reads what Raft is about to read, and would panic over: the newest snapshot,
+// and every log entry after it, which must follow without a gap.
 func (s *Stores) verify() error {
 	newest, err := newestSnapshot(s.dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Stores) verify() error {
 		return dataError(s.dir, err, "the log cannot be read")
 	}
 	s.last = max(base, last)
-	s.mark.snapshotted(base, term)
+	s.mark.noteSnapshot(base, term)
 	for index := base + 1; index <= last; index++ {
 		var entry raft.Log
 		mark, err := readMarked(s.rawLogs, index, &entry)
@@ -50,7 +50,7 @@ func (s *Stores) verify() error {
 			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
 		}
 		term = entry.Term
-		s.mark.found(mark)
+		s.mark.noteStored(mark)
 		if entry.Type == raft.LogConfiguration {
 			s.configuration = raft.DecodeConfiguration(entry.Data)
 		}
@@ -62,8 +62,8 @@ func (s *Stores) verify() error {
 }
 
 // checkEnd refuses data that ends before what this replica has held. A snapshot of the
-// master's takes the place of the whole log: if it cannot be read any more, an older
-// one and an empty log follow each other without a gap.
+// master replaces the whole log: if it is unreadable later, an older snapshot and an
+// empty log follow each other without a gap.
 func (s *Stores) checkEnd(newest uint64) error {
 	switch {
 	case newest > s.last:
@@ -74,9 +74,9 @@ func (s *Stores) checkEnd(newest uint64) error {
 	return nil
 }
 
-// checkVotes compares the votes with the term of the newest entry. Raft writes down
-// a term before it stores anything of it: votes that end in an earlier one are an
-// old copy, and would be given again.
+// checkVotes compares the votes with the term of the newest entry. Raft writes a term
+// down before it stores any entry of it, so votes that end in an earlier term are an old
+// copy. A replica with an old copy could vote again in a term in which it has voted.
 func (s *Stores) checkVotes(term uint64) error {
 	path := filepath.Join(s.dir, votesName)
 	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
@@ -89,22 +89,22 @@ func (s *Stores) checkVotes(term uint64) error {
 	return nil
 }
 
-// readableSnapshot returns the index and the term of the newest snapshot whose
-// checksum is right, which is the one that Raft will restore; 0 if there is none. If
-// there are only bad ones it fails, as Raft would.
+// readableSnapshot returns the index and the term of the newest snapshot with the right
+// checksum, which is the one that Raft will restore; 0 if there is no snapshot. If there
+// are only damaged ones it fails, as Raft would.
 func (s *Stores) readableSnapshot() (index, term uint64, err error) {
 	list, err := s.rawSnaps.List()
 	if err != nil {
 		return 0, 0, dataError(s.dir, err, "the snapshots cannot be listed")
 	}
-	s.rotten = map[string]bool{}
+	s.unreadable = map[string]bool{}
 	for _, meta := range list {
 		var r io.ReadCloser
 		if _, r, err = s.rawSnaps.Open(meta.ID); err != nil {
-			if denied(err) {
+			if isDenied(err) {
 				return 0, 0, dataError(s.dir, err, "snapshot %s cannot be opened", meta.ID)
 			}
-			s.rotten[meta.ID] = true
+			s.unreadable[meta.ID] = true
 			continue
 		}
 		if err := r.Close(); err != nil {

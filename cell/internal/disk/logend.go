@@ -12,18 +12,20 @@ import (
 
 // notedLog is a log that writes down, in a file of its own, how far it has got.
 //
-// raft-wal takes whatever is damaged at the end of its newest segment for an
-// append that a crash cut short, and drops it; so does bbolt with its newest
-// transaction, if the page that begins it is damaged. One flipped bit would so lose
-// the last entries that this replica had confirmed, in silence, and an old copy that
-// was put back all that came after it. A replica that has forgotten what it confirmed
-// may help to elect a leader that never had it. The note tells: it is written after
-// the append was made durable, so a log that ends before it has lost something; if a
-// snapshot has all of that, nothing is lost.
+// raft-wal takes damage at the end of its newest segment for an append that a crash cut
+// short, and drops it. bbolt does the same with its newest transaction, if the page that
+// begins it is damaged. So one flipped bit could silently lose the last entries that
+// this replica had confirmed, and an old copy that was put back could lose everything
+// after it. A replica that has forgotten what it confirmed may help to elect a leader
+// that never had it.
 //
-// An append is noted without a sync: after a power failure the note may be old,
-// which hides damage but never invents any. Before the log is cut back the note
-// is, durably, so that it never claims what was given up.
+// The note prevents that. It is written after the append was made durable, so a log that
+// ends before its note has lost something. If a snapshot covers all of that, nothing is
+// lost.
+//
+// An append is noted without a sync: after a power failure the note may be old, which
+// hides damage but never invents any. Before the end of the log is deleted the note is
+// synced, so that it never claims what was given up.
 type notedLog struct {
 	logFiles
 	note *os.File
@@ -36,7 +38,8 @@ type logFiles interface {
 }
 
 // openNotedLog checks a log against its note. It closes the log if it fails. covered
-// returns the index up to which a snapshot has what the log lacks, if it lacks any.
+// returns the index up to which a snapshot covers what the log lacks; it is called only
+// if the log lacks something.
 func openNotedLog(logs logFiles, path string, covered func() uint64) (*notedLog, error) {
 	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -63,7 +66,7 @@ func (n *notedLog) check(path string, covered func() uint64) error {
 	return nil
 }
 
-// read returns the note; one that is not whole says nothing.
+// read returns the note; ok is false if the note is incomplete or damaged.
 func (n *notedLog) read() (last uint64, ok bool) {
 	var b [12]byte
 	if _, err := n.note.ReadAt(b[:], 0); err != nil {
@@ -89,14 +92,14 @@ func (n *notedLog) StoreLogs(logs []*raft.Log) error {
 	return n.write(logs[len(logs)-1].Index)
 }
 
-// DeleteRange implements raft.LogStore. Where the log is left empty, all that was before
-// it is in a snapshot, which check takes for what the log lacks.
+// DeleteRange implements raft.LogStore. If the log is left empty, a snapshot covers
+// everything before, which check takes into account.
 func (n *notedLog) DeleteRange(first, last uint64) error {
 	end, err := n.LastIndex()
 	if err != nil {
 		return err
 	}
-	if last >= end { // else a prefix: the end stays where it is
+	if last >= end { // otherwise the end of the log does not change
 		if err := n.write(first - 1); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 func TestLogChecksum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inner := newFaultyStore()
-		l, _, _, told := guardedTrio(inner)
+		l, _, _, told := failStopTrio(inner)
 		some := rapid.SliceOfN(rapid.Byte(), 0, 20)
 		log := &raft.Log{
 			Index: rapid.Uint64Range(1, 5).Draw(t, "index"), Term: rapid.Uint64().Draw(t, "term"),
@@ -74,7 +74,7 @@ func TestLogChecksum(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := l.guard.call(func() error { return l.GetLog(at, &back) }); api.CodeOf(err) != api.Corrupt {
+		if err := l.failStop.callOnGoroutine(func() error { return l.GetLog(at, &back) }); api.CodeOf(err) != api.Corrupt {
 			t.Fatalf("stored %+v, damaged to %+v: %v", stored, damaged, err)
 		}
 		if err := <-told; api.CodeOf(err) != api.Corrupt {
@@ -92,12 +92,12 @@ func (s misdirectedStore) GetLog(_ uint64, log *raft.Log) error { return s.Inmem
 // TestLogInAnothersPlace: a whole entry, with its checksum, in the wrong place.
 func TestLogInAnothersPlace(t *testing.T) {
 	inner := newFaultyStore()
-	l, _, _, _ := guardedTrio(inner)
+	l, _, _, _ := failStopTrio(inner)
 	if err := l.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	l.inner = misdirectedStore{inner}
-	if err := l.guard.call(func() error { return l.GetLog(2, &raft.Log{}) }); api.CodeOf(err) != api.Corrupt {
+	if err := l.failStop.callOnGoroutine(func() error { return l.GetLog(2, &raft.Log{}) }); api.CodeOf(err) != api.Corrupt {
 		t.Errorf("%v, want Corrupt", err)
 	}
 }
@@ -106,14 +106,14 @@ func TestLogInAnothersPlace(t *testing.T) {
 // nothing is written, and the replica ends with a message that says what to do.
 func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
 	inner := newFaultyStore()
-	logs, _, _, told := guardedTrio(inner)
-	logs.limit = 1000
-	if err := logs.guard.call(func() error {
+	logs, _, _, told := failStopTrio(inner)
+	logs.maxEntry = 1000
+	if err := logs.failStop.callOnGoroutine(func() error {
 		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 988)}}) // with the mark and the checksum
 	}); err != nil {
 		t.Fatal(err)
 	}
-	err := logs.guard.call(func() error {
+	err := logs.failStop.callOnGoroutine(func() error {
 		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, 989)}})
 	})
 	if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {

@@ -15,15 +15,15 @@ type LogStore string
 // logStore is one way to keep the Raft log. To add one, give it a row in logStores
 // and a file for its open function.
 type logStore struct {
-	name LogStore // as the configuration has it, and the marker of a directory
+	name LogStore // in the configuration and in the marker
 	path string   // of its file or directory, below the data directory
-	file string   // that a directory with a marker holds, below the data directory
+	file string   // that must exist in a directory with a marker, below the data directory
 
 	// open opens the log at a path, and makes it if it is absent.
 	open func(path string, opts logOptions) (logFiles, error)
 }
 
-// logOptions is what a log store is told when it is opened.
+// logOptions is what a log store needs to know beside its path.
 type logOptions struct {
 	logger      hclog.Logger
 	segmentSize int // bytes, of a log that has segments; 0 is its own choice

@@ -11,14 +11,14 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// marker says whose data directory it is in. It is written once, after every
-// other file of a new directory, so that where it is the rest must be, too.
+// marker says whose data directory it is in. It is written once, after every other file
+// of a new directory, so where there is a marker there must be the other files.
 type marker struct {
 	Format      int      `json:"format"`
 	Cell        string   `json:"cell"`
 	ID          string   `json:"id"`
 	LogStore    LogStore `json:"log_store"`
-	Incarnation string   `json:"incarnation"` // random; see identity
+	Incarnation string   `json:"incarnation"` // random; see package identity
 }
 
 // readMarker returns the directory's marker, nil if it has none.
@@ -38,7 +38,7 @@ func readMarker(dir string) (*marker, error) {
 	return m, nil
 }
 
-// check reports a marker that is not want's, or whose files, with that log store, are
+// check refuses a marker that is not want's, or whose files, with that log store, are
 // not all there.
 func (m marker) check(dir string, want marker, store logStore) error {
 	switch {
@@ -59,7 +59,7 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	for _, name := range []string{votesName, store.file, snapshotsName} {
 		switch _, err := os.Stat(filepath.Join(dir, name)); {
 		case err == nil:
-		case denied(err):
+		case isDenied(err):
 			return dataError(filepath.Join(dir, name), err, "it cannot be looked at")
 		default:
 			return damaged(filepath.Join(dir, name), err, "it is missing, though this replica has run here. Without it the replica would break promises it gave: bring it back. If it is lost")
@@ -68,7 +68,7 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	return nil
 }
 
-// writeMarker makes the directory that replica's.
+// writeMarker makes the directory that of the replica in the marker.
 func writeMarker(dir string, m marker) error {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 )
 
 // emptyOvertaken deletes the entries of a log that the newest snapshot, of that index
-// and term, has overtaken: where the log does not go on from it. That is what Raft does
-// when it has installed a snapshot of the leader's, and a crash may come between the
-// two. The next entry that it appends is the one after the snapshot: raft-wal, which
-// takes no gap, would refuse it for good, and of what is before a gap, or of another
-// term than the snapshot, nobody knows whether it was ever committed.
+// and term, has overtaken: those of a log that does not continue the snapshot. Raft does
+// that when it has installed a snapshot of the leader, and a crash may come between the
+// two. The next entry that Raft appends is the one after the snapshot. raft-wal, which
+// accepts no gap, would refuse it permanently. And it is not known whether entries
+// before a gap, or of another term than the snapshot, were ever committed.
 func (s *Stores) emptyOvertaken(base, term uint64) error {
 	failed := func(err error) error {
 		return dataError(s.dir, err, "the log, which the newest snapshot (of entry %d) has overtaken, cannot be emptied", base)
@@ -30,7 +30,7 @@ func (s *Stores) emptyOvertaken(base, term uint64) error {
 	var at raft.Log
 	err = readLog(s.rawLogs, base, &at)
 	absent := errors.Is(err, raft.ErrLogNotFound)
-	unreadable := err != nil && !absent // and not needed to start, if others follow
+	unreadable := err != nil && !absent // and not needed for the start, if others follow
 	switch {
 	case absent:
 		last = min(last, base) // an earlier version left bbolt's log with a gap

@@ -14,9 +14,9 @@ func noData(dir string, opts Options) error {
 		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.ID, opts.Cell)
 }
 
-// adopt makes the directory this replica's. Without a marker it holds the empty
-// stores of a start that was interrupted, or it is not ours.
-func (s *Stores) adopt(whose marker, opts Options) (*marker, error) {
+// initialize makes the directory this replica's. Without a marker the directory holds
+// the empty stores of a start that was interrupted, or it is not a replica's.
+func (s *Stores) initialize(whose marker, opts Options) (*marker, error) {
 	used, err := s.holdsCell()
 	if err != nil {
 		return nil, err
@@ -30,18 +30,18 @@ func (s *Stores) adopt(whose marker, opts Options) (*marker, error) {
 	if whose.Incarnation, err = identity.RandomID(); err != nil {
 		return nil, err
 	}
-	if err := sheltered(func() error { return s.rawVotes.Set([]byte(voterKey), []byte(whose.Incarnation)) }); err != nil {
+	if err := catchPanic(func() error { return s.rawVotes.Set([]byte(voterKey), []byte(whose.Incarnation)) }); err != nil {
 		return nil, dataError(filepath.Join(s.dir, votesName), err, "it cannot be written")
 	}
 	return &whose, writeMarker(s.dir, whose)
 }
 
-// checkVoter refuses votes that another replica gave: with them this one could vote
-// again in a term in which it has voted.
+// checkVoter refuses votes of another replica: with them this one could vote again in a
+// term in which it has voted.
 func (s *Stores) checkVoter(m marker) error {
 	path := filepath.Join(s.dir, votesName)
 	voter, err := s.rawVotes.Get([]byte(voterKey))
-	if err == nil && voter == nil { // an earlier version did not say whose they are
+	if err == nil && voter == nil { // an earlier version did not write whose they are
 		err = s.rawVotes.Set([]byte(voterKey), []byte(m.Incarnation))
 		voter = []byte(m.Incarnation)
 	}
@@ -55,8 +55,7 @@ func (s *Stores) checkVoter(m marker) error {
 	return nil
 }
 
-// checkIdentity compares what the directory says of its cell with what the
-// stores hold.
+// checkIdentity checks that the identity in the directory fits what the stores hold.
 func (s *Stores) checkIdentity(opts Options) error {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Stores) checkIdentity(opts Options) error {
 // holdsCell reports whether the directory holds a cell's data already: a vote,
 // an entry or a snapshot. If not, the cell may be bootstrapped in it, once.
 func (s *Stores) holdsCell() (used bool, err error) {
-	err = sheltered(func() error {
+	err = catchPanic(func() error {
 		used, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
 		if err != nil || !used {
 			return err
@@ -97,9 +96,9 @@ func (s *Stores) holdsCell() (used bool, err error) {
 	return used, nil
 }
 
-// interruptedBootstrap reports that raft.BootstrapCluster came as far as the
-// first term and not to the first entry. A replica in that state has voted for
-// nobody (a vote is of a later term) and acknowledged nothing.
+// interruptedBootstrap reports whether raft.BootstrapCluster wrote the first term and
+// not the first entry. A replica in that state has voted for nobody (a vote is of a
+// later term) and acknowledged nothing.
 func (s *Stores) interruptedBootstrap() (bool, error) {
 	term, err := s.rawVotes.GetUint64([]byte(currentTermKey))
 	if err != nil || term != 1 {

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bootstrap writes the first entry of the cell's log, which is its configuration
-// and the same on every member, and then that the cell has begun here.
+// Bootstrap writes the first entry of the cell's log, which is its configuration and the
+// same on every member, and then that the cell has begun here.
 func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -21,8 +21,8 @@ func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	for _, m := range r.Members {
 		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
 	}
-	err = s.guard.call(func() error {
-		// As if an interrupted bootstrap had not begun: Raft insists.
+	err = s.failStop.callOnGoroutine(func() error {
+		// Raft refuses to bootstrap after an interrupted bootstrap, unless the term is 0.
 		if err := s.stable.SetUint64([]byte(currentTermKey), 0); err != nil {
 			return err
 		}
@@ -34,25 +34,25 @@ func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	return s.who.Store(r, true)
 }
 
-// StartRaft starts Raft on the stores. What arrives through trans has to wait until it
-// has returned.
+// StartRaft starts Raft on the stores. Nothing of what arrives through trans may reach
+// Raft before it has returned.
 func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
-	err = s.guard.call(func() error {
-		return sheltered(func() (err error) { // it panics over what it cannot restore
+	err = s.failStop.callOnGoroutine(func() error {
+		return catchPanic(func() (err error) { // Raft panics over what it cannot restore
 			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
 			return err
 		})
 	})
 	switch {
 	case err == nil:
-	case s.guard.failure() != nil:
+	case s.failStop.failure() != nil:
 		return nil, err
-	default: // the stores have done what Raft asked for
+	default: // no store failed
 		return nil, damaged(s.dir, err, "Raft cannot go on from the snapshots and the log in it")
 	}
-	if has := r.LastIndex(); has < s.last { // it has talked to nobody yet
+	if has := r.LastIndex(); has < s.last { // Raft has not talked to other replicas yet
 		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())
 	}
-	s.mark.follow(r.CommitIndex)
+	s.mark.followRaft(r.CommitIndex)
 	return r, nil
 }

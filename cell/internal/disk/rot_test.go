@@ -201,7 +201,7 @@ func TestOldSnapshotsNameRots(t *testing.T) {
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}
-		if all := snapshots("*"); len(all) != snapshotsKept || len(snapshots("2-4-*")) > 0 {
+		if all := snapshots("*"); len(all) != maxSnapshots || len(snapshots("2-4-*")) > 0 {
 			t.Errorf("%s: snapshots %q", rotten, all)
 		}
 		if r, err = openCrashReplica(dir, WALStore, nil); err != nil {

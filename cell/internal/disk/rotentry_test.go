@@ -77,7 +77,7 @@ func TestRottenEntryEndsNoMaster(t *testing.T) {
 			if err := r.wire.TimeoutNow("r1", "a1", &raft.TimeoutNowRequest{RPCHeader: crashHeader("r2")}, &raft.TimeoutNowResponse{}); err != nil {
 				t.Fatal(err)
 			}
-			testbed.Await(t, "a snapshot that is sent", func() bool { return len(sent) > 0 || r.s.guard.failure() != nil })
+			testbed.Await(t, "a snapshot that is sent", func() bool { return len(sent) > 0 || r.s.failStop.failure() != nil })
 			if err := r.stop(); err != nil {
 				t.Errorf("it ended: %v", err)
 			} else if index := <-sent; index != 14 {

@@ -13,15 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// checkedSnapshots is Raft's snapshot store, and believes no metadata of a snapshot that
-// contradict what else is known of it. The store's own checksum is of the contents
-// alone: with another index or term a replica would go on from a state that is not the
-// one of that entry, and take entries for overtaken that are in no snapshot; with
-// another size or configuration it would spoil the data of those it sends them to.
+// checkedSnapshots is Raft's snapshot store. It refuses metadata of a snapshot that
+// contradict what else is known of it, because the store's own checksum covers the
+// contents alone. With another index or term a replica would go on from a state that is
+// not the one of that entry, and would treat entries as overtaken that are in no
+// snapshot. With another size or configuration it would damage the data of the replicas
+// to which it sends the snapshot.
 type checkedSnapshots struct {
 	raft.SnapshotStore
-	path string                  // of the directory
-	cell func() *identity.Roster // nil while there is none
+	path   string                  // of the directory
+	roster func() *identity.Roster // nil while there is none
 }
 
 // Open implements raft.SnapshotStore.
@@ -32,7 +33,7 @@ func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	}
 	file, err := os.Stat(filepath.Join(s.path, id, stateName))
 	if err == nil {
-		err = s.contradiction(id, meta, file.Size())
+		err = s.checkMeta(id, meta, file.Size())
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, contents.Close())
@@ -48,27 +49,28 @@ func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	if err != nil {
 		return nil, err
 	}
-	return &reapingSink{SnapshotSink: sink, store: s}, nil
+	return &cleaningSink{SnapshotSink: sink, store: s}, nil
 }
 
-// reapingSink has old snapshots removed when it has completed one.
-type reapingSink struct {
+// cleaningSink removes old snapshots after it has completed one.
+type cleaningSink struct {
 	raft.SnapshotSink
 	store checkedSnapshots
 }
 
 // Close implements raft.SnapshotSink.
-func (s *reapingSink) Close() error {
+func (s *cleaningSink) Close() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
-	return s.store.reap(s.ID())
+	return s.store.removeOld(s.ID())
 }
 
-// reap removes all snapshots but the newest, and the one that was just completed. It goes
-// by the names of the directories. The store itself would remove whatever directory the
-// metadata of an old snapshot name: if that name has rotted away, all snapshots.
-func (s checkedSnapshots) reap(completed string) error {
+// removeOld removes all snapshots except the newest maxSnapshots and the one that was
+// just completed. It goes by the names of the directories. The store itself would remove
+// whatever directory the metadata of an old snapshot name: with a damaged name, all
+// snapshots.
+func (s checkedSnapshots) removeOld(completed string) error {
 	entries, err := os.ReadDir(s.path)
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (s checkedSnapshots) reap(completed string) error {
 		termB, indexB, _ := snapshotNamed(b.Name())
 		return cmp.Or(cmp.Compare(termB, termA), cmp.Compare(indexB, indexA), cmp.Compare(b.Name(), a.Name()))
 	})
-	for _, e := range entries[min(len(entries), snapshotsKept):] {
+	for _, e := range entries[min(len(entries), maxSnapshots):] {
 		if e.Name() == completed {
 			continue
 		}
@@ -93,11 +95,11 @@ func (s checkedSnapshots) reap(completed string) error {
 	return nil
 }
 
-// contradiction returns what is wrong with the metadata of the snapshot in the directory
-// of that name, whose contents have that size.
-func (s checkedSnapshots) contradiction(name string, meta *raft.SnapshotMeta, size int64) error {
+// checkMeta returns what is wrong with the metadata of the snapshot in the directory of
+// that name, whose contents have that size.
+func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size int64) error {
 	term, index, ok := snapshotNamed(name)
-	r := s.cell()
+	r := s.roster()
 	switch {
 	case !ok || meta.ID != name || meta.Term != term || meta.Index != index:
 		return fmt.Errorf("its metadata are of snapshot %.64q, of entry %d and term %d", meta.ID, meta.Index, meta.Term)
@@ -123,7 +125,8 @@ func (s checkedSnapshots) contradiction(name string, meta *raft.SnapshotMeta, si
 	return nil
 }
 
-// snapshotNamed returns what the name of a snapshot's directory says of it.
+// snapshotNamed returns the term and the index in the name of a snapshot directory; ok
+// is false for other names.
 func snapshotNamed(name string) (term, index uint64, ok bool) {
 	var made uint64
 	n, _ := fmt.Sscanf(name, "%d-%d-%d", &term, &index, &made)

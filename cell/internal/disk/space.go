@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// lowDisk is how much room on its disk a replica wants: a few segments of the
-	// log, and a snapshot beside the one before.
-	lowDisk = 1 << 30
+	// minFree is how many bytes a replica wants free on its disk: for a few segments
+	// of the log, and for a snapshot beside the one before.
+	minFree = 1 << 30
 
-	diskPause   = 10 * time.Second // between two looks at the disk
-	diskWarning = 10 * time.Minute // between two lines about a disk that is nearly full
+	freeEvery        = 10 * time.Second // between two checks of the disk
+	freeWarningEvery = 10 * time.Minute // between two lines about a disk that is nearly full
 )
 
 // Free returns the bytes that are free where dir is, -1 if that is unknown.
@@ -29,7 +29,7 @@ func Free(dir string) int64 {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return -1
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // of other types on other systems
+	return int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // the types differ between systems
 }
 
 // Space is the room on the disk of a data directory. It is for any goroutine.
@@ -37,31 +37,31 @@ type Space struct {
 	dir    string
 	clock  session.Clock
 	logger *slog.Logger
-	free   atomic.Int64 // bytes, as watch saw it last; -1 if that is unknown
+	free   atomic.Int64 // bytes at the last check; -1 if that is unknown
 }
 
-// NewSpace returns the room where dir is, at which nobody has looked yet.
+// NewSpace returns the room on the disk of dir, which has not been checked yet.
 func NewSpace(dir string, clock session.Clock, logger *slog.Logger) *Space {
 	s := &Space{dir: dir, clock: clock, logger: logger}
 	s.free.Store(-1)
 	return s
 }
 
-// Seen returns the bytes that were free when watch looked last, -1 if that is unknown.
+// Seen returns the bytes that were free at the last check of Watch, -1 if that is unknown.
 func (s *Space) Seen() int64 { return s.free.Load() }
 
-// Watch looks at the room on the disk until ctx ends, and warns while there is
-// little: a replica whose disk is full ends.
+// Watch checks the room on the disk regularly until ctx ends, and warns while there is
+// little: a full disk ends the replica.
 func (s *Space) Watch(ctx context.Context) {
-	look := time.NewTicker(diskPause)
+	look := time.NewTicker(freeEvery)
 	defer look.Stop()
-	warned := s.clock().Add(-diskWarning)
+	warned := s.clock().Add(-freeWarningEvery)
 	for {
 		free := Free(s.dir)
 		s.free.Store(free)
-		if now := s.clock(); free >= 0 && free < lowDisk && now.Sub(warned) >= diskWarning {
+		if now := s.clock(); free >= 0 && free < minFree && now.Sub(warned) >= freeWarningEvery {
 			warned = now
-			s.logger.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "data", s.dir, "free", mebibytes(free), "wanted", mebibytes(lowDisk))
+			s.logger.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "data", s.dir, "free", mebibytes(free), "wanted", mebibytes(minFree))
 		}
 		select {
 		case <-look.C:
@@ -71,16 +71,16 @@ func (s *Space) Watch(ctx context.Context) {
 	}
 }
 
-// Note is what /readyz says of a disk that is nearly full, else nothing.
+// Note is what /readyz says of a disk that is nearly full, "" otherwise.
 func (s *Space) Note() string {
-	if free := s.free.Load(); free >= 0 && free < lowDisk {
-		return fmt.Sprintf("the disk of %s is nearly full: %s are free, less than %s", s.dir, mebibytes(free), mebibytes(lowDisk))
+	if free := s.free.Load(); free >= 0 && free < minFree {
+		return fmt.Sprintf("the disk of %s is nearly full: %s are free, less than %s", s.dir, mebibytes(free), mebibytes(minFree))
 	}
 	return ""
 }
 
-// ExplainFull says of an error for want of room on the disk that it is one, how
-// much there is, and how much a start needs.
+// ExplainFull adds to an error for lack of room on the disk how much is free, and how
+// much a start needs. Other errors it returns as they are.
 func ExplainFull(dir string, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -90,7 +90,7 @@ func ExplainFull(dir string, err error) error {
 		mebibytes(free), mebibytes(int64(wal.DefaultSegmentSize)))
 }
 
-// mebibytes shows a number of bytes to people.
+// mebibytes formats a number of bytes for people.
 func mebibytes(n int64) string {
 	if n < 0 {
 		return "an unknown number of bytes"

@@ -174,7 +174,7 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 			t.Parallel()
 			dir, kind := t.TempDir(), c.kind
 			var want crashLog
-			step := func(op string, do func(*guardedLogs) error) {
+			step := func(op string, do func(*failStopLogs) error) {
 				logs, s := openRawLog(t, dir, kind)
 				if err := do(logs); err != nil {
 					t.Fatal(err)
@@ -184,12 +184,12 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			step("append 1 12 1", func(l *guardedLogs) error { return l.StoreLogs(crashBatch(1, 12, 1)) })
-			step("suffix 9", func(l *guardedLogs) error { return l.DeleteRange(9, 12) })
-			step("append 9 14 2", func(l *guardedLogs) error { return l.StoreLogs(crashBatch(9, 14, 2)) })
+			step("append 1 12 1", func(l *failStopLogs) error { return l.StoreLogs(crashBatch(1, 12, 1)) })
+			step("suffix 9", func(l *failStopLogs) error { return l.DeleteRange(9, 12) })
+			step("append 9 14 2", func(l *failStopLogs) error { return l.StoreLogs(crashBatch(9, 14, 2)) })
 			before := filesOf(t, dir)
 			acked := want
-			step(fmt.Sprintf("append 15 %d 2", c.last), func(l *guardedLogs) error { return l.StoreLogs(crashBatch(15, c.last, 2)) })
+			step(fmt.Sprintf("append 15 %d 2", c.last), func(l *failStopLogs) error { return l.StoreLogs(crashBatch(15, c.last, 2)) })
 			after := filesOf(t, dir)
 			whole := 0
 			for i := range 60 {

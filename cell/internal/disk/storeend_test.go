@@ -123,7 +123,7 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 			if err := s.openLog(storeOf(t, BoltStore), logOptions{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
 				t.Error(err)
 			}
-			s.guard = newStoreGuard(time.Minute, func() {}, func(error) {})
+			s.failStop = newFailStop(time.Minute, func() {}, func(error) {})
 			mustClose(t, s)
 		})
 	}

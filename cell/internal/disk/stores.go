@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	logCacheEntries = 512 // the newest entries, kept in memory; without them every follower's read is the disk's
-	snapshotsKept   = 3   // the log reaches back to the last but one; see guardedLogs.DeleteRange
+	logCacheEntries = 512 // the newest entries, kept in memory: without them every follower's read goes to the disk
+	maxSnapshots    = 3   // the log reaches back to the last but one; see failStopLogs.DeleteRange
 	boltLockTimeout = time.Second
 )
 
-// Options is what openStores is told beside the directory.
+// Options is what Open needs to know beside the directory.
 type Options struct {
 	Cell, ID string
-	Fatal    func(error)   // told once of the error that ends the replica; called from any goroutine, must not block
-	Silence  func()        // makes the replica fall silent at once, before fatal, when the disk has stalled
-	stall    time.Duration // default storeStall
+	Fatal    func(error)   // called once, from any goroutine, with the error that ends the replica; must not block
+	Silence  func()        // called before Fatal when the disk has stalled: the replica must fall silent at once
+	stall    time.Duration // default maxStoreWait
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Stores is a replica's data directory, opened: what Raft keeps there, and the
-// lock on it. Its store fields are for Raft alone; see storeGuard.
+// lock on it. Its store fields are for Raft alone; see failStop.
 type Stores struct {
 	dir       string
 	logs      raft.LogStore
@@ -47,11 +47,11 @@ type Stores struct {
 	who           *IdentityFile      // whose directory it is
 	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
 	last          uint64             // the last index when it was opened
-	rotten        map[string]bool    // the snapshots that cannot be read, by ID, though Raft does without them
+	unreadable    map[string]bool    // the snapshots that cannot be read and that Raft does not need, by ID
 	mark          commitMark
 
-	guard     *storeGuard
-	rawLogs   raft.LogStore // the same three, unguarded: for other goroutines than Raft's, as that which opens them
+	failStop  *failStop
+	rawLogs   raft.LogStore // the same three without a fail-stop, for goroutines other than Raft's
 	rawVotes  raft.StableStore
 	rawSnaps  raft.SnapshotStore
 	closers   []io.Closer
@@ -59,17 +59,17 @@ type Stores struct {
 	closeErr  error
 }
 
-// Open opens the data directory of a replica, makes it if it is absent or
-// empty, and locks it. It refuses one that belongs to another replica, cell or
-// log store, that another process has, that has lost a file, or whose log does
-// not carry on from a snapshot that can be read.
+// Open opens the data directory of a replica, makes it if it is absent or empty, and
+// locks it. It refuses a directory that belongs to another replica, cell or log store,
+// that another process has locked, that has lost a file, or whose log does not continue
+// a snapshot that can be read.
 func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	store, ok := logStoreNamed(kind)
 	if !ok {
 		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %s", kind, LogStoreNames(" or "))
 	}
 	if opts.stall == 0 {
-		opts.stall = storeStall
+		opts.stall = maxStoreWait
 	}
 	if opts.RaftLog == nil {
 		opts.RaftLog = hclog.NewNullLogger()
@@ -81,14 +81,14 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stores{dir: dir, closers: []io.Closer{lock}, guard: newStoreGuard(opts.stall, opts.Silence, opts.Fatal)}
+	s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(opts.stall, opts.Silence, opts.Fatal)}
 	if err := s.open(store, opts); err != nil {
 		return nil, errors.Join(openError(dir, err), s.Close())
 	}
 	return s, nil
 }
 
-// open does openStores' work in a locked directory.
+// open does the work of Open in a locked directory.
 func (s *Stores) open(store logStore, opts Options) error {
 	whose := marker{Format: markerFormat, Cell: opts.Cell, ID: opts.ID, LogStore: store.name}
 	found, err := readMarker(s.dir)
@@ -103,11 +103,11 @@ func (s *Stores) open(store logStore, opts Options) error {
 	if err := sweepSnapshots(s.dir); err != nil {
 		return err
 	}
-	if err := sheltered(func() error { return s.openFiles(store, opts) }); err != nil {
+	if err := catchPanic(func() error { return s.openFiles(store, opts) }); err != nil {
 		return err
 	}
 	if found == nil {
-		if found, err = s.adopt(whose, opts); err != nil {
+		if found, err = s.initialize(whose, opts); err != nil {
 			return err
 		}
 	}
@@ -117,21 +117,21 @@ func (s *Stores) open(store logStore, opts Options) error {
 	if err := s.checkIdentity(opts); err != nil {
 		return err
 	}
-	if err := sheltered(func() error { return s.checkVoter(*found) }); err != nil {
+	if err := catchPanic(func() error { return s.checkVoter(*found) }); err != nil {
 		return err
 	}
-	if err := sheltered(s.verify); err != nil {
+	if err := catchPanic(s.verify); err != nil {
 		return err
 	}
-	s.logs, err = raft.NewLogCache(logCacheEntries, &guardedLogs{
-		inner: s.rawLogs, guard: s.guard, path: filepath.Join(s.dir, store.path), mark: &s.mark,
-		rotten: func(index uint64, err error) {
+	s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{
+		inner: s.rawLogs, failStop: s.failStop, path: filepath.Join(s.dir, store.path), mark: &s.mark,
+		onDamaged: func(index uint64, err error) {
 			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
 		},
 	})
-	s.stable = &guardedVotes{inner: s.rawVotes, guard: s.guard, path: filepath.Join(s.dir, votesName)}
-	s.snapshots = &guardedSnapshots{inner: s.rawSnaps, guard: s.guard, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, rotten: s.rotten}
-	for id := range s.rotten {
+	s.stable = &failStopVotes{inner: s.rawVotes, failStop: s.failStop, path: filepath.Join(s.dir, votesName)}
+	s.snapshots = &failStopSnapshots{inner: s.rawSnaps, failStop: s.failStop, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, unreadable: s.unreadable}
+	for id := range s.unreadable {
 		opts.Logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
 	}
 	return err
@@ -143,15 +143,16 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 		return err
 	}
 	path := filepath.Join(s.dir, snapshotsName)
-	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.RaftLog) // see reap
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.RaftLog) // see removeOld
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
-	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, cell: s.roster}
+	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, roster: s.roster}
 	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})
 }
 
-// roster returns the cell that the directory is known to be of, nil if none is yet.
+// roster returns the roster of the cell that the directory belongs to, nil while it is
+// not known.
 func (s *Stores) roster() *identity.Roster {
 	if s.who == nil {
 		return nil
@@ -159,7 +160,7 @@ func (s *Stores) roster() *identity.Roster {
 	return s.who.Get().Roster
 }
 
-// openLog opens the log, and takes it if it ends where its note says.
+// openLog opens the log, and accepts it if it ends where its note says.
 func (s *Stores) openLog(store logStore, opts logOptions) error {
 	logs, err := store.open(filepath.Join(s.dir, store.path), opts)
 	if err != nil {
@@ -195,15 +196,16 @@ func (s *Stores) Votes() raft.StableStore { return s.stable }
 // Snapshots returns the snapshots as Raft uses them: an error ends the replica.
 func (s *Stores) Snapshots() raft.SnapshotStore { return s.snapshots }
 
-// Holds returns up to where the directory has every entry, in a snapshot or in the log.
-// Raft itself goes back to an older snapshot of the leader's, for a while, and to a
-// newer one only when that is applied.
-func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshot()) }
+// Holds returns the index up to which the directory has every entry, in a snapshot or in
+// the log. It is not what Raft says: Raft goes back to an older snapshot of the leader
+// for a while, and to a newer one only when it has applied that.
+func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshotIndex()) }
 
 // First returns the first index of the log, or 0 if the log is empty or cannot be read.
-// It is for any goroutine: the guard would end one of which Raft knows nothing.
+// It is for any goroutine, so it does not use the fail-stop, which would end that
+// goroutine.
 func (s *Stores) First() (index uint64) {
-	if err := sheltered(func() (err error) {
+	if err := catchPanic(func() (err error) {
 		index, err = s.rawLogs.FirstIndex()
 		return err
 	}); err != nil {
@@ -212,16 +214,16 @@ func (s *Stores) First() (index uint64) {
 	return index
 }
 
-// Close closes the files and lets go of the directory. Raft has to have stopped.
-// If an operation hangs in the disk still, everything stays open and locked: the
-// file is not ours to hand over while it may yet be written.
+// Close closes the files and unlocks the directory. Raft must have stopped. If an
+// operation still hangs in the disk, everything stays open and locked: the file must not
+// be handed over while it may yet be written.
 func (s *Stores) Close() error {
 	s.closeOnce.Do(func() {
-		if s.guard.active.Load() > 0 {
-			s.closeErr = dataError(s.dir, s.guard.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
+		if s.failStop.active.Load() > 0 {
+			s.closeErr = dataError(s.dir, s.failStop.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
 			return
 		}
-		for i := len(s.closers) - 1; i >= 0; i-- { // the lock last
+		for i := len(s.closers) - 1; i >= 0; i-- { // the lock is the first of them
 			s.closeErr = errors.Join(s.closeErr, s.closers[i].Close())
 		}
 	})

@@ -144,7 +144,7 @@ func TestInterruptedInstall(t *testing.T) {
 				if s.last != next-1 {
 					t.Errorf("it says that it ends at %d, want %d", s.last, next-1)
 				}
-				if err := s.guard.call(func() error { return s.logs.StoreLogs(crashBatch(next, next, 1)) }); err != nil {
+				if err := s.failStop.callOnGoroutine(func() error { return s.logs.StoreLogs(crashBatch(next, next, 1)) }); err != nil {
 					t.Errorf("append entry %d: %v", next, err)
 				}
 				if first, err := s.rawLogs.FirstIndex(); first != 21 || err != nil {

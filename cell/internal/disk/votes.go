@@ -13,10 +13,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// voterKey is whose votes they are: an incarnation.
+// voterKey is the key of the incarnation of the replica that voted.
 const voterKey = "Incarnation"
 
-// Keys of Raft's. Raft.persistVote writes the last two, one after the other.
+// Keys that Raft uses, and the bucket. Raft.persistVote writes the last vote's two, one after
+// the other.
 const (
 	currentTermKey   = "CurrentTerm"
 	voteTermKey      = "LastVoteTerm"
@@ -52,7 +53,7 @@ func initVotes(db *bbolt.DB) error {
 }
 
 // verify reads everything, and reports what cannot have been written. A vote whose key
-// has rotted would be none, and be given again to another candidate.
+// is damaged would be missed, and the replica would vote again, for another candidate.
 func (s *voteStore) verify() error {
 	found := map[string]bool{}
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -67,7 +68,7 @@ func (s *voteStore) verify() error {
 			default:
 				return api.Errorf(api.Corrupt, "it has a value %.40q, which nobody writes", name)
 			}
-			if !voteSealed(key, stored) {
+			if !isSealedVote(key, stored) {
 				return api.Errorf(api.Corrupt, "%s fails its checksum", key)
 			}
 			return nil
@@ -117,10 +118,10 @@ func (s *voteStore) Get(key []byte) (value []byte, err error) {
 		if stored == nil {
 			return nil
 		}
-		if !voteSealed(key, stored) {
+		if !isSealedVote(key, stored) {
 			return api.Errorf(api.Corrupt, "%s fails its checksum", key)
 		}
-		value = append([]byte{}, stored[:len(stored)-crc32.Size]...) // the page is not ours after the transaction
+		value = append([]byte{}, stored[:len(stored)-crc32.Size]...) // the page may change after the transaction
 		return nil
 	})
 	return value, err
@@ -143,13 +144,13 @@ func (s *voteStore) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// sealVote appends a value's checksum.
+// sealVote appends the checksum to a value.
 func sealVote(key, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(value), voteSum(key, value))
 }
 
-// voteSealed reports whether a value is as sealVote made it.
-func voteSealed(key, stored []byte) bool {
+// isSealedVote reports whether a value is as sealVote made it.
+func isSealedVote(key, stored []byte) bool {
 	own := len(stored) - crc32.Size
 	return own >= 0 && binary.BigEndian.Uint32(stored[own:]) == voteSum(key, stored[:own])
 }
@@ -177,7 +178,7 @@ func (s *Stores) openVotes() error {
 	s.closers = append(s.closers, db)
 	votes := &voteStore{db: db}
 	s.rawVotes = votes
-	if err := sheltered(votes.verify); err != nil {
+	if err := catchPanic(votes.verify); err != nil {
 		return damaged(path, err, "the votes are damaged")
 	}
 	return nil

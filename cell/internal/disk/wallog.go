@@ -41,10 +41,11 @@ func openWAL(path string, opts logOptions) (logFiles, error) {
 	return logs, nil
 }
 
-// walError is an error of raft-wal's at the start: damage, unless the system has said
-// no. What it finds missing, or contradicting itself, it reports in words of its own.
+// walError is an error of raft-wal at the start. It means damage, unless the system
+// denied access. raft-wal reports what is missing or contradictory without a sentinel
+// error.
 func walError(path string, err error, what string) error {
-	if denied(err) {
+	if isDenied(err) {
 		return dataError(path, err, "%s", what)
 	}
 	return damaged(path, err, "%s", what)

@@ -13,17 +13,15 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// reopenWALTail makes the newest segment of a log in dir one that can be
-// appended to. It is to be called before wal.Open, and does nothing to a log
-// that was closed in good order.
+// reopenWALTail makes it possible to append to the newest segment of a log in dir. It
+// must be called before wal.Open, and does nothing to a log that was closed in order.
 //
-// raft-wal (v0.4.2) seals a segment with the append that fills it, or with a
-// truncation, and notes that in its metadata afterwards. Killed in between, it
-// opens the segment as the tail again, remembers that it has an index, and
-// refuses every append ("segment is sealed") for good; a torn index, left by a
-// power loss, has the same effect. So the entries that were committed are
-// copied to a new segment, which takes the old one's place in one transaction;
-// wal.Open deletes what is not in the metadata.
+// raft-wal (v0.4.2) seals a segment with the append that fills it, or with a truncation,
+// and notes that in its metadata afterwards. If it is killed in between, it opens the
+// segment as the tail again, remembers that it has an index, and refuses every append
+// ("segment is sealed") permanently; a torn index, left by a power loss, has the same
+// effect. So the entries that were committed are copied to a new segment, which replaces
+// the old one in one transaction. wal.Open deletes what is not in the metadata.
 func reopenWALTail(dir string, segmentSize int) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, metadb.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return nil // a new log
@@ -62,7 +60,7 @@ func reopenWALTail(dir string, segmentSize int) (err error) {
 }
 
 // committedEntries returns the entries of a tail segment that has an index, as
-// raft-wal's own recovery finds them; sealed is false if it has none.
+// raft-wal's own recovery finds them; sealed is false if the segment has no index.
 func committedEntries(filer *segment.Filer, tail types.SegmentInfo) (entries []types.LogEntry, sealed bool, err error) {
 	w, err := filer.RecoverTail(tail)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +86,8 @@ func committedEntries(filer *segment.Filer, tail types.SegmentInfo) (entries []t
 	return entries, true, nil
 }
 
-// writeSegment makes a segment of these entries, durably. What is there under
-// its name is the remains of an earlier attempt.
+// writeSegment makes a segment of these entries, durably. A file under its name is the
+// remains of an earlier attempt.
 func writeSegment(filer *segment.Filer, info types.SegmentInfo, entries []types.LogEntry) (err error) {
 	if err := filer.Delete(info.BaseIndex, info.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the remains of a segment: %w", err)

@@ -52,9 +52,9 @@ func TestStoppedProcessIsNoStalledDisk(t *testing.T) {
 
 // pausedChild does operations that last until a byte can be read.
 func pausedChild(rounds int, limit time.Duration) {
-	g := newStoreGuard(limit, func() {}, func(err error) { fmt.Println("it ended:", err) })
+	g := newFailStop(limit, func() {}, func(err error) { fmt.Println("it ended:", err) })
 	for range rounds {
-		err := g.try(storeOp{verb: "append", path: "/data/log.db"}, 1, nil, func() error {
+		err := g.attempt(storeOp{verb: "append", path: "/data/log.db"}, 1, nil, func() error {
 			fmt.Println("begun")
 			_, err := os.Stdin.Read(make([]byte, 1))
 			return err
