@@ -59,9 +59,10 @@ func rooms() []room {
 		{"sequencer", []string{"api"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
 		{"sequencer/seqgrpc", []string{"sequencer", "api"}, []string{grpc}, "the check as a gRPC interceptor"},
 		{"sequencer/seqhttp", []string{"sequencer", "api"}, nil, "the check as net/http middleware"},
-		{"namespace", []string{"api"}, nil, "pure: the tree and its locks, tested without a cell"},
-		{"session", []string{"api"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
-		{"raftfsm", []string{"api", "namespace", "session"}, []string{raft}, "what is replicated: no wire, no clock, so every replica computes the same"},
+		{"refusal", []string{"api"}, nil, "pure: why the state machine says no, and the one place where that is put into words"},
+		{"namespace", []string{"api", "refusal"}, nil, "pure: the tree and its locks, tested without a cell"},
+		{"session", []string{"api", "refusal"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
+		{"raftfsm", []string{"api", "refusal", "namespace", "session"}, []string{raft}, "what is replicated: no wire, no clock, so every replica computes the same"},
 		{
 			"cell/internal/identity", []string{"api"}, nil,
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
@@ -80,7 +81,7 @@ func rooms() []room {
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{
-			"cell/internal/master", []string{"api", "namespace", "session", "raftfsm", "sequencer"}, nil,
+			"cell/internal/master", []string{"api", "refusal", "namespace", "session", "raftfsm", "sequencer"}, nil,
 			"one epoch of a master: neither the wire nor Raft, so that its tests need neither",
 		},
 		{

@@ -185,9 +185,9 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 		switch {
 		case err != nil:
 			return nil, err
-		case answer.Code == api.Cancelled:
+		case answer.Code() == api.Cancelled:
 			return &pb.CancelReply{Cancelled: true}, nil
-		case answer.Code == api.OK && answer.Generation != 0:
+		case answer.Code() == api.OK && answer.Generation != 0:
 			granted, err := grantOf(m, answer)
 			return &pb.CancelReply{Granted: granted}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // maxACLFiles bounds the lists that are read to answer one question; what is
@@ -58,9 +59,9 @@ func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation, next func() 
 	case err != nil:
 		return nil, err
 	case max(len(acl.Read), len(acl.Write), len(acl.Change)) > api.MaxACLName:
-		return nil, api.Errorf(api.InvalidArgument, "the name of an ACL is longer than %d bytes", api.MaxACLName)
+		return nil, aclNameTooLong()
 	case ifACLs != nil && *ifACLs != n.ACLs:
-		return nil, mismatch("ACL names", n.ACLs, *ifACLs)
+		return nil, &refusal.Refusal{Cause: refusal.NamesOfACLsChanged, Current: n.ACLs, Generation: *ifACLs}
 	}
 	renamed := *n
 	renamed.ACL = inherit(acl, n.ACL)

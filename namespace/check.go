@@ -42,7 +42,7 @@ func (t Tree) Check() error {
 		return err
 	}
 	for name, d := range t.Delays() {
-		if nameProblem(name) != "" || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
+		if refuseName(name) != nil || !d.Mode.Valid() || d.For <= 0 || d.For > api.MaxLockDelay {
 			return api.Errorf(api.Corrupt, "the lock-delay on %q, in %v mode for %v, cannot be", name, d.Mode, d.For)
 		}
 	}
@@ -74,8 +74,8 @@ func (t Tree) problem(n *Node) string {
 }
 
 func (t Tree) problemOfPlace(n *Node) string {
-	if problem := nameProblem(n.Name); problem != "" {
-		return "cannot be: " + problem
+	if r := refuseName(n.Name); r != nil {
+		return "cannot be: " + r.Message()
 	}
 	children := 0
 	for range t.Children(n.Name, "") {
@@ -129,7 +129,7 @@ func problemOfOpeners(n *Node) string {
 
 func (t Tree) problemOfLock(n *Node) string {
 	switch {
-	case !n.held() && (n.Mode != 0 || n.Revoked != ""):
+	case !n.held() && (n.Mode != 0 || n.Revoked != nil):
 		return "has a lock that is held by nobody"
 	case !n.held():
 		return ""

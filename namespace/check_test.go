@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	"pgregory.net/rapid"
 )
 
@@ -76,7 +77,7 @@ func TestCheckSeesDamagedNodes(t *testing.T) {
 		"openers out of order":       {"/eph", "out of order", func(n *Node) { n.Openers = []Owner{{2, 1}, {1, 1}} }},
 		"one opener twice":           {"/eph", "out of order", func(n *Node) { n.Openers = []Owner{{1, 1}, {1, 1}} }},
 		"opener of no session":       {"/eph", "no session", func(n *Node) { n.Openers = []Owner{{0, 1}} }},
-		"revoked and free":           {"/file", "by nobody", func(n *Node) { n.Revoked = "stuck" }},
+		"revoked and free":           {"/file", "by nobody", func(n *Node) { n.Revoked = &refusal.Intervention{Why: "stuck"} }},
 		"quota of a file":            {"/file", "no directory", func(n *Node) { n.Quota = &Quota{} }},
 		"held by nobody":             {"/file", "by nobody", func(n *Node) { n.Mode = api.Shared }},
 		"held in no mode":            {"/held", "in no mode", func(n *Node) { n.Mode = 0 }},
@@ -222,7 +223,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 	case 8:
 		tree.DropSession(by.Session, true, func() uint64 { return number("id") })
 	case 9:
-		_, _ = tree.Revoke(ref, text)
+		_, _ = tree.Revoke(ref, refusal.Intervention{Why: text})
 		tree.Evict(ref, api.Generation(number("generation")), []Owner{by, by})
 	case 10:
 		limit := Usage{Nodes: int(number("nodes")), Bytes: int64(number("bytes"))}

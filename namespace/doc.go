@@ -10,11 +10,10 @@
 // only as the lengths of lock-delays.
 //
 // Every operation is total: arguments come out of a log, and whatever they are,
-// the answer is an *api.Error, never a panic. Its errors have a code and a
-// message that calls the node "the node"; what was tried, and on which path,
-// is for the caller to add, who knows the name of the cell. Errors of code
-// api.Corrupt can only come from a damaged snapshot or a counter that went
-// back.
+// the answer is a *refusal.Refusal, never a panic. Its message calls the node "the
+// node"; what was tried, and on which path, is for the caller to add, who knows the
+// name of the cell. Errors of code api.Corrupt can only come from a damaged snapshot
+// or a counter that went back.
 //
 // It says whom an ACL admits and how much room a quota leaves, but leaves it to
 // the caller to ask: its operations check neither. It does not know what a

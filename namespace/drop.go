@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Dropped is what an operation let go, each list ascending by name.
@@ -30,9 +31,9 @@ func (t *Tree) Open(ref Ref, by Owner) (*Node, error) {
 	case err != nil:
 		return nil, err
 	case by.Session == 0:
-		return nil, api.Errorf(api.InvalidArgument, "a node is to be opened by no session")
+		return nil, &refusal.Refusal{Cause: refusal.NoOpener}
 	case n.Dying():
-		return nil, dying("node")
+		return nil, &refusal.Refusal{Cause: refusal.NodeDying}
 	case !n.Ephemeral:
 		return n, nil
 	}

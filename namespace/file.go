@@ -2,9 +2,9 @@ package namespace
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Spec is what a node is created with.
@@ -28,18 +28,18 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	}
 	if n, ok := t.Get(name); ok {
 		if n.Dying() {
-			return nil, dying("node")
+			return nil, &refusal.Refusal{Cause: refusal.NodeDying}
 		}
-		return nil, api.Errorf(api.Exists, "the node exists already, as a %v", n.Kind)
+		return nil, &refusal.Refusal{Cause: refusal.NodeExists, Kind: n.Kind}
 	}
 	parent, ok := t.Get(name.Parent())
 	switch {
 	case !ok:
-		return nil, api.Errorf(api.NotFound, "the directory to create the node in, %q within the cell, is not there; create that first", name.Parent())
+		return nil, &refusal.Refusal{Cause: refusal.ParentUnknown, Name: name.Parent()}
 	case parent.Kind != api.Directory:
-		return nil, api.Errorf(api.NotDirectory, "%q, in which the node is to be created, is a %v", name.Parent(), parent.Kind)
+		return nil, &refusal.Refusal{Cause: refusal.ParentIsFile, Name: name.Parent(), Kind: parent.Kind}
 	case parent.Dying():
-		return nil, dying("directory that the node is to be created in")
+		return nil, &refusal.Refusal{Cause: refusal.ParentDying}
 	}
 	n := Node{
 		Name:      name,
@@ -69,15 +69,15 @@ func (s Spec) validate(name api.Name, instance api.Generation) error {
 	}
 	switch {
 	case !s.Kind.Valid():
-		return api.Errorf(api.InvalidArgument, "%v is neither a file nor a directory", s.Kind)
+		return &refusal.Refusal{Cause: refusal.KindInvalid, Kind: s.Kind}
 	case s.Kind == api.Directory && len(s.Contents) > 0:
-		return api.Errorf(api.InvalidArgument, "a directory is to be created with %d bytes of contents; only files have contents", len(s.Contents))
+		return &refusal.Refusal{Cause: refusal.DirectoryContents, Used: int64(len(s.Contents))}
 	case max(len(s.ACL.Read), len(s.ACL.Write), len(s.ACL.Change)) > api.MaxACLName:
-		return api.Errorf(api.InvalidArgument, "the name of an ACL is longer than %d bytes", api.MaxACLName)
+		return aclNameTooLong()
 	case s.Ephemeral && s.Opener.Session == 0:
-		return api.Errorf(api.InvalidArgument, "an ephemeral node is to be created by no session")
+		return &refusal.Refusal{Cause: refusal.NoCreator}
 	case instance == 0 || instance > api.MaxGeneration:
-		return api.Errorf(api.InvalidArgument, "%d cannot be the instance of a node: want 1 to %d", instance, uint64(api.MaxGeneration))
+		return &refusal.Refusal{Cause: refusal.InstanceInvalid, Generation: instance}
 	case len(s.Contents) > api.MaxContents:
 		return tooLarge(s.Contents)
 	}
@@ -88,14 +88,6 @@ func (s Spec) validate(name api.Name, instance api.Generation) error {
 // §2.3).
 func inherit(own, from api.ACL) api.ACL {
 	return api.ACL{Read: cmp.Or(own.Read, from.Read), Write: cmp.Or(own.Write, from.Write), Change: cmp.Or(own.Change, from.Change)}
-}
-
-// mismatch refuses a write that was to happen at another generation only.
-func mismatch(what string, is, wanted api.Generation) error {
-	return &api.Error{
-		Code: api.GenerationMismatch, Current: is,
-		Message: fmt.Sprintf("the %s are at generation %d, not at %d: they were written since; read them again", what, is, wanted),
-	}
 }
 
 // SetContents replaces a file's contents, which the tree keeps; ifContent,
@@ -110,11 +102,11 @@ func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, 
 	case err != nil:
 		return nil, err
 	case n.Kind == api.Directory:
-		return nil, api.Errorf(api.IsDirectory, "the node is a directory; only files have contents")
+		return nil, &refusal.Refusal{Cause: refusal.ContentsOfDirectory}
 	case len(contents) > api.MaxContents:
 		return nil, tooLarge(contents)
 	case ifContent != nil && *ifContent != n.Content:
-		return nil, mismatch("contents", n.Content, *ifContent)
+		return nil, &refusal.Refusal{Cause: refusal.ContentsChanged, Current: n.Content, Generation: *ifContent}
 	}
 	written := n.withContents(contents)
 	if written.Content, err = newer(n.Content, next); err != nil {
@@ -128,7 +120,7 @@ func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, 
 func newer(was api.Generation, next func() api.Generation) (api.Generation, error) {
 	g := next()
 	if g <= was || g > api.MaxGeneration {
-		return 0, api.Errorf(api.Corrupt, "the cell's counter gave %d for what is at generation %d already; stop all replicas, and keep every data directory for analysis", g, was)
+		return 0, &refusal.Refusal{Cause: refusal.CounterWentBack, Generation: g, Current: was}
 	}
 	return g, nil
 }
@@ -139,18 +131,18 @@ func newer(was api.Generation, next func() api.Generation) (api.Generation, erro
 // delay on its name stays.
 func (t *Tree) Delete(ref Ref, by Owner) error {
 	if ref.Name == "" {
-		return api.Errorf(api.PermissionDenied, "the root directory of a cell cannot be deleted")
+		return &refusal.Refusal{Cause: refusal.RootIsPermanent}
 	}
 	n, err := t.Resolve(ref)
 	if err != nil {
 		return err
 	}
 	if n.Children > 0 {
-		return api.Errorf(api.NotEmpty, "the directory is not empty (children: %d); delete them first", n.Children)
+		return &refusal.Refusal{Cause: refusal.DirectoryNotEmpty, Used: int64(n.Children)}
 	}
 	for _, h := range n.Holders {
 		if h.Owner != by {
-			return n.lockHeld("a node whose lock another handle holds is not deleted; wait until it is free")
+			return n.lockHeld(refusal.HeldNodeDeleted)
 		}
 	}
 	t.remove(n)

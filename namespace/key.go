@@ -3,10 +3,10 @@ package namespace
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // key is the form in which a node is found: its depth in one byte, then its
@@ -48,27 +48,26 @@ func ownedKey(session api.SessionID, name api.Name) []byte {
 
 const sessionBytes = 2 * 8 // of an owned key, before the name
 
-// nameProblem says what is wrong with the shape of a name, "" if nothing is.
-// Parent, Base and Depth mean something only for names without a problem.
-func nameProblem(name api.Name) string {
-	switch {
-	case name == "":
-		return ""
-	case len(name) > api.MaxPath:
-		return fmt.Sprintf("its name has %d bytes, more than %d", len(name), api.MaxPath)
-	case name[0] != '/' || strings.HasSuffix(string(name), "/") || strings.Contains(string(name), "//"):
-		return fmt.Sprintf("%q is not a name: want a slash before each component and none at the end", name)
-	case name.Depth() > api.MaxDepth:
-		return fmt.Sprintf("its name has %d components, more than %d", name.Depth(), api.MaxDepth)
+// CheckName returns InvalidArgument for what cannot be the name of a node. Parent, Base
+// and Depth mean something only for names that it accepts.
+func CheckName(name api.Name) error {
+	if r := refuseName(name); r != nil {
+		return r
 	}
-	return ""
+	return nil
 }
 
-// CheckName returns InvalidArgument for what cannot be the name of a node, and
-// of which there is no sense in asking for the parent.
-func CheckName(name api.Name) error {
-	if problem := nameProblem(name); problem != "" {
-		return api.Errorf(api.InvalidArgument, "there can be no such node: %s", problem)
+// refuseName returns nil for what can be a name.
+func refuseName(name api.Name) *refusal.Refusal {
+	switch {
+	case name == "":
+		return nil
+	case len(name) > api.MaxPath:
+		return &refusal.Refusal{Cause: refusal.NameTooLong, Used: int64(len(name)), Allowed: api.MaxPath}
+	case name[0] != '/' || strings.HasSuffix(string(name), "/") || strings.Contains(string(name), "//"):
+		return &refusal.Refusal{Cause: refusal.NameMalformed, Name: name}
+	case name.Depth() > api.MaxDepth:
+		return &refusal.Refusal{Cause: refusal.NameTooDeep, Used: int64(name.Depth()), Allowed: api.MaxDepth}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Acquire grants the lock to a handle, or says why not: LockHeld with the
@@ -41,13 +42,13 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 func (h Holder) validate(mode api.LockMode) error {
 	switch {
 	case !mode.Valid():
-		return api.Errorf(api.InvalidArgument, "%v is not a way to hold a lock: want %v or %v", mode, api.Exclusive, api.Shared)
+		return &refusal.Refusal{Cause: refusal.ModeInvalid, Wanted: mode}
 	case h.Session == 0:
-		return api.Errorf(api.InvalidArgument, "a lock is asked for by no session")
+		return &refusal.Refusal{Cause: refusal.LockForNobody}
 	case h.Delay < 0 || h.Delay > api.MaxLockDelay:
-		return api.Errorf(api.InvalidArgument, "a lock-delay of %v is outside 0 to %v", h.Delay, api.MaxLockDelay)
+		return &refusal.Refusal{Cause: refusal.DelayOutOfRange, Length: h.Delay}
 	case len(h.Reason) > api.MaxReason:
-		return api.Errorf(api.InvalidArgument, "the reason for the lock has %d bytes; at most %d are allowed", len(h.Reason), api.MaxReason)
+		return &refusal.Refusal{Cause: refusal.ReasonTooLong, Used: int64(len(h.Reason)), Allowed: api.MaxReason}
 	}
 	return nil
 }
@@ -56,24 +57,24 @@ func (h Holder) validate(mode api.LockMode) error {
 // can.
 func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if n.Dying() {
-		return dying("node")
+		return &refusal.Refusal{Cause: refusal.NodeDying}
 	}
 	if n.Holds(by) {
-		return n.lockHeld("this handle holds the lock itself; locks are not recursive")
+		return n.lockHeld(refusal.HeldByHandle)
 	}
 	// What holds the lock of an ephemeral node has it open, so that a dying
 	// one is free.
 	if _, open := n.opener(by); n.Ephemeral && !open {
-		return api.Errorf(api.HandleClosed, "the handle does not have the ephemeral node open; open it anew")
+		return &refusal.Refusal{Cause: refusal.EphemeralNotOpen}
 	}
-	if n.held() && n.Revoked != "" {
-		return n.lockHeld("it is being taken away from them, and free once they have heard of it or their leases are over")
+	if n.held() && n.Revoked != nil {
+		return n.lockHeld(refusal.HeldWhileRevoked)
 	}
 	if n.held() && n.Mode.Conflicts(mode) {
-		return n.lockHeld("wait for it, or ask its holder to release it")
+		return n.lockHeld(refusal.HeldInConflict)
 	}
 	if d, ok := t.Delay(n.Name); ok && d.Mode.Conflicts(mode) {
-		return api.Errorf(api.LockDelayed, "a session that held the lock in %v mode failed; nobody may have it in %v mode before its lock-delay of %v is over", d.Mode, mode, d.For)
+		return &refusal.Refusal{Cause: refusal.Delayed, Mode: d.Mode, Wanted: mode, Length: d.For}
 	}
 	return nil
 }
@@ -86,9 +87,9 @@ func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, e
 	case err != nil:
 		return Dropped{}, err
 	case !n.Holds(by):
-		return Dropped{}, api.Errorf(api.NotHeld, "the handle does not hold the lock")
+		return Dropped{}, &refusal.Refusal{Cause: refusal.NotHolder}
 	case n.Lock != generation:
-		return Dropped{}, api.Errorf(api.NotHeld, "the handle holds the lock in generation %d, not in %d", n.Lock, generation)
+		return Dropped{}, &refusal.Refusal{Cause: refusal.HeldInOther, Current: n.Lock, Generation: generation}
 	}
 	next, _ := n.withoutHolders(func(o Owner) bool { return o == by })
 	t.replace(n, next, by.Session)

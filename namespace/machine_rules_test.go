@@ -5,6 +5,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 	"pgregory.net/rapid"
 )
 
@@ -78,9 +79,9 @@ func (m *machine) heldRef(t *rapid.T) namespace.Ref {
 
 func (m *machine) Revoke(t *rapid.T) {
 	ref := m.heldRef(t)
-	why := rapid.SampledFrom([]string{"stuck", "lost", "", strings.Repeat("x", namespace.MaxWhy+1)}).Draw(t, "why")
+	why := rapid.SampledFrom([]string{"stuck", "lost", "", strings.Repeat("x", api.MaxReason+1)}).Draw(t, "why")
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.Revoke(ref, why)
+		n, err := w.tree.Revoke(ref, refusal.Intervention{Principal: "op", Why: why})
 		return outcomeOf(deref(n), err)
 	})
 	code := m.twin.revoke(ref, why)
@@ -90,14 +91,14 @@ func (m *machine) Revoke(t *rapid.T) {
 func (m *naive) revoke(ref namespace.Ref, why string) api.Code {
 	n := m.resolve(ref)
 	switch {
-	case why == "", len(why) > namespace.MaxWhy:
+	case len(why) > api.MaxReason:
 		return api.InvalidArgument
 	case n == nil:
 		return api.HandleClosed
 	case len(n.Holders) == 0:
 		return api.NotHeld
-	case n.Revoked == "":
-		n.Revoked = why
+	case n.Revoked == nil:
+		n.Revoked = &refusal.Intervention{Principal: "op", Why: why}
 	}
 	return api.OK
 }
@@ -118,7 +119,7 @@ func (m *machine) Evict(t *rapid.T) {
 
 func (m *naive) evict(ref namespace.Ref, generation api.Generation, holders []namespace.Owner) (d namespace.Dropped) {
 	n := m.resolve(ref)
-	if n == nil || n.Revoked == "" || n.Lock != generation {
+	if n == nil || n.Revoked == nil || n.Lock != generation {
 		return d
 	}
 	m.tell(&d, n, m.quit(n, func(o namespace.Owner) bool {

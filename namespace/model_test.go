@@ -215,7 +215,7 @@ func (m *naive) acquire(ref namespace.Ref, by namespace.Holder, mode api.LockMod
 	if n.Ephemeral && !slices.Contains(n.Openers, by.Owner) {
 		return 0, api.HandleClosed
 	}
-	if len(n.Holders) > 0 && (n.Revoked != "" || mode == api.Exclusive || n.Mode == api.Exclusive) {
+	if len(n.Holders) > 0 && (n.Revoked != nil || mode == api.Exclusive || n.Mode == api.Exclusive) {
 		return 0, api.LockHeld
 	}
 	if d, ok := m.delays[ref.Name]; ok && (mode == api.Exclusive || d.Mode == api.Exclusive) {
@@ -247,7 +247,7 @@ func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpe
 	}
 	n.Holders, n.Openers = holders, openers
 	if len(holders) == 0 {
-		n.Mode, n.Revoked = 0, ""
+		n.Mode, n.Revoked = 0, nil
 	}
 	return left
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Node is a file or directory. A Node that is in a tree is never changed;
@@ -27,9 +28,10 @@ type Node struct {
 	Mode    api.LockMode `cbor:"12,keyasint,omitempty"` // how the lock is held; 0 when it is free
 	Holders []Holder     `cbor:"13,keyasint,omitempty"` // in the order of their grants; empty when it is free
 	Openers []Owner      `cbor:"14,keyasint,omitempty"` // of an ephemeral node, ascending; with none left it is dying
-	Revoked string       `cbor:"15,keyasint,omitempty"` // why the lock is being taken from its holders; empty while they may have it
-	Creator string       `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
-	Quota   *Quota       `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
+
+	Revoked *refusal.Intervention `cbor:"15,keyasint,omitempty"` // how the lock is being taken from its holders; nil while they may have it
+	Creator string                `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
+	Quota   *Quota                `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
 
 	list *list // of a file below api.ACLDir: what its contents say, made with them
 }
@@ -170,7 +172,7 @@ func (n Node) withoutHolders(gone func(Owner) bool) (next *Node, left []Holder) 
 		}
 	}
 	if !n.held() {
-		n.Mode, n.Revoked = 0, ""
+		n.Mode, n.Revoked = 0, nil
 	}
 	return &n, left
 }

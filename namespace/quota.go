@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Usage is what a part of the tree holds.
@@ -49,9 +50,9 @@ func (t *Tree) SetQuota(ref Ref, limit Usage) (*Node, error) {
 	case err != nil:
 		return nil, err
 	case n.Kind != api.Directory:
-		return nil, api.Errorf(api.NotDirectory, "only directories have quotas")
+		return nil, &refusal.Refusal{Cause: refusal.QuotaOfFile}
 	case limit.Nodes < 0 || limit.Bytes < 0:
-		return nil, api.Errorf(api.InvalidArgument, "a quota of %d nodes and %d bytes cannot be", limit.Nodes, limit.Bytes)
+		return nil, &refusal.Refusal{Cause: refusal.QuotaNegativeBelow, Quota: &api.Quota{Nodes: limit.Nodes, Bytes: limit.Bytes}}
 	}
 	next := *n
 	next.Quota = nil
@@ -87,28 +88,23 @@ func (t Tree) CheckQuota(name api.Name, more Usage) error {
 		if !ok || dir.Quota == nil {
 			continue
 		}
-		if err := dir.Quota.Limit.CheckLimit("below directory "+quoted(at), dir.Quota.Used, more); err != nil {
-			return err
+		if r := dir.Quota.Limit.Check(dir.Quota.Used, more, refusal.NodeQuotaBelow, refusal.ByteQuotaBelow); r != nil {
+			r.Name = at
+			return r
 		}
 	}
 	return nil
 }
 
-func quoted(name api.Name) string {
-	if name == "" {
-		return "/"
-	}
-	return string(name)
-}
-
-// CheckLimit returns QuotaExceeded if used and more are together above the limit:
-// it says where, what, how much is used and how much is allowed.
-func (u Usage) CheckLimit(where string, used, more Usage) error {
+// Check refuses what would make used and more together exceed the limit, for one cause if
+// it is too many nodes, and for the other if it is too many bytes. The caller adds whose
+// limit it is.
+func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refusal {
 	switch {
 	case more.Nodes > 0 && u.Nodes > 0 && used.Nodes+more.Nodes > u.Nodes:
-		return api.Errorf(api.QuotaExceeded, "nodes %s: %d used, %d allowed; delete some, or have the quota raised", where, used.Nodes, u.Nodes)
+		return &refusal.Refusal{Cause: nodes, Used: int64(used.Nodes), Allowed: int64(u.Nodes)}
 	case more.Bytes > 0 && u.Bytes > 0 && used.Bytes+more.Bytes > u.Bytes:
-		return api.Errorf(api.QuotaExceeded, "bytes of contents %s: %d used, %d allowed, %d more asked for; delete some, or have the quota raised", where, used.Bytes, u.Bytes, more.Bytes)
+		return &refusal.Refusal{Cause: bytes, Used: used.Bytes, Allowed: u.Bytes, More: more.Bytes}
 	}
 	return nil
 }

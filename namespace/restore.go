@@ -12,8 +12,8 @@ func (t *Tree) Restore(n *Node) error {
 	if n == nil {
 		return api.Errorf(api.Corrupt, "there is no node to restore")
 	}
-	if problem := nameProblem(n.Name); problem != "" {
-		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", problem)
+	if r := refuseName(n.Name); r != nil {
+		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", r.Message())
 	}
 	e := t.edit()
 	old, there := t.Get(n.Name)

@@ -1,33 +1,33 @@
 package namespace
 
-import "github.com/chubbylock/chubby/api"
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
+)
 
 // Revoke begins to take a lock away from its holders: from here on its
 // sequencer is not valid, and nobody joins them. They hold it, in the way of
 // everybody else, until each has let go or was evicted (decision 10). Of a lock
 // that is revoked already it changes nothing. The errors are NotHeld,
-// HandleClosed, and InvalidArgument if why is empty or too long.
-func (t *Tree) Revoke(ref Ref, why string) (*Node, error) {
-	if why == "" || len(why) > MaxWhy {
-		return nil, api.Errorf(api.InvalidArgument, "why the lock is taken away is to be said in 1 to %d bytes", MaxWhy)
+// HandleClosed, and InvalidArgument if the reason is longer than api.MaxReason.
+func (t *Tree) Revoke(ref Ref, by refusal.Intervention) (*Node, error) {
+	if len(by.Why) > api.MaxReason {
+		return nil, &refusal.Refusal{Cause: refusal.RevocationTooLong, Allowed: api.MaxReason}
 	}
 	n, err := t.Resolve(ref)
 	switch {
 	case err != nil:
 		return nil, err
 	case !n.held():
-		return nil, api.Errorf(api.NotHeld, "nobody holds the lock")
-	case n.Revoked != "":
+		return nil, &refusal.Refusal{Cause: refusal.HeldByNobody}
+	case n.Revoked != nil:
 		return n, nil
 	}
 	next := *n
-	next.Revoked = why
+	next.Revoked = &by
 	t.replace(n, &next, 0)
 	return &next, nil
 }
-
-// MaxWhy is the bytes of a reason that is kept, with the name of who gave it.
-const MaxWhy = api.MaxReason + api.MaxPrincipal + 64
 
 // Evict takes a revoked lock from those of its holders that are listed, without
 // delay: they have heard of it, or somebody vouches for them. A lock that is not
@@ -36,7 +36,7 @@ const MaxWhy = api.MaxReason + api.MaxPrincipal + 64
 func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Dropped {
 	var d Dropped
 	n, err := t.Resolve(ref)
-	if err != nil || n.Revoked == "" || n.Lock != generation {
+	if err != nil || n.Revoked == nil || n.Lock != generation {
 		return d
 	}
 	next, left := n.withoutHolders(among(holders))

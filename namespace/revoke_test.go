@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // revoked returns a lock that is being taken from alice and bob, who share it.
@@ -16,9 +17,9 @@ func revoked(t *testing.T) (c *cell, ref namespace.Ref, token api.Generation) {
 	ref = c.create("/f", namespace.Spec{}).Ref()
 	token = c.mustAcquire(ref, alice, api.Shared, time.Second)
 	c.mustAcquire(ref, bob, api.Shared, time.Second)
-	n, err := c.tree.Revoke(ref, "stuck")
+	n, err := c.tree.Revoke(ref, refusal.Intervention{Why: "stuck"})
 	c.want(err, api.OK)
-	if n.Revoked != "stuck" || len(n.Holders) != 2 || n.Lock != token {
+	if n.Revoked == nil || n.Revoked.Why != "stuck" || len(n.Holders) != 2 || n.Lock != token {
 		t.Fatalf("%+v", n)
 	}
 	return c, ref, token
@@ -38,7 +39,7 @@ func TestNobodyJoinsARevokedLock(t *testing.T) {
 	_, err := c.acquire(ref, alice, api.Shared, 0) // nor does one come back who had to go
 	c.want(err, api.LockHeld)
 	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{bob}), namespace.Dropped{Free: []api.Name{"/f"}})
-	if n := c.node("/f"); n.Revoked != "" || n.Mode != 0 || len(n.Holders) > 0 {
+	if n := c.node("/f"); n.Revoked != nil || n.Mode != 0 || len(n.Holders) > 0 {
 		t.Errorf("free, and not as it was before: %+v", n)
 	}
 	if next := c.mustAcquire(ref, carol, api.Exclusive, 0); next <= token {
@@ -55,13 +56,13 @@ func TestHoldersLetGoOfARevokedLock(t *testing.T) {
 	d, err := c.tree.Release(ref, alice, token)
 	c.want(err, api.OK)
 	c.wantDropped(d, free)
-	if n := c.node("/f"); n.Revoked != "stuck" {
+	if n := c.node("/f"); n.Revoked == nil || n.Revoked.Why != "stuck" {
 		t.Errorf("bob holds the lock as before: %+v", n)
 	}
 	d, err = c.tree.Close(ref, bob)
 	c.want(err, api.OK)
 	c.wantDropped(d, free)
-	if n := c.node("/f"); n.Revoked != "" {
+	if n := c.node("/f"); n.Revoked != nil {
 		t.Errorf("free and revoked: %+v", n)
 	}
 
@@ -106,7 +107,7 @@ func TestEvictLeavesOpeners(t *testing.T) {
 	c := newCell(t)
 	ref := c.create("/e", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
 	token := c.mustAcquire(ref, alice, api.Exclusive, time.Second)
-	if _, err := c.tree.Revoke(ref, "stuck"); err != nil {
+	if _, err := c.tree.Revoke(ref, refusal.Intervention{Why: "stuck"}); err != nil {
 		t.Fatal(err)
 	}
 	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice}), namespace.Dropped{Free: []api.Name{"/e"}})
@@ -120,21 +121,19 @@ func TestEvictLeavesOpeners(t *testing.T) {
 func TestRevokeRefuses(t *testing.T) {
 	c := newCell(t)
 	ref := c.create("/f", namespace.Spec{}).Ref()
-	_, err := c.tree.Revoke(ref, "stuck")
+	_, err := c.tree.Revoke(ref, refusal.Intervention{Why: "stuck"})
 	c.want(err, api.NotHeld)
 	c.mustAcquire(ref, alice, api.Exclusive, 0)
-	for _, why := range []string{"", strings.Repeat("x", namespace.MaxWhy+1)} {
-		_, err = c.tree.Revoke(ref, why)
-		c.want(err, api.InvalidArgument)
-	}
-	_, err = c.tree.Revoke(namespace.Ref{Name: "/f", Instance: 99}, "stuck")
+	_, err = c.tree.Revoke(ref, refusal.Intervention{Why: strings.Repeat("x", api.MaxReason+1)})
+	c.want(err, api.InvalidArgument)
+	_, err = c.tree.Revoke(namespace.Ref{Name: "/f", Instance: 99}, refusal.Intervention{Why: "stuck"})
 	c.want(err, api.HandleClosed)
-	if n := c.node("/f"); n.Revoked != "" {
+	if n := c.node("/f"); n.Revoked != nil {
 		t.Errorf("%+v", n)
 	}
-	first, err := c.tree.Revoke(ref, strings.Repeat("x", namespace.MaxWhy))
+	first, err := c.tree.Revoke(ref, refusal.Intervention{Why: strings.Repeat("x", api.MaxReason)})
 	c.want(err, api.OK)
-	again, err := c.tree.Revoke(ref, "another reason")
+	again, err := c.tree.Revoke(ref, refusal.Intervention{Why: "another reason"})
 	c.want(err, api.OK)
 	if again != first {
 		t.Errorf("revoked again: %+v", again)
@@ -153,7 +152,7 @@ func TestEvictionOfVeryMany(t *testing.T) {
 	root, node := *c.node(""), *c.node("/f")
 	tree := namespace.New(root.ACL)
 	c.want(tree.Restore(&root), api.OK)
-	node.Mode, node.Lock, node.Revoked = api.Shared, node.Instance, "stuck"
+	node.Mode, node.Lock, node.Revoked = api.Shared, node.Instance, &refusal.Intervention{Why: "stuck"}
 	var owners []namespace.Owner
 	for i := range sessions * handles {
 		owner := namespace.Owner{Session: api.SessionID(i%sessions + 1), Handle: api.HandleID(i + 1)}

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Rights is what a handle may be opened for (Chubby §2.6); each right is granted
@@ -19,20 +20,13 @@ const (
 // principal, unless it has all of those rights on the node.
 func (t Tree) Permit(n *Node, principal string, wanted Rights) error {
 	for _, right := range []struct {
-		bit  Rights
-		name string
-		list string
-	}{{ToRead, "read", n.ACL.Read}, {ToWrite, "write and lock", n.ACL.Write}, {ToChange, "change the ACL of", n.ACL.Change}} {
-		if wanted&right.bit == 0 || t.Admits(right.list, principal) {
-			continue
+		bit   Rights
+		list  string
+		cause refusal.Cause
+	}{{ToRead, n.ACL.Read, refusal.NotAdmittedToRead}, {ToWrite, n.ACL.Write, refusal.NotAdmittedToWrite}, {ToChange, n.ACL.Change, refusal.NotAdmittedToChange}} {
+		if wanted&right.bit != 0 && !t.Admits(right.list, principal) {
+			return &refusal.Refusal{Cause: right.cause, Principal: principal, List: ACLFile(right.list), Name: n.Name, Kind: n.Kind}
 		}
-		what := "the node"
-		if n.Name == "" {
-			what = "the root directory"
-		} else if n.Kind == api.Directory {
-			what = "the directory"
-		}
-		return api.Errorf(api.PermissionDenied, "%q may not %s %s: the list %s does not name it", principal, right.name, what, ACLFile(right.list))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
@@ -50,9 +51,9 @@ func (t Tree) Resolve(ref Ref) (*Node, error) {
 	n, ok := t.Get(ref.Name)
 	switch {
 	case !ok:
-		return nil, api.Errorf(api.HandleClosed, "the node is gone: it was deleted, or removed with its session; open it anew")
+		return nil, &refusal.Refusal{Cause: refusal.NodeGone}
 	case n.Instance != ref.Instance:
-		return nil, api.Errorf(api.HandleClosed, "the node was deleted and created again, as instance %d; the handle is for instance %d: open it anew", n.Instance, ref.Instance)
+		return nil, &refusal.Refusal{Cause: refusal.NodeRecreated, Current: n.Instance, Generation: ref.Instance}
 	}
 	return n, nil
 }

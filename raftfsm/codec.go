@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/fxamacker/cbor/v2"
 )
 
@@ -120,7 +121,27 @@ func DecodeEntry(data []byte) (Entry, error) {
 	if err := entryCodec.dec.Unmarshal(data, &e); err != nil {
 		return Entry{}, unreadable("a log entry", err)
 	}
+	for _, c := range e.Commands {
+		if c.Cancel == nil {
+			continue
+		}
+		if err := checkCause(c.Cancel.Refusal); err != nil {
+			return Entry{}, unreadable("a log entry", err)
+		}
+	}
 	return e, nil
+}
+
+// checkCause returns an error for a refusal whose code this version does not know: what
+// a retry is answered depends on it.
+func checkCause(r *refusal.Refusal) error {
+	switch {
+	case r == nil || r.Cause.IsKnown():
+		return nil
+	case r.Cause == 0:
+		return errors.New("it has a refusal without a cause")
+	}
+	return fmt.Errorf("%w: it has a refusal of %v", ErrNewer, r.Cause)
 }
 
 // entryCodec is immutable and safe for concurrent use; making one costs more

@@ -5,6 +5,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -234,7 +235,7 @@ type EndDelay struct {
 // very request, the hash included, is answered so.
 type Cancel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
-	Refusal  *Answer          `cbor:"2,keyasint,omitempty"`
+	Refusal  *refusal.Refusal `cbor:"2,keyasint,omitempty"`
 }
 
 // Remove removes dying ephemeral nodes.

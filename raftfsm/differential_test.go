@@ -104,9 +104,9 @@ func (p *pair) do(c raftfsm.Command, late bool) error {
 		return fmt.Errorf("%s: another replica answers\n  %s\nand this one\n  %s (%w)", show(c), showResult(again), showResult(got), err)
 	}
 	p.driver.observe(c, want)
-	p.seen[kindOf(c)+" "+want.Code.String()]++
+	p.seen[kindOf(c)+" "+want.Code().String()]++
 	for _, one := range want.Claims {
-		p.seen["claim "+one.Answer.Code.String()]++
+		p.seen["claim "+one.Answer.Code().String()]++
 	}
 	if !reflect.DeepEqual(bare(got), bare(want)) {
 		return fmt.Errorf("%s\n  got  %s\n  want %s", show(c), showResult(bare(got)), showResult(bare(want)))

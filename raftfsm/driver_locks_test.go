@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -75,7 +76,7 @@ func (d *driver) acquire() raftfsm.Command {
 func (d *driver) locked(revoked bool) namespace.Ref {
 	var held []namespace.Ref
 	for _, name := range slices.Sorted(maps.Keys(d.m.nodes)) {
-		if n := d.m.nodes[name]; len(n.holders) > 0 && (!revoked || n.revoked != "") {
+		if n := d.m.nodes[name]; len(n.holders) > 0 && (!revoked || n.revoked != nil) {
 			held = append(held, namespace.Ref{Name: name, Instance: n.instance})
 		}
 	}
@@ -125,7 +126,7 @@ func (d *driver) letGo(kind int) raftfsm.Command {
 
 // loss takes from somebody what it has.
 func (d *driver) loss(kind int) raftfsm.Command {
-	why := one(&d.choices, "stuck", "", strings.Repeat("x", namespace.MaxWhy-10))
+	why := one(&d.choices, "stuck", "", strings.Repeat("x", api.MaxReason), strings.Repeat("x", api.MaxReason+1))
 	switch kind % 8 {
 	case 0:
 		return raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: d.mutation(d.session()), Target: d.session(), Why: why}}
@@ -165,7 +166,7 @@ func (d *driver) cancel() raftfsm.Command {
 	}
 	c := &raftfsm.Cancel{Mutation: q}
 	if d.pick(3) == 0 {
-		c.Refusal = &raftfsm.Answer{Code: api.LockHeld, Message: "held"}
+		c.Refusal = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{1}, HolderCount: 1}
 	}
 	return raftfsm.Command{Cancel: c}
 }
@@ -199,7 +200,7 @@ func (d *driver) end() raftfsm.Command {
 // terminating returns a session that somebody is ending, 0 if there is none.
 func (d *driver) terminating() api.SessionID {
 	for _, id := range slices.Sorted(maps.Keys(d.m.clients)) {
-		if d.m.clients[id].record.Terminating != "" {
+		if d.m.clients[id].record.Terminating != nil {
 			return id
 		}
 	}

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 func (s *State) open(c *Open) Result {
@@ -10,7 +11,7 @@ func (s *State) open(c *Open) Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 		node, created, err := s.openOrCreate(c, by)
 		if err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		r := Result{Answer: Answer{Created: created, Stat: stat(node)}}
 		if created {
@@ -29,7 +30,7 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 		return node, false, err
 	}
 	if c.Create == api.MustExist {
-		return nil, false, api.Errorf(api.NotFound, "there is no such node")
+		return nil, false, &refusal.Refusal{Cause: refusal.NodeUnknown}
 	}
 	principal := s.principal(by.Session)
 	if err := s.checkCreate(c, principal); err != nil {
@@ -74,16 +75,16 @@ func (s *State) checkCreate(c *Open, principal string) error {
 func (s *State) checkPlace(c *Open) error {
 	switch {
 	case c.Name == api.ACLDir && (c.Kind != api.Directory || c.Ephemeral):
-		return api.Errorf(api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", c.Name)
+		return &refusal.Refusal{Cause: refusal.ACLDirectoryKind}
 	case c.Name.Parent() == api.ACLDir && (c.Kind == api.Directory || c.Ephemeral):
-		return api.Errorf(api.InvalidArgument, "what is directly in %s is an access control list: create a permanent file, or choose another place", api.ACLDir)
+		return &refusal.Refusal{Cause: refusal.ACLFileKind}
 	}
 	return nil
 }
 
 // noSuchACL refuses a name that would shut everybody out.
 func noSuchACL(name string) error {
-	return api.Errorf(api.NotFound, "there is no ACL file %q: create it first (chubbyctl acl file put), or nobody would have the right", namespace.ACLFile(name))
+	return &refusal.Refusal{Cause: refusal.ACLUnknown, List: namespace.ACLFile(name)}
 }
 
 // CheckOpen reports why a session cannot open a node that is there as asked; nil
@@ -98,13 +99,13 @@ func (s *State) CheckOpen(id api.SessionID, node *namespace.Node, c *Open) error
 func checkExisting(node *namespace.Node, create api.Create, kind api.Kind) error {
 	switch {
 	case node.Dying():
-		return api.Errorf(api.Exists, "the ephemeral node is being removed with the session that had it; try again in a moment")
+		return &refusal.Refusal{Cause: refusal.NodeDyingElsewhere}
 	case create == api.MustCreate:
-		return api.Errorf(api.Exists, "the node exists already, as a %v", node.Kind)
+		return &refusal.Refusal{Cause: refusal.NodeExists, Kind: node.Kind}
 	case kind == api.File && node.Kind == api.Directory:
-		return api.Errorf(api.IsDirectory, "the node is a directory")
+		return &refusal.Refusal{Cause: refusal.NodeIsDirectory}
 	case kind == api.Directory && node.Kind == api.File:
-		return api.Errorf(api.NotDirectory, "the node is a file")
+		return &refusal.Refusal{Cause: refusal.NodeIsFile}
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (s *State) setContents(c *SetContents) Result {
 			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawGeneration)
 		}
 		if err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(Written, c.Node, node.Content)}
 	})
@@ -128,11 +129,11 @@ func (s *State) setContents(c *SetContents) Result {
 func (s *State) setACL(c *SetACL) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
 		if name, missing := s.Tree.MissingACL(c.ACL); missing {
-			return Result{Answer: refusal(noSuchACL(name))}
+			return refuse(noSuchACL(name))
 		}
 		node, err := s.Tree.SetACL(c.Node, c.ACL, c.IfACLs, s.drawGeneration)
 		if err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(ACLChanged, c.Node, node.ACLs)}
 	})
@@ -159,7 +160,7 @@ func (s *State) removed(r *Result, node namespace.Ref) {
 func (s *State) delete(c *Delete) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
 		if err := s.Tree.Delete(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}); err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		var r Result
 		s.removed(&r, c.Node)

@@ -34,25 +34,25 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 	answer, done, err := s.Sessions.Begin(c.Mutation)
 	switch {
 	case err != nil:
-		r.Answer = refusal(err)
+		r.Answer = refused(err)
 		return r
 	case done:
 		r.Answer = s.replay(by.Session, answer)
 		return r
 	}
 	if err := s.checkPreconditions(c.Preconditions); err != nil {
-		r.Answer = refusal(err)
+		r.Answer = refused(err)
 		s.Sessions.Finish(c.Mutation, r.Answer)
 		return r
 	}
 	holder := namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall}
 	generation, err := s.Tree.Acquire(lock, holder, c.Mode, s.drawGeneration)
 	if err != nil && !c.Try && s.worthWaiting(lock, by, err) {
-		r.Pending, r.Answer = true, refusal(err)
+		r.Pending, r.Answer = true, refused(err)
 		return r
 	}
 	if err != nil {
-		r.Answer = refusal(err)
+		r.Answer = refused(err)
 	} else {
 		r.Answer = Answer{Generation: generation, Lock: lock, Mode: c.Mode, Handle: c.Handle}
 	}
@@ -75,7 +75,7 @@ func (s *State) release(c *Release, wall int64) Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
 		dropped, err := s.Tree.Release(c.Lock, by, c.Generation)
 		if err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		s.handOver(&r, c.Successions, wall)

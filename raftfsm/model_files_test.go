@@ -232,7 +232,7 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 	case len(c.Contents) > api.MaxContents:
 		return raftfsm.Result{Answer: refused(api.TooLarge)}
 	case c.IfContent != nil && *c.IfContent != n.content:
-		return raftfsm.Result{Answer: raftfsm.Answer{Code: api.GenerationMismatch, Current: n.content}}
+		return raftfsm.Result{Answer: mismatch(n.content)}
 	}
 	n.contents = string(c.Contents)
 	n.content = api.Generation(m.draw())
@@ -250,7 +250,7 @@ func (m *model) setACL(c *raftfsm.SetACL) raftfsm.Result {
 	case n == nil:
 		return raftfsm.Result{Answer: refused(api.HandleClosed)}
 	case c.IfACLs != nil && *c.IfACLs != n.acls:
-		return raftfsm.Result{Answer: raftfsm.Answer{Code: api.GenerationMismatch, Current: n.acls}}
+		return raftfsm.Result{Answer: mismatch(n.acls)}
 	}
 	n.acl = api.ACL{Read: cmp.Or(c.ACL.Read, n.acl.Read), Write: cmp.Or(c.ACL.Write, n.acl.Write), Change: cmp.Or(c.ACL.Change, n.acl.Change)}
 	n.acls = api.Generation(m.draw())
@@ -325,4 +325,10 @@ func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 		delete(m.quotas, c.Principal)
 	}
 	return api.OK
+}
+
+func mismatch(current api.Generation) raftfsm.Answer {
+	a := refused(api.GenerationMismatch)
+	a.Refusal.Current = current
+	return a
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 func (m *model) applyToLocks(c raftfsm.Command, wall int64) (r raftfsm.Result) {
@@ -36,8 +37,9 @@ func (n *modelNode) holds(by namespace.Owner) bool {
 
 func (n *modelNode) lockHeld() raftfsm.Answer {
 	a := refused(api.LockHeld)
+	a.Refusal.HolderCount = len(n.holders)
 	for _, h := range n.holders {
-		a.Holders = append(a.Holders, h.Session)
+		a.Refusal.Holders = append(a.Refusal.Holders, h.Session)
 	}
 	return a
 }
@@ -47,10 +49,10 @@ func (n *modelNode) lockHeld() raftfsm.Answer {
 func (m *model) checkPreconditions(preconditions []raftfsm.Precondition) bool {
 	for _, p := range preconditions {
 		n := m.nodes[p.Lock]
-		if n == nil || len(n.holders) == 0 || n.lock != p.Generation || n.mode != p.Mode || n.revoked != "" {
+		if n == nil || len(n.holders) == 0 || n.lock != p.Generation || n.mode != p.Mode || n.revoked != nil {
 			return false
 		}
-		if !slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return m.clients[h.Session].record.Terminating == "" }) {
+		if !slices.ContainsFunc(n.holders, func(h namespace.Holder) bool { return m.clients[h.Session].record.Terminating == nil }) {
 			return false
 		}
 	}
@@ -100,7 +102,7 @@ func (m *model) acquire(lock namespace.Ref, by namespace.Owner, c raftfsm.Claim,
 		return n.lockHeld(), false
 	case n.ephemeral && !n.openers[by]:
 		return refused(api.HandleClosed), false
-	case len(n.holders) > 0 && (n.revoked != "" || n.mode == api.Exclusive || c.Mode == api.Exclusive):
+	case len(n.holders) > 0 && (n.revoked != nil || n.mode == api.Exclusive || c.Mode == api.Exclusive):
 		return n.lockHeld(), !c.Try
 	case delayed && (delay.Mode == api.Exclusive || c.Mode == api.Exclusive):
 		return refused(api.LockDelayed), !c.Try
@@ -123,7 +125,7 @@ func (n *modelNode) letGo(goes func(namespace.Owner) bool) (left []namespace.Hol
 		}
 	}
 	if n.holders = stay; len(stay) == 0 {
-		n.mode, n.revoked = 0, ""
+		n.mode, n.revoked = 0, nil
 	}
 	return left
 }
@@ -183,25 +185,24 @@ func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
 // §4.10).
 func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	n, by := m.resolve(c.Lock), m.principal(c.Mutation.Session)
-	why := "broken by " + by + ": " + c.Why
 	switch {
 	case n == nil:
 		return raftfsm.Result{Answer: refused(api.HandleClosed)}
 	case !m.admits(n.acl.Change, by):
 		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
-	case len(why) > namespace.MaxWhy:
+	case len(c.Why) > api.MaxReason:
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
 	case len(n.holders) == 0:
 		return raftfsm.Result{Answer: refused(api.NotHeld)}
 	}
-	if n.revoked == "" {
-		n.revoked = why
+	if n.revoked == nil {
+		n.revoked = &refusal.Intervention{Principal: by, Why: c.Why}
 	}
 	var holders []namespace.Owner
 	for _, h := range n.holders {
 		holders = append(holders, h.Owner)
 	}
-	r.Revoked = []raftfsm.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, Why: n.revoked, Reason: api.ByBreak}}
+	r.Revoked = []raftfsm.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, By: *n.revoked, Reason: api.ByBreak}}
 	if c.Now {
 		m.evict(&r, c.Lock, n.lock, holders)
 		m.handOver(&r, c.Successions, wall)
@@ -212,7 +213,7 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 // evict takes a revoked lock from holders that have acknowledged that, without delay.
 func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner) {
 	n := m.resolve(lock)
-	if n == nil || n.revoked == "" || n.lock != generation {
+	if n == nil || n.revoked == nil || n.lock != generation {
 		return
 	}
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })

@@ -11,13 +11,14 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
 // model is what a State is specified to be (Chubby §2.3 to §2.8, decisions 4 to
 // 13), with plain maps, and by looking at everything every time: it keeps no
 // index, no count and no sum. It takes the commands of a log and answers them
-// with the results that the State must give, messages left out.
+// with the results that the State must give, causes left out.
 type model struct {
 	founded bool
 	epoch   api.Epoch
@@ -40,7 +41,7 @@ type modelNode struct {
 	mode    api.LockMode
 	holders []namespace.Holder
 	openers map[namespace.Owner]bool
-	revoked string
+	revoked *refusal.Intervention
 }
 
 // modelSession knows of the requests up to highest; of those the client has
@@ -74,7 +75,24 @@ func (m *model) newNode(n modelNode) *modelNode {
 	return &n
 }
 
-func refused(code api.Code) raftfsm.Answer { return raftfsm.Answer{Code: code} }
+// refused is an answer with that code, and with some cause that has it: the model does
+// not say which.
+func refused(code api.Code) raftfsm.Answer {
+	if code == api.OK {
+		return raftfsm.Answer{}
+	}
+	return raftfsm.Answer{Refusal: &refusal.Refusal{Cause: causeOf(code)}}
+}
+
+// causeOf returns the first cause that has a code.
+func causeOf(code api.Code) refusal.Cause {
+	for c := refusal.Cause(1); c.IsKnown(); c++ {
+		if c.Code() == code {
+			return c
+		}
+	}
+	panic(code.String() + " has no cause")
+}
 
 // apply is one command of an entry of that epoch, in a log entry of that term.
 func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Command) raftfsm.Result {
@@ -97,7 +115,7 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		}
 		return m.once(withdrawn, nil, func() raftfsm.Result {
 			if c.Cancel.Refusal != nil {
-				return raftfsm.Result{Answer: *c.Cancel.Refusal}
+				return raftfsm.Result{Answer: raftfsm.Answer{Refusal: c.Cancel.Refusal}}
 			}
 			return raftfsm.Result{Answer: refused(api.Cancelled)}
 		})
@@ -183,10 +201,10 @@ func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 		return raftfsm.Result{Answer: refused(api.NotFound)}
 	case by != target.record.Principal && !m.admits(m.nodes[""].acl.Change, by):
 		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
-	case len("ended by "+by+": "+c.Why) > namespace.MaxWhy:
+	case len(c.Why) > api.MaxReason:
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
-	case target.record.Terminating == "":
-		target.record.Terminating = "ended by " + by + ": " + c.Why
+	case target.record.Terminating == nil:
+		target.record.Terminating = &refusal.Intervention{Principal: by, Why: c.Why}
 	}
 	return raftfsm.Result{Terminating: []api.SessionID{c.Target}}
 }
@@ -207,7 +225,7 @@ func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 		code = api.QuotaExceeded
 	case q.HighestIssued > api.MaxGeneration, !declared(q):
 		code = api.InvalidArgument
-	case s == nil, s.record.Terminating != "":
+	case s == nil, s.record.Terminating != nil:
 		code = api.SessionExpired
 	case s.givenUp[q.Number]:
 		code = api.InvalidArgument
@@ -273,11 +291,11 @@ func (m *model) once(q session.Mutation, preconditions []raftfsm.Precondition, d
 
 // replay: a grant is told again only while it stands.
 func (m *model) replay(id api.SessionID, a raftfsm.Answer) raftfsm.Answer {
-	if a.Code != api.OK || a.Generation == 0 {
+	if a.Refusal != nil || a.Generation == 0 {
 		return a
 	}
 	n := m.resolve(a.Lock)
-	if n == nil || n.lock != a.Generation || n.revoked != "" || !n.holds(namespace.Owner{Session: id, Handle: a.Handle}) {
+	if n == nil || n.lock != a.Generation || n.revoked != nil || !n.holds(namespace.Owner{Session: id, Handle: a.Handle}) {
 		return refused(api.LockLost)
 	}
 	return a
@@ -296,7 +314,7 @@ func (m *model) view() []string {
 		if n.limit != used {
 			used = m.below(name)
 		}
-		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %q %q %v %v", *s, n.contents, n.mode, n.holders, openers, n.revoked, n.creator, n.limit, used))
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", *s, n.contents, n.mode, n.holders, openers, n.revoked, n.creator, n.limit, used))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.delays)) {
 		lines = append(lines, fmt.Sprintf("delay %q %+v", name, m.delays[name]))
@@ -328,8 +346,12 @@ func viewSession(record session.Session[raftfsm.Answer], highest api.RequestNumb
 		if a.Stat != nil {
 			stat = fmt.Sprintf("%+v", *a.Stat)
 		}
-		a.Stat = nil
-		fmt.Fprintf(&b, " [%d %v %d %+v %s]", r.Number, r.Done, r.Hash, a, stat)
+		no := "-"
+		if a.Refusal != nil {
+			no = fmt.Sprint(a.Code(), a.Refusal.Holders, a.Refusal.HolderCount, a.Refusal.Current)
+		}
+		a.Stat, a.Refusal = nil, nil
+		fmt.Fprintf(&b, " [%d %v %d %+v %s %s]", r.Number, r.Done, r.Hash, a, stat, no)
 	}
 	return b.String()
 }
@@ -360,7 +382,7 @@ func view(s *raftfsm.State) []string {
 			Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
 			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
 		}
-		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %q %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
 	}
 	for name, d := range s.Tree.Delays() {
 		lines = append(lines, fmt.Sprintf("delay %q %+v", name, d))
@@ -382,12 +404,19 @@ func (m *model) stat(name api.Name) *raftfsm.Stat {
 	}
 }
 
-// silent leaves out what is for people, and what is the same as nothing.
+// silent leaves of a refusal what the model says of it, too.
 func silent(a raftfsm.Answer) raftfsm.Answer {
-	a.Message = ""
-	if len(a.Holders) == 0 {
-		a.Holders = nil
+	if a.Refusal == nil {
+		return a
 	}
+	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount}
+	if a.Code() == api.GenerationMismatch {
+		told.Current = a.Refusal.Current
+	}
+	if len(told.Holders) == 0 {
+		told.Holders = nil
+	}
+	a.Refusal = &told
 	return a
 }
 

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Precondition is a sequencer of this cell, as a condition: a command that carries one
@@ -20,25 +21,25 @@ func (s *State) CheckPrecondition(p Precondition) error {
 	node, ok := s.Tree.Get(p.Lock)
 	switch {
 	case !ok:
-		return api.Errorf(api.BadSequencer, "the lock's file is gone")
+		return &refusal.Refusal{Cause: refusal.SequencerFileGone}
 	case len(node.Holders) == 0:
-		return api.Errorf(api.BadSequencer, "the lock is not held; its last token was %d", node.Lock)
+		return &refusal.Refusal{Cause: refusal.SequencerNotHeld, Current: node.Lock}
 	case node.Lock != p.Generation:
-		return api.Errorf(api.BadSequencer, "the lock has passed on: token %d is not its present one, %d", p.Generation, node.Lock)
+		return &refusal.Refusal{Cause: refusal.SequencerPassedOn, Generation: p.Generation, Current: node.Lock}
 	case node.Mode != p.Mode:
-		return api.Errorf(api.BadSequencer, "the lock is held in %v mode, not in %v", node.Mode, p.Mode)
-	case node.Revoked != "":
-		return api.Errorf(api.BadSequencer, "the lock is being taken from its holder: %s", node.Revoked)
+		return &refusal.Refusal{Cause: refusal.SequencerMode, Mode: node.Mode, Wanted: p.Mode}
+	case node.Revoked != nil:
+		return &refusal.Refusal{Cause: refusal.SequencerRevoked, By: node.Revoked}
 	}
-	var why string
+	var by *refusal.Intervention
 	for _, h := range node.Holders {
 		if holder, ok := s.Sessions.Get(h.Session); ok {
-			if why = holder.Terminating; why == "" {
+			if by = holder.Terminating; by == nil {
 				return nil
 			}
 		}
 	}
-	return api.Errorf(api.BadSequencer, "the session that holds the lock is being ended: %s", why)
+	return &refusal.Refusal{Cause: refusal.SequencerTerminating, By: by}
 }
 
 // checkPreconditions returns the error of the first precondition that is not met.

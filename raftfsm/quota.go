@@ -2,11 +2,11 @@ package raftfsm
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Quota returns what a principal may use: what was set for it, and for the rest
@@ -39,8 +39,9 @@ func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage) error {
 	quota := s.Quota(principal)
 	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
-	if err := limit.CheckLimit(fmt.Sprintf("of principal %q", principal), s.Tree.Usage(principal), more); err != nil {
-		return err
+	if r := limit.Check(s.Tree.Usage(principal), more, refusal.NodeQuota, refusal.ByteQuota); r != nil {
+		r.Principal = principal
+		return r
 	}
 	return s.Tree.CheckQuota(name, more)
 }
@@ -51,16 +52,16 @@ func (s *State) setQuota(c *SetQuota) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		root, _ := s.Tree.Get("")
 		if err := s.Tree.Permit(root, s.principal(c.Mutation.Session), namespace.ToChange); err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
 		if c.Directory != nil {
 			if _, err := s.Tree.SetQuota(*c.Directory, namespace.Usage{Nodes: c.Quota.Nodes, Bytes: c.Quota.Bytes}); err != nil {
-				return Result{Answer: refusal(err)}
+				return refuse(err)
 			}
 			return Result{}
 		}
-		if err := c.Quota.Validate(); err != nil {
-			return Result{Answer: refusal(err)}
+		if c.Quota.Validate() != nil {
+			return refuse(&refusal.Refusal{Cause: refusal.QuotaNegative, Quota: &c.Quota})
 		}
 		s.restoreQuota(c.Principal, c.Quota)
 		return Result{}

@@ -5,21 +5,19 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Answer is what a request's caller is told. It is kept for retries.
 type Answer struct {
-	Code    api.Code        `cbor:"1,keyasint,omitempty"`
-	Message string          `cbor:"2,keyasint,omitempty"`
-	Holders []api.SessionID `cbor:"3,keyasint,omitempty"` // of LockHeld; maxNamedHolders at most
-	Current api.Generation  `cbor:"4,keyasint,omitempty"` // of GenerationMismatch
+	Refusal *refusal.Refusal `cbor:"1,keyasint,omitempty"` // nil if it was done
 
-	Created    bool           `cbor:"5,keyasint,omitempty"` // of Open
-	Generation api.Generation `cbor:"6,keyasint,omitempty"` // of a grant
-	Lock       namespace.Ref  `cbor:"7,keyasint"`           // of a grant
-	Mode       api.LockMode   `cbor:"8,keyasint,omitempty"` // of a grant
-	Handle     api.HandleID   `cbor:"9,keyasint,omitempty"` // of a grant
-	Stat       *Stat          `cbor:"10,keyasint,omitempty"`
+	Created    bool           `cbor:"2,keyasint,omitempty"` // of Open
+	Generation api.Generation `cbor:"3,keyasint,omitempty"` // of a grant
+	Lock       namespace.Ref  `cbor:"4,keyasint,omitzero"`  // of a grant
+	Mode       api.LockMode   `cbor:"5,keyasint,omitempty"` // of a grant
+	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
+	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
 }
 
 // Stat is a node's metadata as it was when a request was done.
@@ -79,7 +77,7 @@ type Revocation struct {
 	Generation api.Generation
 	Holders    []namespace.Owner
 	Reason     api.EndReason
-	Why        string
+	By         refusal.Intervention
 }
 
 // Ended is a session that is no more, and whose it was.
@@ -99,48 +97,30 @@ type ClaimResult struct {
 	Answer  Answer
 }
 
-// Err returns the answer's error, nil if it is none.
+// Code returns the code of the answer's refusal, api.OK if it is none.
+func (a Answer) Code() api.Code { return a.Refusal.Code() }
+
+// Err returns the answer's refusal as an error for its caller, nil if it is none. It says
+// whether the refusal is final.
 func (a Answer) Err() error {
-	if a.Code == api.OK {
+	if a.Refusal == nil {
 		return nil
 	}
-	e := &api.Error{Code: a.Code, Message: a.Message, Current: a.Current, Final: Settles(a.Code)}
-	for _, s := range a.Holders {
-		e.Holders = append(e.Holders, api.Holder{Session: s})
-	}
+	e := a.Refusal.Err()
+	e.Final = refusal.IsFinal(e.Code)
 	return e
 }
 
-// Settles reports whether a refusal with that code says of a request that it was not
-// done, and never will be. The others say something of who was asked, or of the
-// session: an earlier copy may have been done, or a later one may be.
-func Settles(code api.Code) bool {
-	switch code {
-	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.DeadlineExceeded:
-		return false
-	}
-	return true
+// refused is the answer that carries err. What the pure packages return is a refusal; of
+// anything else there is nothing to say that every replica would say alike.
+func refused(err error) Answer {
+	r := &refusal.Refusal{Cause: refusal.Unexplained}
+	errors.As(err, &r)
+	return Answer{Refusal: r}
 }
 
-// Refusal is the answer that carries err.
-func Refusal(err error) Answer { return refusal(err) }
-
-// refusal is the answer that carries err.
-func refusal(err error) Answer {
-	a := Answer{Code: api.CodeOf(err), Message: err.Error()}
-	if e := (*api.Error)(nil); errors.As(err, &e) {
-		a.Message, a.Current = e.Message, e.Current
-		for _, h := range e.Holders[:min(len(e.Holders), maxNamedHolders)] {
-			a.Holders = append(a.Holders, h.Session)
-		}
-	}
-	return a
-}
-
-// maxNamedHolders bounds the holders that an answer names: a lock may have many
-// thousands, and each session has up to api.MaxOutstanding answers kept. The
-// tree has them all.
-const maxNamedHolders = 100
+// refuse is the result of a command that did nothing because of err.
+func refuse(err error) Result { return Result{Answer: refused(err)} }
 
 // stat describes a node as it is now.
 func stat(n *namespace.Node) *Stat {

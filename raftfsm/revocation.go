@@ -1,10 +1,9 @@
 package raftfsm
 
 import (
-	"fmt"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // revoke begins to take a lock away (decision 10). It needs the right to change the
@@ -17,12 +16,12 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 			err = s.Tree.Permit(node, by, namespace.ToChange)
 		}
 		if err == nil {
-			node, err = s.Tree.Revoke(c.Lock, fmt.Sprintf("broken by %s: %s", by, c.Why))
+			node, err = s.Tree.Revoke(c.Lock, refusal.Intervention{Principal: by, Why: c.Why})
 		}
 		if err != nil {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
-		r := Result{Revoked: []Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), Why: node.Revoked, Reason: api.ByBreak}}}
+		r := Result{Revoked: []Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), By: *node.Revoked, Reason: api.ByBreak}}}
 		if c.Now {
 			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Successions, wall)
 		}
@@ -51,18 +50,14 @@ func (s *State) terminate(c *Terminate) Result {
 		by := s.principal(c.Mutation.Session)
 		target, ok := s.Sessions.Get(c.Target)
 		if !ok {
-			return Result{Answer: refusal(api.Errorf(api.NotFound, "there is no session %v: it has ended, or never was", c.Target))}
+			return refuse(&refusal.Refusal{Cause: refusal.TargetUnknown, Session: c.Target})
 		}
 		root, _ := s.Tree.Get("")
 		if err := s.Tree.Permit(root, by, namespace.ToChange); err != nil && by != target.Principal {
-			return Result{Answer: refusal(err)}
+			return refuse(err)
 		}
-		why := fmt.Sprintf("ended by %s: %s", by, c.Why)
-		if len(why) > namespace.MaxWhy {
-			return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "why the session is ended is to be said in at most %d bytes", api.MaxReason))}
-		}
-		if err := s.Sessions.Terminate(c.Target, why); err != nil {
-			return Result{Answer: refusal(err)}
+		if err := s.Sessions.Terminate(c.Target, refusal.Intervention{Principal: by, Why: c.Why}); err != nil {
+			return refuse(err)
 		}
 		return Result{Terminating: []api.SessionID{c.Target}}
 	})

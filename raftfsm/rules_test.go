@@ -12,14 +12,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // The model finds all of this too, but does not say it as plainly.
 
 func (c *cell) want(r raftfsm.Result, code api.Code) raftfsm.Result {
 	c.t.Helper()
-	if r.Code != code {
-		c.t.Fatalf("answered %v (%v), want %v", r.Code, r.Err(), code)
+	if r.Code() != code {
+		c.t.Fatalf("answered %v (%v), want %v", r.Code(), r.Err(), code)
 	}
 	return r
 }
@@ -38,7 +39,7 @@ func (c *cell) held(a api.SessionID) (lock namespace.Ref, h api.HandleID, token 
 	c.t.Helper()
 	lock, h = c.file(a, "/lock")
 	r := c.acquire(lock, c.claim(a, h))
-	if r[0].Answer.Code != api.OK {
+	if r[0].Answer.Code() != api.OK {
 		c.t.Fatal(r[0].Answer.Err())
 	}
 	return lock, h, r[0].Answer.Generation
@@ -89,7 +90,7 @@ func TestRefusedGuardIsKept(t *testing.T) {
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByClose}}}})
 	claim := c.claim(b, h)
 	claim.Mutation.Outstanding = []api.RequestNumber{early.SetContents.Mutation.Number, claim.Mutation.Number}
-	if r := c.acquire(lock, claim)[0]; r.Answer.Code != api.OK {
+	if r := c.acquire(lock, claim)[0]; r.Answer.Code() != api.OK {
 		t.Fatal(r.Answer.Err())
 	}
 	if err := c.state.CheckPrecondition(early.SetContents.Preconditions[0]); err != nil {
@@ -114,7 +115,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	if len(r.Revoked) != 1 || r.Revoked[0].Generation != token || len(r.Free) > 0 {
 		t.Fatalf("%+v", r)
 	}
-	if again := c.acquire(lock, claim)[0]; again.Answer.Code != api.LockLost {
+	if again := c.acquire(lock, claim)[0]; again.Answer.Code() != api.LockLost {
 		t.Errorf("the retry of a grant that is revoked: %+v", again)
 	}
 	condition := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
@@ -143,7 +144,7 @@ func TestTerminatingSession(t *testing.T) {
 		return c.apply(raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: c.mutation(by), Target: target, Why: why}})
 	}
 	c.want(terminate(b, 999, "stuck"), api.NotFound)
-	c.want(terminate(b, a, strings.Repeat("x", namespace.MaxWhy)), api.InvalidArgument)
+	c.want(terminate(b, a, strings.Repeat("x", api.MaxReason+1)), api.InvalidArgument)
 	if r := c.want(terminate(b, a, "stuck"), api.OK); !slices.Equal(r.Terminating, []api.SessionID{a}) {
 		t.Errorf("%+v", r)
 	}
@@ -235,8 +236,8 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	c.state.Tree = read
 	try := c.claim(a, 50_000)
 	try.Try = true
-	if r := c.acquire(node.Ref(), try)[0]; r.Answer.Code != api.LockHeld || len(r.Answer.Holders) != 100 {
-		t.Errorf("%v names %d holders", r.Answer.Code, len(r.Answer.Holders))
+	if r := c.acquire(node.Ref(), try)[0]; r.Answer.Code() != api.LockHeld || len(r.Answer.Refusal.Holders) != refusal.MaxHolders {
+		t.Errorf("%v names %d holders", r.Answer.Code(), len(r.Answer.Refusal.Holders))
 	}
 	var snapshot bytes.Buffer
 	if _, err := c.state.WriteTo(&snapshot); err != nil || snapshot.Len() < 10<<20 {

@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -10,10 +11,10 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 		return Result{Session: found.ID}
 	}
 	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
-		return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", c.Lease, api.MinLease, api.MaxLease))}
+		return refuse(&refusal.Refusal{Cause: refusal.LeaseOutOfRange, Length: c.Lease})
 	}
-	if allowed := s.Quota(c.Principal).Sessions; s.Sessions.Of(c.Principal) >= allowed {
-		return Result{Answer: refusal(api.Errorf(api.QuotaExceeded, "sessions of principal %q: %d used, %d allowed; close some, or have the quota raised", c.Principal, s.Sessions.Of(c.Principal), allowed))}
+	if used, allowed := s.Sessions.Of(c.Principal), s.Quota(c.Principal).Sessions; used >= allowed {
+		return refuse(&refusal.Refusal{Cause: refusal.SessionQuota, Principal: c.Principal, Used: int64(used), Allowed: int64(allowed)})
 	}
 	id := api.SessionID(s.draw())
 	s.Sessions.Put(&session.Session[Answer]{
@@ -25,7 +26,7 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 
 func (s *State) raiseLease(c *RaiseLease) Result {
 	if err := s.Sessions.RaiseLease(c.Session, c.Lease); err != nil {
-		return Result{Answer: refusal(err)}
+		return refuse(err)
 	}
 	return Result{}
 }
@@ -59,8 +60,8 @@ func (s *State) cancel(c *Cancel) Result {
 	}
 	return s.once(m, nil, func() Result {
 		if c.Refusal != nil {
-			return Result{Answer: *c.Refusal}
+			return refuse(c.Refusal)
 		}
-		return Result{Answer: refusal(api.Errorf(api.Cancelled, "the caller withdrew the request"))}
+		return refuse(&refusal.Refusal{Cause: refusal.Withdrawn})
 	})
 }

@@ -194,6 +194,11 @@ func (in *recordReader) records(s *State, h header) error {
 		if err := in.record(one); err != nil {
 			return fmt.Errorf("session %d of %d: %w", i+1, h.Sessions, err)
 		}
+		for _, r := range one.Open {
+			if err := checkCause(r.Answer.Refusal); err != nil {
+				return fmt.Errorf("session %d of %d: %w", i+1, h.Sessions, err)
+			}
+		}
 		s.Sessions.Put(one)
 	}
 	for i := range h.Nodes {

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
@@ -59,11 +60,11 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 	for i, c := range e.Commands {
 		switch {
 		case uint64(e.Epoch) != term:
-			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, committed in %d", e.Epoch, term))
+			results[i] = refuse(&refusal.Refusal{Cause: refusal.OtherTerm, Epoch: e.Epoch, CurrentEpoch: api.Epoch(term)})
 		case c.NewEpoch != nil:
-			results[i].Answer = s.newEpoch(e.Epoch, c.NewEpoch)
+			results[i] = s.newEpoch(e.Epoch, c.NewEpoch)
 		case s.Epoch != e.Epoch:
-			results[i].Answer = refusal(api.Errorf(api.StaleEpoch, "proposed in epoch %d, which has not begun; the cell is in %d", e.Epoch, s.Epoch))
+			results[i] = refuse(&refusal.Refusal{Cause: refusal.EpochUnbegun, Epoch: e.Epoch, CurrentEpoch: s.Epoch})
 		default:
 			results[i] = s.apply(c, e.Wall)
 		}
@@ -110,7 +111,7 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.SetQuota != nil:
 		return s.setQuota(c.SetQuota)
 	}
-	return Result{Answer: refusal(api.Errorf(api.InvalidArgument, "an empty command"))}
+	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }
 
 // Try returns what a command of the current epoch would be answered with now. It
@@ -122,9 +123,9 @@ func (s *State) Try(c Command) Answer {
 
 // newEpoch begins an epoch, once: its master numbers grants, events and tickets
 // from 1, so there may be no second one in it.
-func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
+func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Result {
 	if epoch <= s.Epoch {
-		return refusal(api.Errorf(api.StaleEpoch, "epoch %d has begun already; the cell is in %d", epoch, s.Epoch))
+		return refuse(&refusal.Refusal{Cause: refusal.EpochBegun, Epoch: epoch, CurrentEpoch: s.Epoch})
 	}
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret, s.Level = c.Cell, c.CellID, c.Secret, max(c.Level, 1)
@@ -134,7 +135,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Answer {
 		s.restoreAccess()
 	}
 	s.Epoch = epoch
-	return Answer{}
+	return Result{}
 }
 
 // bootstrap makes what every cell begins with: the directory of ACLs, and the list
@@ -158,13 +159,13 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 	answer, done, err := s.Sessions.Begin(m)
 	switch {
 	case err != nil:
-		return Result{Answer: refusal(err)}
+		return refuse(err)
 	case done:
 		return Result{Answer: s.replay(m.Session, answer)}
 	}
 	var r Result
 	if err := s.checkPreconditions(preconditions); err != nil {
-		r = Result{Answer: refusal(err)}
+		r = refuse(err)
 	} else {
 		r = do()
 	}
@@ -176,14 +177,14 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 // holds the lock and it is not being revoked: its client may have acknowledged the
 // revocation already, and would not be told of it a second time.
 func (s *State) replay(id api.SessionID, a Answer) Answer {
-	if a.Code != api.OK || a.Generation == 0 {
+	if a.Refusal != nil || a.Generation == 0 {
 		return a
 	}
 	node, err := s.Tree.Resolve(a.Lock)
-	if err == nil && node.Lock == a.Generation && node.Revoked == "" && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
+	if err == nil && node.Lock == a.Generation && node.Revoked == nil && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
 		return a
 	}
-	return refusal(api.Errorf(api.LockLost, "the lock was granted with token %d and has been given up or lost since; acquire it anew", a.Generation))
+	return refused(&refusal.Refusal{Cause: refusal.GrantLost, Generation: a.Generation})
 }
 
 // Check verifies the invariants of the state, for tests and for snapshots that

@@ -35,7 +35,7 @@ func newCell(t testing.TB) *cell {
 func (c *cell) elect() {
 	c.term++
 	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}})
-	if r.Code != api.OK {
+	if r.Code() != api.OK {
 		c.t.Fatalf("a new epoch: %v", r.Err())
 	}
 }
@@ -69,7 +69,7 @@ func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 func (c *cell) session(nonce string) api.SessionID {
 	c.t.Helper()
 	r := c.apply(raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Principal: nonce, Lease: 12 * time.Second}})
-	if r.Code != api.OK || r.Session == 0 {
+	if r.Code() != api.OK || r.Session == 0 {
 		c.t.Fatalf("a session: %v", r.Err())
 	}
 	return r.Session
@@ -86,7 +86,7 @@ func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleI
 	c.t.Helper()
 	m := c.mutation(id)
 	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: m, Name: name, Create: api.MayCreate, Kind: api.File}})
-	if r.Code != api.OK {
+	if r.Code() != api.OK {
 		c.t.Fatalf("open %s: %v", name, r.Err())
 	}
 	return namespace.Ref{Name: name, Instance: r.Stat.Instance}, api.HandleID(m.Number)
@@ -106,11 +106,11 @@ func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.Cl
 func TestEpochBeginsOnce(t *testing.T) {
 	c := newCell(t)
 	begin := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("other")}}
-	if r := c.apply(begin); r.Code != api.StaleEpoch {
+	if r := c.apply(begin); r.Code() != api.StaleEpoch {
 		t.Errorf("epoch %d began a second time: %v", c.term, r.Answer.Err())
 	}
 	c.term--
-	if r := c.apply(begin); r.Code != api.StaleEpoch || c.state.Epoch != api.Epoch(c.term+1) {
+	if r := c.apply(begin); r.Code() != api.StaleEpoch || c.state.Epoch != api.Epoch(c.term+1) {
 		t.Errorf("epoch %d began after its successor: %v; the cell is in %d", c.term, r.Answer.Err(), c.state.Epoch)
 	}
 	c.term++
@@ -149,21 +149,21 @@ func TestStaleEpochsAreRefused(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
 	lock, h := c.file(id, "/lock")
-	if r := c.acquire(lock, c.claim(id, h)); r[0].Answer.Code != api.OK {
+	if r := c.acquire(lock, c.claim(id, h)); r[0].Answer.Code() != api.OK {
 		t.Fatal(r[0].Answer.Err())
 	}
 	old := c.term
 	c.elect()
 	before := c.state
 	expiry := raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByExpiry}}}}
-	if r := c.applyIn(old, expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+	if r := c.applyIn(old, expiry); r.Code() != api.StaleEpoch || len(r.Ended) > 0 {
 		t.Errorf("an expiry proposed in epoch %d and committed in %d: %+v", old, c.term, r)
 	}
 	c.term++ // a leader that has not announced itself
-	if r := c.applyIn(c.term-1, expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+	if r := c.applyIn(c.term-1, expiry); r.Code() != api.StaleEpoch || len(r.Ended) > 0 {
 		t.Errorf("an expiry of the epoch before, committed under the next leader: %+v", r)
 	}
-	if r := c.apply(expiry); r.Code != api.StaleEpoch || len(r.Ended) > 0 {
+	if r := c.apply(expiry); r.Code() != api.StaleEpoch || len(r.Ended) > 0 {
 		t.Errorf("an expiry before the epoch's first entry: %+v", r)
 	}
 	if _, ok := c.state.Sessions.Get(id); !ok || c.state.Counter != before.Counter {
@@ -180,12 +180,12 @@ func TestRetriesAreAnsweredOnce(t *testing.T) {
 	m := c.mutation(id)
 	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: file, Contents: []byte("x")}}
 	first := c.apply(write)
-	if first.Code != api.OK || first.Stat.Content != api.Generation(c.state.Counter) {
+	if first.Code() != api.OK || first.Stat.Content != api.Generation(c.state.Counter) {
 		t.Fatalf("%+v", first)
 	}
 	c.elect()
 	again := c.apply(write)
-	if again.Code != api.OK || again.Stat.Content != first.Stat.Content {
+	if again.Code() != api.OK || again.Stat.Content != first.Stat.Content {
 		t.Errorf("the retry was answered %+v", again.Answer)
 	}
 	if node, _ := c.state.Tree.Get("/file"); node.Content != first.Stat.Content {
@@ -193,11 +193,11 @@ func TestRetriesAreAnsweredOnce(t *testing.T) {
 	}
 	other := m
 	other.Hash++
-	if r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: other, Node: file, Contents: []byte("y")}}); r.Code != api.InvalidArgument {
+	if r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: other, Node: file, Contents: []byte("y")}}); r.Code() != api.InvalidArgument {
 		t.Errorf("the number was used for something else: %+v", r.Answer)
 	}
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByClose}}}})
-	if r := c.apply(write); r.Code != api.SessionExpired {
+	if r := c.apply(write); r.Code() != api.SessionExpired {
 		t.Errorf("a retry under an ended session: %+v", r.Answer)
 	}
 	if again, ok := c.state.Sessions.ByNonce([]byte("a")); ok {
@@ -220,14 +220,14 @@ func TestReplayedGrant(t *testing.T) {
 	lock, h := c.file(id, "/lock")
 	claim := c.claim(id, h)
 	first := c.acquire(lock, claim)[0].Answer
-	if again := c.acquire(lock, claim)[0].Answer; again.Code != api.OK || again.Generation != first.Generation {
+	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.OK || again.Generation != first.Generation {
 		t.Errorf("the retry of a grant that stands: %+v", again)
 	}
 	c.apply(raftfsm.Command{Release: &raftfsm.Release{
 		Mutation: session.Mutation{Session: id, Number: 3, HighestIssued: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
 		Lock:     lock, Handle: h, Generation: first.Generation,
 	}})
-	if again := c.acquire(lock, claim)[0].Answer; again.Code != api.LockLost {
+	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.LockLost {
 		t.Errorf("the retry of a grant that was given back: %+v", again)
 	}
 }
@@ -244,26 +244,26 @@ func TestHandOverInOneEntry(t *testing.T) {
 	held := c.acquire(lock, c.claim(a, ha))[0].Answer
 	claims := []raftfsm.Claim{c.claim(dead, hd), c.claim(withdrawn, hw), c.claim(b, hb)}
 	for _, r := range c.acquire(lock, claims...) {
-		if !r.Pending || r.Answer.Code != api.LockHeld || !slices.Equal(r.Answer.Holders, []api.SessionID{a}) {
+		if !r.Pending || r.Answer.Code() != api.LockHeld || !slices.Equal(r.Answer.Refusal.Holders, []api.SessionID{a}) {
 			t.Errorf("a claim on a held lock: %+v", r)
 		}
 	}
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: dead, Reason: api.ByExpiry}}}})
-	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[1].Mutation}}); r.Code != api.Cancelled {
+	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[1].Mutation}}); r.Code() != api.Cancelled {
 		t.Errorf("withdrawing a request that waits: %+v", r.Answer)
 	}
 	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{
 		Mutation: c.mutation(a), Lock: lock, Handle: ha, Generation: held.Generation,
 		Successions: []raftfsm.Succession{{Lock: lock, Claims: claims}},
 	}})
-	codes := []api.Code{r.Claims[0].Answer.Code, r.Claims[1].Answer.Code, r.Claims[2].Answer.Code}
-	if r.Code != api.OK || !slices.Equal(codes, []api.Code{api.SessionExpired, api.Cancelled, api.OK}) {
+	codes := []api.Code{r.Claims[0].Answer.Code(), r.Claims[1].Answer.Code(), r.Claims[2].Answer.Code()}
+	if r.Code() != api.OK || !slices.Equal(codes, []api.Code{api.SessionExpired, api.Cancelled, api.OK}) {
 		t.Fatalf("the release: %v, its successors: %v", r.Err(), codes)
 	}
 	if next := r.Claims[2].Answer; next.Generation <= held.Generation {
 		t.Errorf("token %d follows %d", next.Generation, held.Generation)
 	}
-	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[2].Mutation}}); r.Code != api.OK || r.Generation == 0 {
+	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[2].Mutation}}); r.Code() != api.OK || r.Generation == 0 {
 		t.Errorf("withdrawing what was granted must tell of the grant: %+v", r.Answer)
 	}
 }
@@ -283,7 +283,7 @@ func TestLockDelay(t *testing.T) {
 		}}
 		r := c.apply(end)
 		if why == api.ByClose {
-			if len(r.Delayed) != 0 || len(r.Claims) != 1 || r.Claims[0].Answer.Code != api.OK {
+			if len(r.Delayed) != 0 || len(r.Claims) != 1 || r.Claims[0].Answer.Code() != api.OK {
 				t.Errorf("%v: %+v", why, r)
 			}
 			continue
@@ -291,7 +291,7 @@ func TestLockDelay(t *testing.T) {
 		if !slices.Equal(r.Delayed, []api.Name{"/lock"}) || len(r.Claims) != 0 {
 			t.Fatalf("%v: %+v", why, r)
 		}
-		if r := c.acquire(lock, claim)[0]; !r.Pending || r.Answer.Code != api.LockDelayed {
+		if r := c.acquire(lock, claim)[0]; !r.Pending || r.Answer.Code() != api.LockDelayed {
 			t.Errorf("%v: a claim on a delayed lock: %+v", why, r)
 		}
 		d, _ := c.state.Tree.Delay("/lock")
@@ -299,7 +299,7 @@ func TestLockDelay(t *testing.T) {
 			t.Errorf("%v: the end of another delay ended this one", why)
 		}
 		over := raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/lock", ID: d.ID, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{claim}}}}}
-		if r := c.apply(over); len(r.Claims) != 1 || r.Claims[0].Answer.Code != api.OK {
+		if r := c.apply(over); len(r.Claims) != 1 || r.Claims[0].Answer.Code() != api.OK {
 			t.Errorf("%v: the delay is over: %+v", why, r)
 		}
 	}
@@ -312,15 +312,15 @@ func TestNotRecursive(t *testing.T) {
 	id := c.session("a")
 	lock, h := c.file(id, "/lock")
 	c.acquire(lock, c.claim(id, h))
-	if r := c.acquire(lock, c.claim(id, h))[0]; r.Pending || r.Answer.Code != api.LockHeld {
+	if r := c.acquire(lock, c.claim(id, h))[0]; r.Pending || r.Answer.Code() != api.LockHeld {
 		t.Errorf("a second claim by the holder: %+v", r)
 	}
 	try := c.claim(c.session("b"), 1)
 	try.Try = true
-	if r := c.acquire(lock, try)[0]; r.Pending || r.Answer.Code != api.LockHeld {
+	if r := c.acquire(lock, try)[0]; r.Pending || r.Answer.Code() != api.LockHeld {
 		t.Errorf("a try: %+v", r)
 	}
-	if r := c.acquire(namespace.Ref{Name: "/lock", Instance: lock.Instance + 1}, c.claim(id, h))[0]; r.Pending || r.Answer.Code != api.HandleClosed {
+	if r := c.acquire(namespace.Ref{Name: "/lock", Instance: lock.Instance + 1}, c.claim(id, h))[0]; r.Pending || r.Answer.Code() != api.HandleClosed {
 		t.Errorf("a claim on another instance: %+v", r)
 	}
 }
@@ -330,7 +330,7 @@ func TestEphemeralsDie(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
 	open := raftfsm.Open{Mutation: c.mutation(a), Name: "/e", Create: api.MayCreate, Kind: api.File, Ephemeral: true}
-	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.OK || !r.Created {
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code() != api.OK || !r.Created {
 		t.Fatalf("%+v", r)
 	}
 	r := c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByExpiry}}}})
@@ -338,14 +338,14 @@ func TestEphemeralsDie(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	open.Mutation = c.mutation(b)
-	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.Exists {
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code() != api.Exists {
 		t.Errorf("opening a dying node: %+v", r.Answer)
 	}
 	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].Kind != raftfsm.Removed {
 		t.Errorf("%+v", r)
 	}
 	open.Mutation = c.mutation(b)
-	if r := c.apply(raftfsm.Command{Open: &open}); r.Code != api.OK || !r.Created {
+	if r := c.apply(raftfsm.Command{Open: &open}); r.Code() != api.OK || !r.Created {
 		t.Errorf("the name is free again: %+v", r.Answer)
 	}
 }

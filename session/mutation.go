@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Request is one mutation that its client may still retry.
@@ -40,22 +41,26 @@ const maxRequest api.RequestNumber = api.MaxGeneration
 // looked at.
 func (m Mutation) Validate() error {
 	if len(m.Outstanding) > api.MaxOutstanding {
-		return api.Errorf(api.QuotaExceeded, "request %d has %d requests outstanding and %d are allowed: wait for some answers first",
-			m.Number, len(m.Outstanding), api.MaxOutstanding)
+		return &refusal.Refusal{Cause: refusal.TooManyOutstanding, Request: m.Number, Used: int64(len(m.Outstanding)), Allowed: api.MaxOutstanding}
 	}
 	if m.HighestIssued > maxRequest {
-		return api.Errorf(api.InvalidArgument, "request %d is of a client that gave out numbers up to %d: they end at %d", m.Number, m.HighestIssued, uint64(maxRequest))
+		return &refusal.Refusal{Cause: refusal.RequestsExhausted, Request: m.Number, HighestIssued: m.HighestIssued, Allowed: int64(maxRequest)}
 	}
 	var previous api.RequestNumber
 	for _, n := range m.Outstanding {
 		if n <= previous || n > m.HighestIssued {
-			return api.Errorf(api.InvalidArgument, "request %d lists %d after %d as outstanding: want them ascending, from 1 to %d",
-				m.Number, n, previous, m.HighestIssued)
+			return &refusal.Refusal{
+				Cause:         refusal.OutstandingUnordered,
+				Request:       m.Number,
+				Listed:        n,
+				Previous:      previous,
+				HighestIssued: m.HighestIssued,
+			}
 		}
 		previous = n
 	}
 	if _, listed := slices.BinarySearch(m.Outstanding, m.Number); !listed {
-		return api.Errorf(api.InvalidArgument, "request %d is not among those it lists as outstanding: list every request whose answer is wanted", m.Number)
+		return &refusal.Refusal{Cause: refusal.OutstandingWithoutSelf, Request: m.Number}
 	}
 	return nil
 }
@@ -76,21 +81,19 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	}
 	s, ok := t.Get(m.Session)
 	if !ok {
-		return answer, false, unknown(m.Session)
+		return answer, false, unknownSession(m.Session)
 	}
-	if s.Terminating != "" {
-		return answer, false, terminating(s.ID, s.Terminating)
+	if s.Terminating != nil {
+		return answer, false, &refusal.Refusal{Cause: refusal.SessionTerminating, Session: s.ID, By: s.Terminating}
 	}
 	next := s.declare(m)
 	i, ok := find(next.Open, m.Number)
 	if !ok {
-		return answer, false, api.Errorf(api.InvalidArgument,
-			"request %d of session %v is finished: its client gave up its answer; ask anew under a new number", m.Number, m.Session)
+		return answer, false, &refusal.Refusal{Cause: refusal.RequestFinished, Request: m.Number, Session: m.Session}
 	}
 	r := next.Open[i]
 	if r.Done && r.Hash != m.Hash && r.Hash != 0 && m.Hash != 0 {
-		return answer, false, api.Errorf(api.InvalidArgument,
-			"request %d of session %v was used for something else before: give every request a number of its own", m.Number, m.Session)
+		return answer, false, &refusal.Refusal{Cause: refusal.RequestReused, Request: m.Number, Session: m.Session}
 	}
 	if next.HighestIssued != s.HighestIssued || len(next.Open) != len(s.Open) { // else it declared nothing new
 		t.replace(next)

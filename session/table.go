@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
@@ -34,9 +35,8 @@ type Session[R any] struct {
 	HighestIssued api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number that its client is known to have given out
 	Open          []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to HighestIssued that are not finished, ascending; at most api.MaxOutstanding
 
-	Terminating string `cbor:"11,keyasint,omitempty"` // why the session is being ended by another; empty while it is not
-
-	Asked time.Duration `cbor:"12,keyasint"` // the lease that its client asked for
+	Terminating *refusal.Intervention `cbor:"11,keyasint,omitempty"` // how the session is being ended by another; nil while it is not
+	Asked       time.Duration         `cbor:"12,keyasint"`           // the lease that its client asked for
 }
 
 // NewTable returns an empty table.
@@ -110,11 +110,11 @@ func (t *Table[R]) Put(s *Session[R]) {
 // api.MaxLease.
 func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	if lease > api.MaxLease {
-		return api.Errorf(api.InvalidArgument, "a lease of %v for session %v: the longest is %v", lease, id, api.MaxLease)
+		return &refusal.Refusal{Cause: refusal.LeaseTooLong, Session: id, Length: lease}
 	}
 	s, ok := t.Get(id)
 	if !ok {
-		return unknown(id)
+		return unknownSession(id)
 	}
 	if lease > s.Lease {
 		next := *s
@@ -126,20 +126,20 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 
 // Terminate notes that a session is being ended by another than its client, and why:
 // from here on none of its requests is done. It fails with SessionExpired for a
-// session that is not there; one that is terminating already stays so for the first
-// reason.
-func (t *Table[R]) Terminate(id api.SessionID, why string) error {
+// session that is not there, and with InvalidArgument if the reason is longer than
+// api.MaxReason; one that is terminating already stays so for the first reason.
+func (t *Table[R]) Terminate(id api.SessionID, by refusal.Intervention) error {
 	s, ok := t.Get(id)
 	switch {
 	case !ok:
-		return unknown(id)
-	case why == "":
-		return api.Errorf(api.InvalidArgument, "session %v is to be ended for no reason: say one", id)
-	case s.Terminating != "":
+		return unknownSession(id)
+	case len(by.Why) > api.MaxReason:
+		return &refusal.Refusal{Cause: refusal.TerminationTooLong, Allowed: api.MaxReason}
+	case s.Terminating != nil:
 		return nil
 	}
 	next := *s
-	next.Terminating = why
+	next.Terminating = &by
 	t.replace(&next)
 	return nil
 }
@@ -237,10 +237,6 @@ func key(id api.SessionID) []byte {
 	return k
 }
 
-func unknown(id api.SessionID) error {
-	return api.Errorf(api.SessionExpired, "there is no session %v: it has ended, or never was; what it held is gone, so begin a new one", id)
-}
-
-func terminating(id api.SessionID, why string) error {
-	return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, why)
+func unknownSession(id api.SessionID) error {
+	return &refusal.Refusal{Cause: refusal.SessionUnknown, Session: id}
 }

@@ -2,19 +2,23 @@ package session_test
 
 import (
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
 // twinSession is what FuzzTable expects of a session.
 type twinSession struct {
-	nonce, principal, terminating string
-	lease                         time.Duration
-	done                          map[api.RequestNumber]bool
+	nonce, principal string
+	terminating      *refusal.Intervention
+	lease            time.Duration
+	done             map[api.RequestNumber]bool
 }
 
 // FuzzTable: whatever becomes of sessions, the table has them, their nonces and
@@ -39,7 +43,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func sameSession(a, b session.Session[string]) bool {
-	return a.ID == b.ID && a.Terminating == b.Terminating && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
+	return a.ID == b.ID && reflect.DeepEqual(a.Terminating, b.Terminating) && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
 }
 
 func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]*twinSession, what byte, id api.SessionID, with byte) {
@@ -60,14 +64,14 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 		}
 		delete(twin, id)
 	case 2:
-		why := []string{"", "stuck", "late"}[with%3]
-		if s != nil && why == "" {
+		by := refusal.Intervention{Principal: "op", Why: []string{"", "stuck", strings.Repeat("x", api.MaxReason+1)}[with%3]}
+		if s != nil && len(by.Why) > api.MaxReason {
 			want = api.InvalidArgument
-		} else if s != nil && s.terminating == "" {
-			s.terminating = why
+		} else if s != nil && s.terminating == nil {
+			s.terminating = &by
 		}
-		if err := table.Terminate(id, why); api.CodeOf(err) != want {
-			t.Fatalf("dooming %v: %v, want %v", id, err, want)
+		if err := table.Terminate(id, by); api.CodeOf(err) != want {
+			t.Fatalf("terminating %v: %v, want %v", id, err, want)
 		}
 	case 3:
 		lease := time.Duration(with) * time.Second
@@ -95,7 +99,7 @@ func request(t *testing.T, table *session.Table[string], s *twinSession, id api.
 		if code != api.InvalidArgument {
 			t.Fatalf("request 0: %v", err)
 		}
-	case s == nil || s.terminating != "":
+	case s == nil || s.terminating != nil:
 		if code != api.SessionExpired {
 			t.Fatalf("a request of %v, which is %+v: %v", id, s, err)
 		}
@@ -113,7 +117,7 @@ func compareTables(t *testing.T, table session.Table[string], twin map[api.Sessi
 		s := twin[id]
 		of[s.principal]++
 		got, ok := table.Get(id)
-		if !ok || got.Principal != s.principal || got.Terminating != s.terminating || got.Lease != s.lease {
+		if !ok || got.Principal != s.principal || !reflect.DeepEqual(got.Terminating, s.terminating) || got.Lease != s.lease {
 			t.Fatalf("%v is %+v, want %+v", id, got, s)
 		}
 		if found, ok := table.ByNonce([]byte(s.nonce)); ok != (s.nonce != "") || ok && found.ID != id {

@@ -43,7 +43,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "the log refuses, not the master", file: "cell/internal/master/refusals.go",
-			old: "	return f.epoch.refuseAs(ctx, by, raftfsm.Refusal(because))\n", new: "	return raftfsm.Result{}, because\n",
+			old: "	return f.epoch.refuseAs(ctx, by, r)\n", new: "	return raftfsm.Result{}, because\n",
 			pkg: "./cell/internal/master", test: "TestGrantedIsNotRefused",
 		},
 		{
@@ -58,7 +58,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "an Open that was refused stays refused", file: "cell/internal/master/refusals.go",
-			old: "	f.handles.own(by.Session).refused[by.Number] = refusal\n", new: "",
+			old: "	f.handles.own(by.Session).refused[by.Number] = told\n", new: "",
 			pkg: "./cell/internal/master", test: "TestLateCopyOfOpen",
 		},
 		{

@@ -42,7 +42,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "what was refused stays refused", file: "cell/internal/master/coherence.go",
-			old: "	result, err = co.epoch.refuseAs(ctx, by, answer)\n	return result, true, err\n",
+			old: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal)\n	return result, true, err\n",
 			new: "	_, err = co.epoch.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
 			pkg: "./cell/internal/master", test: "TestRefusalIsForGood",
 		},

@@ -11,7 +11,7 @@ func doubtGuards() []guard {
 		},
 		{
 			name: "a session that is cut off is refused nothing that the log was asked", file: "cell/internal/master/revocations.go",
-			old: "raftfsm.Refusal(w.forsaken(r.epoch.ended(id)))", new: "raftfsm.Refusal(r.epoch.ended(id))",
+			old: "r.queues.fail(w.key(), w.forsaken(r.epoch.ended(id)))", new: "r.queues.fail(w.key(), r.epoch.ended(id))",
 			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{

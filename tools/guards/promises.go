@@ -12,12 +12,12 @@ func promiseGuards() []guard {
 		},
 		{
 			name: "the sequencer of a revoked lock is dead", file: "raftfsm/precondition.go",
-			old: "	case node.Revoked != \"\":\n", new: "	case false:\n",
+			old: "	case node.Revoked != nil:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{
 			name: "nothing is done for a session that is being terminated", file: "session/mutation.go",
-			old: "	if s.Terminating != \"\" {\n", new: "	if false {\n",
+			old: "	if s.Terminating != nil {\n", new: "	if false {\n",
 			pkg: "./raftfsm", test: ".",
 		},
 		{

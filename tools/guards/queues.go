@@ -6,7 +6,7 @@ func queueGuards() []guard {
 	return []guard{
 		{
 			name: "one who leaves a queue without the lock makes room", file: "cell/internal/master/queue.go",
-			old: "	if a.Code != api.OK {\n		q.outbox.putLock(w.lock.Name)\n	}\n", new: "",
+			old: "	if err != nil || a.Code() != api.OK {\n		q.outbox.putLock(w.lock.Name)\n	}\n", new: "",
 			pkg: "./cell/internal/master", test: "TestRefusedByTheLogMakesRoom",
 		},
 		{
@@ -26,7 +26,7 @@ func queueGuards() []guard {
 		},
 		{
 			name: "a refusal is final if it says that nothing was done", file: "raftfsm/result.go",
-			old: "Final: Settles(a.Code)}", new: "Final: true}",
+			old: "	e.Final = refusal.IsFinal(e.Code)\n", new: "	e.Final = true\n",
 			pkg: "./raftfsm", test: "TestRefusalThatIsNotFinal",
 		},
 		{

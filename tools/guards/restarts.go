@@ -26,7 +26,7 @@ func restartGuards() []guard {
 		},
 		{
 			name: "no access control list ends with a session", file: "raftfsm/files.go",
-			old: "(c.Kind == api.Directory || c.Ephemeral):\n		return api.Errorf(api.InvalidArgument, \"what is directly", new: "c.Kind == api.Directory:\n		return api.Errorf(api.InvalidArgument, \"what is directly",
+			old: "(c.Kind == api.Directory || c.Ephemeral):\n		return &refusal.Refusal{Cause: refusal.ACLFileKind", new: "c.Kind == api.Directory:\n		return &refusal.Refusal{Cause: refusal.ACLFileKind",
 			pkg: "./raftfsm", test: "TestListsKeepTheirPlace",
 		},
 		{

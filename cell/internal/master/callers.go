@@ -6,6 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Caller is who calls: a session, and the epoch it believes in.
@@ -45,7 +46,7 @@ func (in *Inspector) NodeAt(ctx context.Context, path api.Path) (namespace.Ref, 
 	}
 	node, ok := in.epoch.state().Tree.Get(path.Name())
 	if !ok {
-		return namespace.Ref{}, api.Errorf(api.NotFound, "there is no such node; see chubbyctl ls %s", path.Parent())
+		return namespace.Ref{}, &refusal.Refusal{Cause: refusal.PathUnknown, Path: path.Parent().String()}
 	}
 	return node.Ref(), nil
 }

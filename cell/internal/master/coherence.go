@@ -77,10 +77,10 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 		return result, false, nil
 	}
 	answer := co.epoch.state().Try(c)
-	if answer.Code == api.OK {
+	if answer.Refusal == nil {
 		return result, false, nil
 	}
-	result, err = co.epoch.refuseAs(ctx, by, answer)
+	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal)
 	return result, true, err
 }
 

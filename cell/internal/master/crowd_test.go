@@ -300,7 +300,7 @@ func (w *crowd) checkOffers() {
 	for name, line := range m.tables.queues.byName {
 		node, there := tree.Get(name)
 		_, delayed := tree.Delay(name)
-		if !there || delayed || node.Revoked != "" || m.tables.outbox.locks[name] || slices.ContainsFunc(line, m.tables.queues.onItsWay) {
+		if !there || delayed || node.Revoked != nil || m.tables.outbox.locks[name] || slices.ContainsFunc(line, m.tables.queues.onItsWay) {
 			continue
 		}
 		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
@@ -445,7 +445,7 @@ func (w *crowd) checkPlaces() {
 		if !there {
 			continue
 		}
-		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == "" {
+		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == nil {
 			d, delayed := tree.Delay(name)
 			w.t.Errorf("%+v waits for %s, which nobody keeps from it: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // Events are published while the log's results are observed: in commit order,
@@ -105,7 +106,7 @@ func (p *publisher) nodeRemoved(node namespace.Ref) {
 	}
 	for _, w := range p.queues.on(node) {
 		p.epoch.mu.pause(4) // four tables are changed, and the waiter is woken
-		p.queues.finish(w.key(), raftfsm.Answer{Code: api.HandleClosed, Message: "the node was deleted; open it anew"})
+		p.queues.finish(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
 	}
 }
 
@@ -132,7 +133,7 @@ func (p *publisher) vacated(r raftfsm.Result) {
 	}
 	handedOn := map[namespace.Ref]bool{}
 	for _, claim := range r.Claims {
-		if !claim.Pending && claim.Answer.Code == api.OK {
+		if !claim.Pending && claim.Answer.Code() == api.OK {
 			handedOn[claim.Answer.Lock] = true
 		}
 	}

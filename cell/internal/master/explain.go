@@ -59,8 +59,8 @@ func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *Lock
 	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
 	delayed := lock.Delayed.Round(time.Millisecond)
 	switch {
-	case holders > 0 && there && node.Revoked != "":
-		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked)}
+	case holders > 0 && there && node.Revoked != nil:
+		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked.Break())}
 	case holders > 0:
 		return []string{fmt.Sprintf("the lock is held by %s, and %s: a new request waits behind them, in its turn", count(holders, "session"), waiting(waiters))}
 	case delayed > 0:

@@ -8,6 +8,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -228,7 +229,7 @@ func (f *Files) finished(by session.Mutation) error {
 	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
 		return nil
 	}
-	return api.Errorf(api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", by.Number, by.Session)
+	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
 }
 
 // requestAt finds an open request of a session.
@@ -301,12 +302,12 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	return true
 }
 
-// mayLock returns HandleClosed for a handle that is closed, or that a command
+// refuseHandle refuses to lock through a handle that is closed, or that a command
 // which is on its way closes before anything that is handed over from now on is
 // done: what such a handle held nobody would give up. epoch.mu is held.
-func (f *Files) mayLock(owner namespace.Owner) error {
+func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {
-		return api.Errorf(api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew")
+		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
 	}
 	return nil
 }
@@ -320,7 +321,7 @@ func (f *Files) handleClosed(owner namespace.Owner) {
 	f.handles.close(owner)
 	for w := range f.queues.through(owner) {
 		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
-			w.refusal = &raftfsm.Answer{Code: api.HandleClosed, Message: "the handle was closed while the request waited"}
+			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
 		f.offers.settle(w)
 		f.epoch.mu.pause(4) // a proposal is made, and handed over
@@ -343,10 +344,9 @@ func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 		f.events.recreated(one)
 	}
 	if h.Rights&right != right {
-		need := map[namespace.Rights]string{
-			namespace.ToRead: "reading", namespace.ToWrite: "writing and locking", namespace.ToChange: "changing its ACL",
-		}[right]
-		return api.Errorf(api.PermissionDenied, "the handle was not opened for %s; open the node so", need)
+		return &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
+			namespace.ToRead: refusal.NotOpenedToRead, namespace.ToWrite: refusal.NotOpenedToWrite, namespace.ToChange: refusal.NotOpenedToChange,
+		}[right]}
 	}
 	one.locks = one.locks || locking
 	return nil

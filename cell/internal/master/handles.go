@@ -3,6 +3,7 @@ package master
 import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -85,10 +86,10 @@ func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle
 	one := own.byID[h.Owner.Handle]
 	if one == nil {
 		if allowed != nil && len(own.byID) >= api.MaxHandles {
-			return nil, api.Errorf(api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", len(own.byID), api.MaxHandles)
+			return nil, &refusal.Refusal{Cause: refusal.SessionHandles, Used: int64(len(own.byID)), Allowed: api.MaxHandles}
 		}
 		if allowed != nil && t.used[principal] >= *allowed {
-			return nil, api.Errorf(api.QuotaExceeded, "handles of principal %q: %d used, %d allowed; close some, or have the quota raised", principal, t.used[principal], *allowed)
+			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used[principal]), Allowed: int64(*allowed)}
 		}
 		one = t.enter(h, principal)
 	}
@@ -131,10 +132,10 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	// A client that opens different nodes with one request, at several masters, has handles
 	// of one name on each: one of them is good.
 	if _, closed := own.earlier[h.Owner.Handle]; closed || h.Epoch >= epoch || one != nil && one.open {
-		return nil, api.Errorf(api.HandleClosed, "the handle was closed; open the node anew")
+		return nil, &refusal.Refusal{Cause: refusal.HandleClosed}
 	}
 	if len(own.earlier) >= api.MaxHandles {
-		return nil, api.Errorf(api.QuotaExceeded, "handles of the session from before the master failed over: %d used or closed since, %d allowed; open the node anew", len(own.earlier), api.MaxHandles)
+		return nil, &refusal.Refusal{Cause: refusal.HandlesFromFailOver, Used: int64(len(own.earlier)), Allowed: api.MaxHandles}
 	}
 	own.earlier[h.Owner.Handle] = struct{}{}
 	if one == nil {

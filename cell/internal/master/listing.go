@@ -320,7 +320,10 @@ func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.
 func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	info := &LockInfo{Path: in.epoch.path(name)}
 	if node, ok := state.Tree.Get(name); ok {
-		info.Mode, info.Generation, info.Revoked = node.Mode, node.Lock, node.Revoked
+		info.Mode, info.Generation = node.Mode, node.Lock
+		if node.Revoked != nil {
+			info.Revoked = node.Revoked.Break()
+		}
 		info.Holders, info.MoreHolders = in.epoch.parties(state, node.Holders, api.MaxListed)
 	}
 	var first []waiter

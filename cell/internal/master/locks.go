@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/sequencer"
 	"github.com/chubbylock/chubby/session"
 )
@@ -69,7 +71,7 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 	for {
 		select {
 		case <-w.done:
-			return w.answer, l.epoch.explain(w.answer.Err())
+			return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
 		case <-l.epoch.ctx.Done():
 			return l.forsake(w)
 		case <-ctx.Done():
@@ -95,7 +97,7 @@ func (l *Locks) forsake(w *waiter) (raftfsm.Answer, error) {
 	defer l.epoch.mu.Unlock()
 	select {
 	case <-w.done:
-		return w.answer, l.epoch.explain(w.answer.Err())
+		return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
 	default:
 	}
 	if l.queues.get(w.key()) == w {
@@ -113,8 +115,8 @@ func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*wai
 	if err := l.files.finished(claim.Mutation); err != nil {
 		return nil, err // a late copy is not to stand in anybody's way
 	}
-	if err := l.files.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); err != nil {
-		return nil, err
+	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
+		return nil, r
 	}
 	who := l.epoch.principal(claim.Mutation.Session)
 	w, err := l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
@@ -163,7 +165,7 @@ func (o *offers) settled(w *waiter) bool {
 func (o *offers) pump(name api.Name) {
 	tree := o.epoch.state().Tree
 	node, ok := tree.Get(name)
-	if !ok || node.Revoked != "" {
+	if !ok || node.Revoked != nil {
 		return // nodeRemoved has told those who waited; a revoked lock is free when its holders have let go
 	}
 	lead := o.queues.leading(node.Ref(), node.Mode)
@@ -234,7 +236,7 @@ func (o *offers) refusing(c *raftfsm.Cancel) *waiter {
 
 // granted records a grant for the metrics and the log.
 func (l *Locks) granted(claim raftfsm.ClaimResult) {
-	if claim.Answer.Code != api.OK {
+	if claim.Answer.Code() != api.OK {
 		return
 	}
 	l.holdTimes.begin(claim.Answer.Lock.Name, claim.Answer.Generation, l.epoch.clock())
@@ -315,16 +317,12 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 	claim.Try = true
 	result, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.weight(lock.Name))
-		err := l.files.mayLock(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if first := l.overtaken(claim, lock); err == nil && first != nil {
-			err = &api.Error{
-				Code: api.LockHeld, Message: "others have been waiting for the lock, and come first",
-				Holders: []api.Holder{{Session: first.claim.Mutation.Session}},
-			}
+		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
+		if first := l.overtaken(claim, lock); r == nil && first != nil {
+			r = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{first.claim.Mutation.Session}, HolderCount: 1}
 		}
-		if err != nil {
-			refusal := raftfsm.Refusal(err)
-			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: &refusal}}
+		if r != nil {
+			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: r}}
 		}
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
@@ -332,7 +330,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return result.Answer, l.offers.refused(lock, err)
 	}
 	a := result.Claims[0].Answer
-	if a.Code == api.LockHeld {
+	if a.Code() == api.LockHeld {
 		l.epoch.mu.LockPatient()
 		l.events.conflicting(lock, result.Claims[0].Owner, claim.Mode)
 		l.epoch.mu.Unlock()

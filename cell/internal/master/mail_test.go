@@ -271,7 +271,7 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).Handle
 			got := c.try(t, h, api.Exclusive)
-			if got.Code != api.OK {
+			if got.Code() != api.OK {
 				return false
 			}
 			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.Node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {

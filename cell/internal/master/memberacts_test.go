@@ -303,7 +303,7 @@ func (c *member) cancelSome() {
 		switch {
 		case err != nil:
 			c.hear(r, nil, err)
-		case a.Code == api.Cancelled && !r.done:
+		case a.Code() == api.Cancelled && !r.done:
 			r.withdrawn = true
 			c.conclude(r, nil, a.Err())
 		default:

@@ -61,24 +61,24 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	for _, end := range r.Ended {
 		o.sessionEnded(end)
 	}
-	if c.CreateSession != nil && r.Code == api.OK && o.tables.boxes.byID[r.Session] == nil {
+	if c.CreateSession != nil && r.Code() == api.OK && o.tables.boxes.byID[r.Session] == nil {
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, o.epoch.clock())
 		o.tables.boxes.byID[r.Session] = newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)
 	}
 	if c.RaiseLease != nil {
 		delete(o.sessions.raising, c.RaiseLease.Session)
 	}
-	if c.Open != nil && r.Code == api.OK && r.Stat != nil {
+	if c.Open != nil && r.Code() == api.OK && r.Stat != nil {
 		o.files.nodeOpened(c.Open, r.Stat)
 	}
-	if c.Close != nil && r.Code == api.OK {
+	if c.Close != nil && r.Code() == api.OK {
 		o.files.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
 	for _, claim := range r.Claims {
 		if !claim.Pending {
 			o.locks.granted(claim)
 			o.tables.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
-			if claim.Answer.Code == api.OK {
+			if claim.Answer.Code() == api.OK {
 				o.events.conflictsAlready(claim.Owner, claim.Answer)
 			}
 			o.epoch.mu.pause(o.tables.queues.weight(claim.Answer.Lock.Name))
@@ -89,7 +89,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		if w := o.tables.queues.finish(key, r.Answer); w != nil {
 			o.offers.pump(w.lock.Name)
 		}
-		if r.Code == api.Cancelled { // it may be an Open that needed no entry
+		if r.Code() == api.Cancelled { // it may be an Open that needed no entry
 			o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
 		}
 	}
@@ -127,7 +127,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	var names []api.Name
 	for _, claim := range claims {
-		if !claim.Pending && claim.Answer.Code == api.OK && claim.Answer.Mode == api.Shared {
+		if !claim.Pending && claim.Answer.Code() == api.OK && claim.Answer.Mode == api.Shared {
 			names = append(names, claim.Answer.Lock.Name)
 		}
 	}
@@ -149,9 +149,9 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 	for !o.tables.copyset.drop(end.Session, maxSteps) {
 		o.epoch.mu.pause(maxSteps)
 	}
-	gone := raftfsm.Answer{Code: api.SessionExpired, Message: "the session has ended: " + end.Reason.String()}
+	gone := api.Errorf(api.SessionExpired, "the session has ended: %v", end.Reason)
 	for w := range o.tables.queues.of(end.Session) {
-		o.tables.queues.finish(w.key(), gone)
+		o.tables.queues.fail(w.key(), gone)
 		o.epoch.mu.pause(o.tables.queues.weight(w.lock.Name))
 	}
 	o.epoch.metrics.SessionEnded(end.Reason)

@@ -8,6 +8,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -27,9 +28,10 @@ type waiter struct {
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
-	answer raftfsm.Answer // once done is closed
+	answer raftfsm.Answer // once done is closed, unless there is an err
+	err    error          // why there is no answer of the log; once done is closed
 
-	refusal *raftfsm.Answer // what the log is being asked to answer it; nil if nothing refuses it
+	refusal *refusal.Refusal // what the log is being asked to answer it; nil if nothing refuses it
 }
 
 // waiterKey names a waiter: one request.
@@ -98,10 +100,10 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 	}
 	line := q.byName[w.lock.Name]
 	if len(line) >= api.MaxWaiters {
-		return nil, api.Errorf(api.QuotaExceeded, "waiters for this lock: %d used, %d allowed; try again later", len(line), api.MaxWaiters)
+		return nil, &refusal.Refusal{Cause: refusal.LockWaiters, Used: int64(len(line)), Allowed: api.MaxWaiters}
 	}
 	if q.used[w.who] >= allowed {
-		return nil, api.Errorf(api.QuotaExceeded, "waiters of principal %q: %d used, %d allowed; wait for less, or have the quota raised", w.who, q.used[w.who], allowed)
+		return nil, &refusal.Refusal{Cause: refusal.WaiterQuota, Principal: w.who, Used: int64(q.used[w.who]), Allowed: int64(allowed)}
 	}
 	q.used[w.who]++
 	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {
@@ -163,17 +165,23 @@ func (q *queues) leave(key waiterKey) *waiter {
 }
 
 // finish takes a waiter out of its queue and answers every stream that stands for
-// it; it returns the waiter, nil if there is none. Of one that leaves without the lock
-// those behind it may have waited only for that, and no lock becomes free by it that
-// would be offered to them: the next tick does that.
-func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter {
+// it; it returns the waiter, nil if there is none.
+func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter { return q.dismiss(key, a, nil) }
+
+// fail is finish for a waiter that the log does not answer.
+func (q *queues) fail(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
+
+// dismiss is finish and fail. Of a waiter that leaves without the lock those behind it may
+// have waited only for that, and no lock becomes free by it that would be offered to them:
+// the next tick does that.
+func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	w := q.leave(key)
 	if w == nil {
 		return nil
 	}
-	w.answer = a
+	w.answer, w.err = a, err
 	close(w.done)
-	if a.Code != api.OK {
+	if err != nil || a.Code() != api.OK {
 		q.outbox.putLock(w.lock.Name)
 	}
 	return w

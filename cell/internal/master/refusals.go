@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -21,7 +22,7 @@ import (
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
-	if code := api.CodeOf(because); code == api.Cancelled || !raftfsm.Settles(code) {
+	if code := api.CodeOf(because); code == api.Cancelled || !refusal.IsFinal(code) {
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}
 	f.epoch.mu.Lock()
@@ -30,22 +31,29 @@ func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) 
 	if err != nil {
 		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
 	}
-	return f.epoch.refuseAs(ctx, by, raftfsm.Refusal(because))
+	var r *refusal.Refusal
+	if !errors.As(because, &r) {
+		return raftfsm.Result{}, because // the log keeps causes, not words; without one, the error is not final
+	}
+	return f.epoch.refuseAs(ctx, by, r)
 }
 
-// refuseAs is refuse with an answer of the state machine.
-func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, answer raftfsm.Answer) (raftfsm.Result, error) {
-	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: &answer}})
+// refuseAs is refuse with a refusal that says something of the request.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}})
 }
 
 // refuseHere remembers the refusal of an Open that needed no entry, until its
 // client has heard it: other copies are answered the same. It is for one that makes no
 // node, whatever it finds: another master does not know of the refusal. epoch.mu is held.
 func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
-	var refusal *api.Error
-	errors.As(raftfsm.Refusal(because).Err(), &refusal) // an answer's error is one
-	f.handles.own(by.Session).refused[by.Number] = refusal
-	return refusal
+	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
+	if e := (*api.Error)(nil); errors.As(because, &e) {
+		told.Message = e.Message
+	}
+	told.Final = refusal.IsFinal(told.Code)
+	f.handles.own(by.Session).refused[by.Number] = told
+	return told
 }
 
 // ended is the error of a call in the name of a session that is not served any
@@ -54,8 +62,8 @@ func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
 // its client to let go of everything.
 func (e *epoch) ended(id api.SessionID) error {
 	switch s, ok := e.state().Sessions.Get(id); {
-	case ok && s.Terminating != "":
-		return api.Errorf(api.SessionExpired, "session %v is being ended: %s", id, s.Terminating)
+	case ok && s.Terminating != nil:
+		return &refusal.Refusal{Cause: refusal.SessionTerminating, Session: id, By: s.Terminating}
 	case ok:
 		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
 	}

@@ -120,13 +120,13 @@ func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 
 // revoked tells the holders of a revoked lock of their loss. epoch.mu is held.
 func (r *revocations) revoked(lost raftfsm.Revocation) {
-	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.Why)
+	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.By.Break())
 	for _, owner := range lost.Holders {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
 			continue // it is broken once more, and its holder has been told
 		}
 		sequence := r.events.post(owner, lost.Lock, api.EventLockLost, &Event{
-			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.Why,
+			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
 		})
 		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
 		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.mail.isOver(box.principal) {
@@ -139,8 +139,8 @@ func (r *revocations) revoked(lost raftfsm.Revocation) {
 // terminateSession stops the lease of a session that another terminates. epoch.mu is
 // held.
 func (r *revocations) terminateSession(id api.SessionID) {
-	if record, ok := r.epoch.state().Sessions.Get(id); ok {
-		r.stopLease(id, record.Terminating)
+	if record, ok := r.epoch.state().Sessions.Get(id); ok && record.Terminating != nil {
+		r.stopLease(id, record.Terminating.Termination())
 	}
 }
 
@@ -159,7 +159,7 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	r.ends[id] = &ending{sequence: sequence}
 	r.over.Put(id, over)
 	for w := range r.queues.of(id) {
-		r.queues.finish(w.key(), raftfsm.Refusal(w.forsaken(r.epoch.ended(id))))
+		r.queues.fail(w.key(), w.forsaken(r.epoch.ended(id)))
 		r.epoch.mu.pause(r.queues.weight(w.lock.Name))
 	}
 	r.epoch.log.Info("session is being ended", "session", id, "why", why)
@@ -218,17 +218,17 @@ func (r *revocations) evict(c raftfsm.Evict) {
 // and waits again. epoch.mu is held.
 func (r *revocations) resume(state *raftfsm.State) {
 	for node := range state.Tree.Locked("") {
-		if node.Revoked == "" {
+		if node.Revoked == nil {
 			continue
 		}
-		lost := raftfsm.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, Why: node.Revoked}
+		lost := raftfsm.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, By: *node.Revoked}
 		for _, h := range node.Holders {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
 		r.revoked(lost)
 	}
 	for s := range state.Sessions.All() {
-		if s.Terminating != "" {
+		if s.Terminating != nil {
 			r.terminateSession(s.ID)
 		}
 	}

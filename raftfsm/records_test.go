@@ -1,0 +1,126 @@
+package raftfsm
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// records are the types of everything that is in the log and in snapshots.
+func records() []reflect.Type {
+	return []reflect.Type{
+		reflect.TypeFor[Entry](),
+		reflect.TypeFor[header](),
+		reflect.TypeFor[session.Session[Answer]](),
+		reflect.TypeFor[namespace.Node](),
+		reflect.TypeFor[delayRecord](),
+		reflect.TypeFor[quotaRecord](),
+	}
+}
+
+// everyField calls do once with each field of the records and of what is in them, and
+// with the name of its struct.
+func everyField(do func(owner string, field reflect.StructField)) {
+	seen := map[reflect.Type]bool{}
+	var walk func(reflect.Type)
+	walk = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			walk(t.Elem())
+		case reflect.Map:
+			walk(t.Key())
+			walk(t.Elem())
+		case reflect.Struct:
+			if seen[t] {
+				return
+			}
+			seen[t] = true
+			for i := range t.NumField() {
+				if f := t.Field(i); f.IsExported() {
+					do(shortName(t), f)
+					walk(f.Type)
+				}
+			}
+		}
+	}
+	for _, t := range records() {
+		walk(t)
+	}
+}
+
+// shortName is the name of a type with its package, without those of its parameters.
+func shortName(t reflect.Type) string {
+	name, _, _ := strings.Cut(t.String(), "[")
+	return name
+}
+
+// texts are the fields with text in the log and in snapshots: what users supplied, and
+// what names the cell.
+func texts() map[string]string {
+	const (
+		name      = "a name that a user chose"
+		principal = "whom a client is, by its certificate or its configuration"
+		words     = "a user's own words, for others"
+		cell      = "the cell's configuration"
+	)
+	return map[string]string{
+		"api.ACL.Read":                    name,
+		"api.ACL.Write":                   name,
+		"api.ACL.Change":                  name,
+		"namespace.Holder.Reason":         words,
+		"namespace.Node.Name":             name,
+		"namespace.Node.Creator":          principal,
+		"namespace.Ref.Name":              name,
+		"raftfsm.Claim.Reason":            words,
+		"raftfsm.CreateSession.Host":      "where a client says that it runs",
+		"raftfsm.CreateSession.Principal": principal,
+		"raftfsm.EndDelay.Name":           name,
+		"raftfsm.NewEpoch.Cell":           cell,
+		"raftfsm.NewEpoch.CellID":         cell,
+		"raftfsm.Open.Name":               name,
+		"raftfsm.Precondition.Lock":       name,
+		"raftfsm.Revoke.Why":              words,
+		"raftfsm.SetQuota.Principal":      principal,
+		"raftfsm.Stat.Name":               name,
+		"raftfsm.Terminate.Why":           words,
+		"raftfsm.delayRecord.Name":        name,
+		"raftfsm.header.Cell":             cell,
+		"raftfsm.header.CellID":           cell,
+		"raftfsm.quotaRecord.Principal":   principal,
+		"refusal.Intervention.Principal":  principal,
+		"refusal.Intervention.Why":        words,
+		"refusal.Refusal.List":            name,
+		"refusal.Refusal.Name":            name,
+		"refusal.Refusal.Path":            name,
+		"refusal.Refusal.Principal":       principal,
+		"session.Session.Host":            "where a client says that it runs",
+		"session.Session.Principal":       principal,
+	}
+}
+
+// No sentence of ours is in the replicated state: what is refused has a cause and facts
+// (package refusal). So two versions that word something differently have equal states,
+// and equal hashes of them, after the same log.
+func TestNoProseIsReplicated(t *testing.T) {
+	allowed := texts()
+	everyField(func(owner string, f reflect.StructField) {
+		kind := f.Type
+		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		field := owner + "." + f.Name
+		switch {
+		case kind.Kind() == reflect.Interface || kind.Kind() == reflect.Map:
+			t.Errorf("%s may hold anything: give it a type", field)
+		case kind.Kind() == reflect.String && allowed[field] == "":
+			t.Errorf("%s is text in the log or in snapshots. If it is a sentence, give it a refusal.Cause or a typed record, and make the sentence where it is shown; if users supply it, list it in texts with the reason", field)
+		}
+		delete(allowed, field)
+	})
+	for field := range allowed {
+		t.Errorf("%s is listed as text, and is not in the log or in snapshots", field)
+	}
+}

@@ -1,0 +1,93 @@
+package refusal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// fact is something that a sentence about a refusal mentions.
+type fact func(r *Refusal) any
+
+func epoch(r *Refusal) any         { return r.Epoch }
+func currentEpoch(r *Refusal) any  { return r.CurrentEpoch }
+func request(r *Refusal) any       { return r.Request }
+func listed(r *Refusal) any        { return r.Listed }
+func previous(r *Refusal) any      { return r.Previous }
+func highestIssued(r *Refusal) any { return r.HighestIssued }
+func session(r *Refusal) any       { return r.Session }
+func principal(r *Refusal) any     { return r.Principal }
+func name(r *Refusal) any          { return r.Name }
+func list(r *Refusal) any          { return r.List }
+func path(r *Refusal) any          { return r.Path }
+func kind(r *Refusal) any          { return r.Kind }
+func generation(r *Refusal) any    { return r.Generation }
+func current(r *Refusal) any       { return r.Current }
+func mode(r *Refusal) any          { return r.Mode }
+func wanted(r *Refusal) any        { return r.Wanted }
+func length(r *Refusal) any        { return r.Length }
+func used(r *Refusal) any          { return r.Used }
+func allowed(r *Refusal) any       { return r.Allowed }
+func more(r *Refusal) any          { return r.More }
+
+func aclDir(*Refusal) any        { return api.ACLDir }
+func minLease(*Refusal) any      { return api.MinLease }
+func maxLease(*Refusal) any      { return api.MaxLease }
+func maxLockDelay(*Refusal) any  { return api.MaxLockDelay }
+func maxGeneration(*Refusal) any { return uint64(api.MaxGeneration) }
+func exclusive(*Refusal) any     { return api.Exclusive }
+func shared(*Refusal) any        { return api.Shared }
+
+// node says what kind of node it is.
+func node(r *Refusal) any {
+	switch {
+	case r.Name == "":
+		return "the root directory"
+	case r.Kind == api.Directory:
+		return "the directory"
+	}
+	return "the node"
+}
+
+// directory is the name of a directory, which of the root is empty.
+func directory(r *Refusal) any {
+	if r.Name == "" {
+		return "/"
+	}
+	return r.Name
+}
+
+// holders names the first holders, and says how many more there are.
+func holders(r *Refusal) any {
+	const named = 3 // all are in Holders, as far as there is room
+	var who []string
+	for _, s := range r.Holders[:min(len(r.Holders), named)] {
+		who = append(who, s.String())
+	}
+	if more := r.HolderCount - len(who); more > 0 {
+		who = append(who, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(who, ", ")
+}
+
+func quota(r *Refusal) any {
+	if r.Quota == nil {
+		return api.Quota{}
+	}
+	return *r.Quota
+}
+
+func quotaNodes(r *Refusal) any { return quota(r).(api.Quota).Nodes }
+func quotaBytes(r *Refusal) any { return quota(r).(api.Quota).Bytes }
+
+// by is what an operator did, empty if that is not known.
+func by(r *Refusal) Intervention {
+	if r.By == nil {
+		return Intervention{}
+	}
+	return *r.By
+}
+
+func broken(r *Refusal) any      { return by(r).Break() }
+func termination(r *Refusal) any { return by(r).Termination() }

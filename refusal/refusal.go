@@ -1,0 +1,126 @@
+package refusal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Refusal is an answer that says no. The comment of its Cause says which of the other
+// fields are set. A Refusal that was returned or stored is never changed. It is an error:
+// errors.Is finds its code, and errors.As makes the *api.Error of it.
+type Refusal struct {
+	Cause Cause `cbor:"1,keyasint"`
+
+	Name      api.Name      `cbor:"2,keyasint,omitempty"` // of the node
+	List      api.Name      `cbor:"3,keyasint,omitempty"` // of the file of an access control list
+	Path      string        `cbor:"4,keyasint,omitempty"` // as the caller gave it
+	Kind      api.Kind      `cbor:"5,keyasint,omitempty"` // of the node
+	Principal string        `cbor:"6,keyasint,omitempty"`
+	Session   api.SessionID `cbor:"7,keyasint,omitempty"`
+	By        *Intervention `cbor:"8,keyasint,omitempty"`
+
+	Request       api.RequestNumber `cbor:"9,keyasint,omitempty"`
+	Listed        api.RequestNumber `cbor:"10,keyasint,omitempty"` // as outstanding
+	Previous      api.RequestNumber `cbor:"11,keyasint,omitempty"` // the one listed before
+	HighestIssued api.RequestNumber `cbor:"12,keyasint,omitempty"`
+
+	Epoch        api.Epoch      `cbor:"13,keyasint,omitempty"` // of the command
+	CurrentEpoch api.Epoch      `cbor:"14,keyasint,omitempty"` // of the cell
+	Generation   api.Generation `cbor:"15,keyasint,omitempty"` // that was asked for, or that the caller has
+	Current      api.Generation `cbor:"16,keyasint,omitempty"` // that there is
+
+	Mode        api.LockMode    `cbor:"17,keyasint,omitempty"` // in which the lock is held, or was
+	Wanted      api.LockMode    `cbor:"18,keyasint,omitempty"` // in which it was asked for
+	Holders     []api.SessionID `cbor:"19,keyasint,omitempty"` // MaxHolders at most, in the order of their grants
+	HolderCount int             `cbor:"20,keyasint,omitempty"` // of all
+	Length      time.Duration   `cbor:"21,keyasint,omitempty"` // of a lease or a lock-delay
+
+	Used    int64      `cbor:"22,keyasint,omitempty"` // or the size of what is too large
+	Allowed int64      `cbor:"23,keyasint,omitempty"`
+	More    int64      `cbor:"24,keyasint,omitempty"` // that was asked for
+	Quota   *api.Quota `cbor:"25,keyasint,omitempty"`
+}
+
+// MaxHolders bounds the holders that a refusal names: a lock may have many thousands,
+// and each session has up to api.MaxOutstanding answers kept. The tree has them all.
+const MaxHolders = 100
+
+// Code returns the code of the cause; that of no refusal, nil, is api.OK.
+func (r *Refusal) Code() api.Code {
+	if r == nil {
+		return api.OK
+	}
+	return r.Cause.Code()
+}
+
+// Message returns the sentence for people: what is wrong, and what to do next.
+func (r *Refusal) Message() string {
+	row, ok := rows[r.Cause]
+	if !ok {
+		return r.Cause.String()
+	}
+	facts := make([]any, len(row.facts))
+	for i, one := range row.facts {
+		facts[i] = one(r)
+	}
+	return fmt.Sprintf(row.format, facts...)
+}
+
+// Error returns the message and the code.
+func (r *Refusal) Error() string { return r.Err().Error() }
+
+// Err returns the refusal as an error for a caller of the cell.
+func (r *Refusal) Err() *api.Error {
+	e := &api.Error{Code: r.Code(), Message: r.Message()}
+	if e.Code == api.GenerationMismatch {
+		e.Current = r.Current
+	}
+	for _, s := range r.Holders {
+		e.Holders = append(e.Holders, api.Holder{Session: s})
+	}
+	return e
+}
+
+// Is reports whether target is the refusal's code.
+func (r *Refusal) Is(target error) bool {
+	code, ok := target.(api.Code)
+	return ok && code == r.Code()
+}
+
+// As makes the refusal an *api.Error, if that is what is looked for.
+func (r *Refusal) As(target any) bool {
+	e, ok := target.(**api.Error)
+	if ok {
+		*e = r.Err()
+	}
+	return ok
+}
+
+// IsFinal reports whether a refusal with that code says of a request that it was not
+// done, and never will be. The others say something of the replica that was asked, or of
+// the session: an earlier copy may have been done, or a later one may be.
+func IsFinal(code api.Code) bool {
+	switch code {
+	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.DeadlineExceeded:
+		return false
+	}
+	return true
+}
+
+// Intervention is what an operator did to a lock or to a session: who did it, and why, in
+// the operator's words.
+type Intervention struct {
+	Principal string `cbor:"1,keyasint,omitempty"`
+	Why       string `cbor:"2,keyasint,omitempty"`
+}
+
+// String returns who did it, and why.
+func (i Intervention) String() string { return i.Principal + ": " + i.Why }
+
+// Break returns the sentence about a lock that was broken so.
+func (i Intervention) Break() string { return "broken by " + i.String() }
+
+// Termination returns the sentence about a session that was ended so.
+func (i Intervention) Termination() string { return "ended by " + i.String() }

@@ -1,0 +1,121 @@
+package refusal_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
+)
+
+var update = flag.Bool("update", false, "write testdata/causes.txt anew")
+
+// sample is a refusal with every fact.
+func sample(c refusal.Cause) *refusal.Refusal {
+	return &refusal.Refusal{
+		Cause:         c,
+		Name:          "/dir/node",
+		List:          "/acl/ops",
+		Path:          "/ls/local/dir",
+		Kind:          api.File,
+		Principal:     "alice",
+		Session:       4,
+		By:            &refusal.Intervention{Principal: "bob", Why: "stuck"},
+		Request:       11,
+		Listed:        12,
+		Previous:      13,
+		HighestIssued: 14,
+		Epoch:         21,
+		CurrentEpoch:  22,
+		Generation:    31,
+		Current:       32,
+		Mode:          api.Exclusive,
+		Wanted:        api.Shared,
+		Holders:       []api.SessionID{5, 6, 7, 8},
+		HolderCount:   9,
+		Length:        time.Minute,
+		Used:          41,
+		Allowed:       42,
+		More:          43,
+		Quota:         &api.Quota{Nodes: -1},
+	}
+}
+
+// every calls do with each cause. They are numbered without a gap.
+func every(do func(c refusal.Cause)) (last refusal.Cause) {
+	for c := refusal.Cause(1); c.IsKnown(); c++ {
+		do(c)
+		last = c
+	}
+	return last
+}
+
+// The numbers and codes of causes are in logs and snapshots, so they stay as they are.
+// The sentences may change; this shows how. -update writes the file.
+func TestCauses(t *testing.T) {
+	var b strings.Builder
+	last := every(func(c refusal.Cause) {
+		fmt.Fprintf(&b, "%d %v: %s\n", c, c.Code(), sample(c).Message())
+		for _, r := range []*refusal.Refusal{sample(c), {Cause: c}} {
+			if m := r.Message(); m == "" || strings.Contains(m, "%!") {
+				t.Errorf("%v says %q", c, m)
+			}
+		}
+		if c.Code() == api.OK || c.Code() == api.Uncertain {
+			t.Errorf("%v has the code %v", c, c.Code())
+		}
+	})
+	for c := last + 1; c != 0; c++ {
+		if c.IsKnown() {
+			t.Fatalf("%v follows %v: the numbers have a gap", c, last)
+		}
+	}
+	const golden = "testdata/causes.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the causes are\n%s\nand %s has others: no number and no code may change; for a new cause, or other words, run the test with -update", b.String(), golden)
+	}
+}
+
+// A refusal is an error with its code, and an *api.Error for whoever asks for one.
+func TestRefusalIsAnError(t *testing.T) {
+	every(func(c refusal.Cause) {
+		err := fmt.Errorf("wrapped: %w", sample(c))
+		var e *api.Error
+		switch {
+		case !errors.Is(err, c.Code()) || errors.Is(err, api.OK) || api.CodeOf(err) != c.Code():
+			t.Errorf("%v is %v, want %v", c, api.CodeOf(err), c.Code())
+		case !errors.As(err, &e) || e.Code != c.Code() || e.Message != sample(c).Message() || len(e.Holders) != 4 || e.Holders[3].Session != 8:
+			t.Errorf("%v is %+v", c, e)
+		case (e.Current == 32) != (c.Code() == api.GenerationMismatch):
+			t.Errorf("%v has the current generation %d", c, e.Current)
+		case sample(c).Error() != e.Error():
+			t.Errorf("%v says %q, and its api.Error %q", c, sample(c).Error(), e.Error())
+		}
+	})
+	var none *refusal.Refusal
+	if none.Code() != api.OK {
+		t.Errorf("no refusal has the code %v", none.Code())
+	}
+}
+
+// What a newer version has stored has no code that an older one could conclude from.
+func TestUnknownCause(t *testing.T) {
+	r := &refusal.Refusal{Cause: 60_000}
+	if r.Cause.IsKnown() || r.Code() != api.Uncertain || refusal.IsFinal(r.Code()) || r.Message() != "cause 60000" {
+		t.Errorf("%v, %q", r.Code(), r.Message())
+	}
+}

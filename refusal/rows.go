@@ -1,0 +1,118 @@
+package refusal
+
+import (
+	"github.com/chubbylock/chubby/api"
+)
+
+// row is what a cause means: its code, and a format for its sentence with the facts that
+// belong into it.
+type row struct {
+	code   api.Code
+	format string
+	facts  []fact
+}
+
+// rows has one row for each cause. The sentences may be reworded in any version.
+var rows = map[Cause]row{
+	EmptyCommand: {api.InvalidArgument, "an empty command", nil},
+	OtherTerm:    {api.StaleEpoch, "proposed in epoch %d, committed in %d", []fact{epoch, currentEpoch}},
+	EpochUnbegun: {api.StaleEpoch, "proposed in epoch %d, which has not begun; the cell is in %d", []fact{epoch, currentEpoch}},
+	EpochBegun:   {api.StaleEpoch, "epoch %d has begun already; the cell is in %d", []fact{epoch, currentEpoch}},
+	Unexplained:  {api.InvalidArgument, "the cell refused it and gave no cause, which is a fault of Chubby; please report it", nil},
+
+	Withdrawn:              {api.Cancelled, "the caller withdrew the request", nil},
+	RequestFinished:        {api.InvalidArgument, "request %d of session %v is finished: its client gave up its answer; ask anew under a new number", []fact{request, session}},
+	RequestReused:          {api.InvalidArgument, "request %d of session %v was used for something else before: give every request a number of its own", []fact{request, session}},
+	TooManyOutstanding:     {api.QuotaExceeded, "request %d has %d requests outstanding and %d are allowed: wait for some answers first", []fact{request, used, allowed}},
+	RequestsExhausted:      {api.InvalidArgument, "request %d is of a client that gave out numbers up to %d: they end at %d", []fact{request, highestIssued, allowed}},
+	OutstandingUnordered:   {api.InvalidArgument, "request %d lists %d after %d as outstanding: want them ascending, from 1 to %d", []fact{request, listed, previous, highestIssued}},
+	OutstandingWithoutSelf: {api.InvalidArgument, "request %d is not among those it lists as outstanding: list every request whose answer is wanted", []fact{request}},
+	GrantLost:              {api.LockLost, "the lock was granted with token %d and has been given up or lost since; acquire it anew", []fact{generation}},
+
+	SessionUnknown:     {api.SessionExpired, "there is no session %v: it has ended, or never was; what it held is gone, so begin a new one", []fact{session}},
+	SessionTerminating: {api.SessionExpired, "session %v is being ended: %s", []fact{session, termination}},
+	TargetUnknown:      {api.NotFound, "there is no session %v: it has ended, or never was", []fact{session}},
+	LeaseOutOfRange:    {api.InvalidArgument, "a lease of %v; it must be between %v and %v", []fact{length, minLease, maxLease}},
+	LeaseTooLong:       {api.InvalidArgument, "a lease of %v for session %v: the longest is %v", []fact{length, session, maxLease}},
+	SessionQuota:       {api.QuotaExceeded, "sessions of principal %q: %d used, %d allowed; close some, or have the quota raised", []fact{principal, used, allowed}},
+	TerminationTooLong: {api.InvalidArgument, "why the session is ended is to be said in at most %d bytes", []fact{allowed}},
+
+	NameTooLong:         {api.InvalidArgument, "there can be no such node: its name has %d bytes, more than %d", []fact{used, allowed}},
+	NameMalformed:       {api.InvalidArgument, "there can be no such node: %q is not a name: want a slash before each component and none at the end", []fact{name}},
+	NameTooDeep:         {api.InvalidArgument, "there can be no such node: its name has %d components, more than %d", []fact{used, allowed}},
+	NodeUnknown:         {api.NotFound, "there is no such node", nil},
+	PathUnknown:         {api.NotFound, "there is no such node; see chubbyctl ls %s", []fact{path}},
+	NodeExists:          {api.Exists, "the node exists already, as a %v", []fact{kind}},
+	NodeDying:           {api.Exists, "the ephemeral node is being removed, for nobody has it open any more; try again in a moment", nil},
+	ParentDying:         {api.Exists, "the ephemeral directory that the node is to be created in is being removed, for nobody has it open any more; try again in a moment", nil},
+	NodeDyingElsewhere:  {api.Exists, "the ephemeral node is being removed with the session that had it; try again in a moment", nil},
+	ParentUnknown:       {api.NotFound, "the directory to create the node in, %q within the cell, is not there; create that first", []fact{name}},
+	ParentIsFile:        {api.NotDirectory, "%q, in which the node is to be created, is a %v", []fact{name, kind}},
+	KindInvalid:         {api.InvalidArgument, "%v is neither a file nor a directory", []fact{kind}},
+	DirectoryContents:   {api.InvalidArgument, "a directory is to be created with %d bytes of contents; only files have contents", []fact{used}},
+	NoCreator:           {api.InvalidArgument, "an ephemeral node is to be created by no session", nil},
+	NoOpener:            {api.InvalidArgument, "a node is to be opened by no session", nil},
+	InstanceInvalid:     {api.InvalidArgument, "%d cannot be the instance of a node: want 1 to %d", []fact{generation, maxGeneration}},
+	ContentsTooLarge:    {api.TooLarge, "the contents have %d bytes; at most %d are allowed", []fact{used, allowed}},
+	ContentsChanged:     {api.GenerationMismatch, "the contents are at generation %d, not at %d: they were written since; read them again", []fact{current, generation}},
+	NamesOfACLsChanged:  {api.GenerationMismatch, "the ACL names are at generation %d, not at %d: they were written since; read them again", []fact{current, generation}},
+	CounterWentBack:     {api.Corrupt, "the cell's counter gave %d for what is at generation %d already; stop all replicas, and keep every data directory for analysis", []fact{generation, current}},
+	ContentsOfDirectory: {api.IsDirectory, "the node is a directory; only files have contents", nil},
+	NodeIsDirectory:     {api.IsDirectory, "the node is a directory", nil},
+	NodeIsFile:          {api.NotDirectory, "the node is a file", nil},
+	RootIsPermanent:     {api.PermissionDenied, "the root directory of a cell cannot be deleted", nil},
+	DirectoryNotEmpty:   {api.NotEmpty, "the directory is not empty (children: %d); delete them first", []fact{used}},
+	NodeGone:            {api.HandleClosed, "the node is gone: it was deleted, or removed with its session; open it anew", nil},
+	NodeRecreated:       {api.HandleClosed, "the node was deleted and created again, as instance %d; the handle is for instance %d: open it anew", []fact{current, generation}},
+	NodeDeleted:         {api.HandleClosed, "the node was deleted; open it anew", nil},
+
+	ACLNameTooLong:      {api.InvalidArgument, "the name of an ACL is longer than %d bytes", []fact{allowed}},
+	ACLUnknown:          {api.NotFound, "there is no ACL file %q: create it first (chubbyctl acl file put), or nobody would have the right", []fact{list}},
+	ACLDirectoryKind:    {api.InvalidArgument, "%s is where the access control lists are: create it as a permanent directory", []fact{aclDir}},
+	ACLFileKind:         {api.InvalidArgument, "what is directly in %s is an access control list: create a permanent file, or choose another place", []fact{aclDir}},
+	NotAdmittedToRead:   {api.PermissionDenied, "%q may not read %s: the list %s does not name it", []fact{principal, node, list}},
+	NotAdmittedToWrite:  {api.PermissionDenied, "%q may not write and lock %s: the list %s does not name it", []fact{principal, node, list}},
+	NotAdmittedToChange: {api.PermissionDenied, "%q may not change the ACL of %s: the list %s does not name it", []fact{principal, node, list}},
+	NotOpenedToRead:     {api.PermissionDenied, "the handle was not opened for reading; open the node so", nil},
+	NotOpenedToWrite:    {api.PermissionDenied, "the handle was not opened for writing and locking; open the node so", nil},
+	NotOpenedToChange:   {api.PermissionDenied, "the handle was not opened for changing its ACL; open the node so", nil},
+
+	NodeQuota:           {api.QuotaExceeded, "nodes of principal %q: %d used, %d allowed; delete some, or have the quota raised", []fact{principal, used, allowed}},
+	ByteQuota:           {api.QuotaExceeded, "bytes of contents of principal %q: %d used, %d allowed, %d more asked for; delete some, or have the quota raised", []fact{principal, used, allowed, more}},
+	NodeQuotaBelow:      {api.QuotaExceeded, "nodes below directory %s: %d used, %d allowed; delete some, or have the quota raised", []fact{directory, used, allowed}},
+	ByteQuotaBelow:      {api.QuotaExceeded, "bytes of contents below directory %s: %d used, %d allowed, %d more asked for; delete some, or have the quota raised", []fact{directory, used, allowed, more}},
+	QuotaOfFile:         {api.NotDirectory, "only directories have quotas", nil},
+	QuotaNegative:       {api.InvalidArgument, "a quota is negative: %+v; 0 stands for the default", []fact{quota}},
+	QuotaNegativeBelow:  {api.InvalidArgument, "a quota of %d nodes and %d bytes cannot be", []fact{quotaNodes, quotaBytes}},
+	SessionHandles:      {api.QuotaExceeded, "handles of the session: %d used, %d allowed; close some", []fact{used, allowed}},
+	HandleQuota:         {api.QuotaExceeded, "handles of principal %q: %d used, %d allowed; close some, or have the quota raised", []fact{principal, used, allowed}},
+	HandlesFromFailOver: {api.QuotaExceeded, "handles of the session from before the master failed over: %d used or closed since, %d allowed; open the node anew", []fact{used, allowed}},
+	LockWaiters:         {api.QuotaExceeded, "waiters for this lock: %d used, %d allowed; try again later", []fact{used, allowed}},
+	WaiterQuota:         {api.QuotaExceeded, "waiters of principal %q: %d used, %d allowed; wait for less, or have the quota raised", []fact{principal, used, allowed}},
+
+	ModeInvalid:              {api.InvalidArgument, "%v is not a way to hold a lock: want %v or %v", []fact{wanted, exclusive, shared}},
+	LockForNobody:            {api.InvalidArgument, "a lock is asked for by no session", nil},
+	DelayOutOfRange:          {api.InvalidArgument, "a lock-delay of %v is outside 0 to %v", []fact{length, maxLockDelay}},
+	ReasonTooLong:            {api.InvalidArgument, "the reason for the lock has %d bytes; at most %d are allowed", []fact{used, allowed}},
+	HeldByHandle:             {api.LockHeld, "the lock is held in %v mode by %s: this handle holds the lock itself; locks are not recursive", []fact{mode, holders}},
+	HeldWhileRevoked:         {api.LockHeld, "the lock is held in %v mode by %s: it is being taken away from them, and free once they have heard of it or their leases are over", []fact{mode, holders}},
+	HeldInConflict:           {api.LockHeld, "the lock is held in %v mode by %s: wait for it, or ask its holder to release it", []fact{mode, holders}},
+	HeldNodeDeleted:          {api.LockHeld, "the lock is held in %v mode by %s: a node whose lock another handle holds is not deleted; wait until it is free", []fact{mode, holders}},
+	WaitersComeFirst:         {api.LockHeld, "others have been waiting for the lock, and come first", nil},
+	EphemeralNotOpen:         {api.HandleClosed, "the handle does not have the ephemeral node open; open it anew", nil},
+	Delayed:                  {api.LockDelayed, "a session that held the lock in %v mode failed; nobody may have it in %v mode before its lock-delay of %v is over", []fact{mode, wanted, length}},
+	NotHolder:                {api.NotHeld, "the handle does not hold the lock", nil},
+	HeldInOther:              {api.NotHeld, "the handle holds the lock in generation %d, not in %d", []fact{current, generation}},
+	HeldByNobody:             {api.NotHeld, "nobody holds the lock", nil},
+	RevocationTooLong:        {api.InvalidArgument, "why the lock is taken away is to be said in at most %d bytes", []fact{allowed}},
+	HandleClosed:             {api.HandleClosed, "the handle was closed; open the node anew", nil},
+	HandleClosedWhileWaiting: {api.HandleClosed, "the handle was closed while the request waited", nil},
+	HandleClosedWhileAsked:   {api.HandleClosed, "the handle was closed while the lock was asked for; open the node anew", nil},
+
+	SequencerFileGone:    {api.BadSequencer, "the lock's file is gone", nil},
+	SequencerNotHeld:     {api.BadSequencer, "the lock is not held; its last token was %d", []fact{current}},
+	SequencerPassedOn:    {api.BadSequencer, "the lock has passed on: token %d is not its present one, %d", []fact{generation, current}},
+	SequencerMode:        {api.BadSequencer, "the lock is held in %v mode, not in %v", []fact{mode, wanted}},
+	SequencerRevoked:     {api.BadSequencer, "the lock is being taken from its holder: %s", []fact{broken}},
+	SequencerTerminating: {api.BadSequencer, "the session that holds the lock is being ended: %s", []fact{termination}},
+}
