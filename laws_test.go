@@ -85,8 +85,12 @@ func rooms() []room {
 			"one epoch of a master: neither the wire nor Raft, so that its tests need neither",
 		},
 		{
-			"cell", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer"},
-			[]string{raft, grpc, proto}, "one replica: the only room where state, time, disk and network meet",
+			"cell/internal/wire", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/loglimit", "cell/internal/master"}, []string{grpc, proto},
+			"the services for clients, and what bounds them: every call is one of the master's",
+		},
+		{
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/wire"},
+			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{

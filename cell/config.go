@@ -131,6 +131,14 @@ const (
 // master a fifth of a core (docs/performance.md).
 const DefaultKeepAlives = 2000
 
+// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection
+// takes some 50 KB of memory, and a file descriptor. A process needs one for all of its
+// sessions, and one for its calls.
+const (
+	DefaultMaxConnections           = 40_000
+	DefaultMaxConnectionsPerAddress = 4_000
+)
+
 // minSlow leaves a client that is well the time to hear and answer.
 const minSlow = time.Second
 

@@ -3,7 +3,6 @@ package cell
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -89,24 +88,6 @@ func (r *Replica) listen(ctx context.Context) error {
 	}
 	return nil
 }
-
-// acceptError is an error of a listener that its server waits a little for, and then goes
-// on: the next connection may be accepted, unless the listener is closed. accept(2) fails
-// for want of memory, too, and for what has happened to the connection that waits; net
-// takes few of these for temporary, and a server that ended with one would leave a master
-// that nobody reaches.
-type acceptError struct{ error }
-
-var _ net.Error = acceptError{}
-
-// Temporary reports whether to go on.
-func (e acceptError) Temporary() bool { return !errors.Is(e.error, net.ErrClosed) }
-
-// Timeout implements net.Error.
-func (acceptError) Timeout() bool { return false }
-
-// Unwrap returns the listener's error.
-func (e acceptError) Unwrap() error { return e.error }
 
 // listening returns where the replica listens, for people.
 func (r *Replica) listening() string {

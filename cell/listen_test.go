@@ -131,7 +131,7 @@ func (l *stumbling) Accept() (net.Conn, error) {
 // TestPortsOutliveAnError: a replica that the system could not give a connection goes on
 // to accept, and does not lead a cell in which nobody reaches it.
 func TestPortsOutliveAnError(t *testing.T) {
-	clients, operators := &stumbling{Listener: loopback(t)}, &stumbling{Listener: loopback(t)}
+	clients, operators := &stumbling{Listener: testbed.Loopback(t)}, &stumbling{Listener: testbed.Loopback(t)}
 	clients.left.Store(2)
 	operators.left.Store(2)
 	var said bytes.Buffer

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/wire"
+
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
@@ -41,7 +43,7 @@ type Replica struct {
 	fsm        *raftfsm.FSM
 	raft       *raft.Raft
 	metrics    *metrics
-	conns      *connections
+	conns      *wire.Connections
 	grpc       *grpc.Server
 	http       *http.Server
 
@@ -155,7 +157,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
-	r.conns = newConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals, r.metrics.shed, r.log)
+	r.conns = wire.NewConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals.Inc, r.metrics.shed.Inc, r.log)
 	r.port.Answer(r.report)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
@@ -185,9 +187,11 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 
 // serve starts the servers for clients and for operators.
 func (r *Replica) serve() {
-	r.grpc = newGRPCServer(r)
+	r.grpc = wire.NewServer(wire.Config{
+		Cell: r.cfg.Cell, ID: r.cfg.ID, Replica: served{r}, Logger: r.log, InsecurePrincipals: r.cfg.InsecurePrincipals,
+	})
 	r.work.Go(func() {
-		if err := r.grpc.Serve(hearing{Listener: r.cfg.ClientListener, clock: r.cfg.Clock, conns: r.conns}); err != nil {
+		if err := r.grpc.Serve(wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})

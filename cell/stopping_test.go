@@ -12,6 +12,7 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // A stop ends in bounded time, also when something hangs in the disk, and says so:
@@ -58,13 +59,16 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 			}
 		})
 		was := masterOf(replicas)
-		conn, err := dial(was+":client", time.Second)
+		conn, err := grpc.NewClient("passthrough:///"+was+":client", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(_ context.Context, address string) (net.Conn, error) { return dial(address, time.Second) }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := newRude(t, conn)
-		client.begin(pb.Cell_Locate_FullMethodName) // and sends no request
-		if err := client.settle(); err != nil {
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, pb.Cell_Locate_FullMethodName); err != nil { // and sends no request
+			t.Fatal(err)
+		}
+		if _, err := pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{}); err != nil { // the replica has read the stream's beginning, too
 			t.Fatal(err)
 		}
 		replicas[was].prober.Close() // so that nobody answers

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/hashicorp/raft"
@@ -217,23 +216,6 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 		return &api.Error{Code: api.Uncertain, Err: cause,
 			Message: fmt.Sprintf("replica %s was asked to take over and has not done so; it may yet (chubbyctl cell status)", target.ID)}
 	}
-}
-
-// Transfer is for those who may change the ACL of the root: it stops the service
-// for a moment.
-func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
-	return inSession(s, "transfer", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
-		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
-			return nil, err
-		}
-		if err := s.r.Transfer(ctx, q.GetTo()); err != nil {
-			return nil, err
-		}
-		if q.GetTo() == s.r.cfg.ID {
-			return &pb.TransferReply{Master: q.GetTo()}, nil
-		}
-		return &pb.TransferReply{Master: s.r.successor(ctx)}, nil
-	})
 }
 
 // successor returns the master after this replica, "" if there is none within a

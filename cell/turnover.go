@@ -3,6 +3,8 @@ package cell
 import (
 	"net"
 	"sync"
+
+	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
 // maxHTTPConns bounds the connections of the http port. A scrape or a health check
@@ -31,7 +33,7 @@ type turnoverConn struct {
 func (t *turnover) Accept() (net.Conn, error) {
 	conn, err := t.Listener.Accept()
 	if err != nil {
-		return nil, acceptError{err}
+		return nil, wire.AcceptError{Err: err}
 	}
 	c := &turnoverConn{Conn: conn, of: t}
 	t.mu.Lock()

@@ -82,9 +82,9 @@ func answerGuards() []guard {
 			pkg: "./cell/internal/master", test: "TestSuccessorHearsOfConflict",
 		},
 		{
-			name: "a ticket is of one lock", file: "cell/tokens.go",
+			name: "a ticket is of one lock", file: "cell/internal/wire/tokens.go",
 			old: " || numbers[4] != uint64(lock.Instance) {", new: " {",
-			pkg: "./cell", test: "TestTicketOfAnotherLock",
+			pkg: "./cell/internal/wire", test: "TestTicketOfAnotherLock",
 		},
 		{
 			name: "expired is what the log says", file: "cell/internal/master/refusals.go",

@@ -70,7 +70,7 @@ func boundGuards() []guard {
 			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 		{
-			name: "status tells the hash of what was applied", file: "cell/rpc_cell.go",
+			name: "status tells the hash of what was applied", file: "cell/status.go",
 			old: "\"%016x\", state.History)", new: "\"%016x\", 0)",
 			pkg: "./cell", test: "TestStatusComparesReplicas",
 		},

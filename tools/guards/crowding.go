@@ -9,14 +9,14 @@ func crowdingGuards() []guard {
 			pkg: "./cell/internal/master", test: "TestFewPagesAreMadeAtATime",
 		},
 		{
-			name: "what closed connections hold closes no others", file: "cell/held.go",
+			name: "what closed connections hold closes no others", file: "cell/internal/wire/account.go",
 			old: "{ return o.bytes.Load() - o.ending.Load() }", new: "{ return o.bytes.Load() }",
-			pkg: "./cell", test: "TestOneIsClosedForAllThatAreServed",
+			pkg: "./cell/internal/wire", test: "TestOneIsClosedForAllThatAreServed",
 		},
 		{
-			name: "a request is held until its stream has ended", file: "cell/held.go",
+			name: "a request is held until its stream has ended", file: "cell/internal/wire/account.go",
 			old: "	if c.open {\n		return\n	}\n	if !c.serving {\n", new: "	if !c.serving {\n",
-			pkg: "./cell", test: "TestRequestsAreHeldUntilTheirStreamsEnd",
+			pkg: "./cell/internal/wire", test: "TestRequestsAreHeldUntilTheirStreamsEnd",
 		},
 		{
 			name: "changes of a name wait together", file: "cell/internal/master/clearing.go",

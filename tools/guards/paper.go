@@ -4,8 +4,8 @@ package main
 func paperGuards() []guard {
 	return []guard{
 		{
-			name: "local names every cell", file: "cell/calls.go",
-			old: "name == s.r.cfg.Cell || name == api.LocalCell || name == \"\"", new: "name == s.r.cfg.Cell || name == \"\"",
+			name: "local names every cell", file: "cell/internal/wire/calls.go",
+			old: "name == s.cfg.Cell || name == api.LocalCell || name == \"\"", new: "name == s.cfg.Cell || name == \"\"",
 			pkg: "./cell/celltest", test: "TestLocalNamesTheCell",
 		},
 		{

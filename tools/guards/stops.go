@@ -40,13 +40,13 @@ func stopGuards() []guard {
 			pkg: "./cell", test: "TestStopDoesNotKeepTheMastership",
 		},
 		{
-			name: "one error of accept closes no port", file: "cell/listen.go",
-			old: "return !errors.Is(e.error, net.ErrClosed) }", new: "return false && !errors.Is(e.error, net.ErrClosed) }",
+			name: "one error of accept closes no port", file: "cell/internal/wire/accept.go",
+			old: "return !errors.Is(e.Err, net.ErrClosed) }", new: "return false && !errors.Is(e.Err, net.ErrClosed) }",
 			pkg: "./cell", test: "TestPortsOutliveAnError",
 		},
 		{
-			name: "an error of accept is told", file: "cell/arrivals.go",
-			old: "			l.conns.stumble(err)\n", new: "",
+			name: "an error of accept is told", file: "cell/internal/wire/arrivals.go",
+			old: "			l.Connections.stumble(err)\n", new: "",
 			pkg: "./cell", test: "TestPortsOutliveAnError",
 		},
 	}

@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"crypto/hmac"

@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -130,22 +129,21 @@ func (h *host) Acquire(_ *pb.AcquireRequest, stream grpc.ServerStreamingServer[p
 	}
 }
 
-func newHeld(limits heldLimits) *connections {
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed"})
-	c := newConnections(100, 100, counter, counter, slog.New(slog.DiscardHandler))
+func newHeld(limits heldLimits) *Connections {
+	c := NewConnections(100, 100, func() {}, func() {}, slog.New(slog.DiscardHandler))
 	c.limits = limits
 	return c
 }
 
 // serve serves calls as a replica does, until the test ends.
-func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *connections {
+func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connections {
 	t.Helper()
 	conns := newHeld(limits)
-	s := &service{r: &Replica{log: slog.New(slog.DiscardHandler)}}
+	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	server := grpc.NewServer(s.options()...)
 	pb.RegisterChubbyServer(server, h)
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(hearing{Listener: l, clock: testbed.Clock(), conns: conns}) }()
+	go func() { done <- server.Serve(Listener{Listener: l, Clock: testbed.Clock(), Connections: conns}) }()
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-done; err != nil {
@@ -158,15 +156,6 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *connectio
 		})
 	})
 	return conns
-}
-
-func loopback(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 func dialled(t *testing.T, l net.Listener) net.Conn {

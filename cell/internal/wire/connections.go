@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"errors"
@@ -11,21 +11,12 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
-	"github.com/prometheus/client_golang/prometheus"
-)
-
-// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection
-// takes some 50 KB of memory, and a file descriptor. A process needs one for all of its
-// sessions, and one for its calls.
-const (
-	DefaultMaxConnections           = 40_000
-	DefaultMaxConnectionsPerAddress = 4_000
 )
 
 // Of connections that are refused.
 const (
-	maxRefused = 64              // that are kept open, to answer their calls; others are closed at once
-	refusedFor = 5 * time.Second // how long they are kept open at most
+	MaxRefused = 64              // that are kept open, to answer their calls; others are closed at once
+	RefusedFor = 5 * time.Second // how long they are kept open at most
 )
 
 // maxIdle is how long a client's connection may be without a call before the replica
@@ -33,17 +24,17 @@ const (
 // calls again connects again.
 const maxIdle = 5 * time.Minute
 
-// connections counts those of the client port, in all and by where they come from, and
+// Connections counts those of the client port, in all and by where they come from, and
 // refuses those above the bounds. The calls of one that is refused are answered with the
 // reason, for a short time, since a client learns nothing from a connection that is
 // just closed. It is safe for concurrent use.
 //
 // It counts what is held for their calls, too; see account.
-type connections struct {
+type Connections struct {
 	all, each      int // bounds
 	limits         heldLimits
 	log            *slog.Logger
-	refusals, shed prometheus.Counter
+	refusals, shed func() // are told of each
 	said, saidShed loglimit.Refusals
 	stumbled       loglimit.Refusals
 
@@ -58,8 +49,8 @@ type connections struct {
 	strangers *source // of those
 }
 
-func newConnections(all, each int, refusals, shed prometheus.Counter, log *slog.Logger) *connections {
-	return &connections{
+func NewConnections(all, each int, refusals, shed func(), log *slog.Logger) *Connections {
+	return &Connections{
 		all: all, each: each, limits: heldLimits{conn: maxHeldConn, address: maxHeldAddress, all: maxHeld},
 		refusals: refusals, shed: shed, log: log, from: map[string]*source{}, strangers: newSource("connections that are refused"),
 	}
@@ -68,7 +59,7 @@ func newConnections(all, each int, refusals, shed prometheus.Counter, log *slog.
 func newSource(name string) *source { return &source{name: name, accounts: map[*account]struct{}{}} }
 
 // enter counts a connection from somewhere, or returns why it is refused.
-func (c *connections) enter(conn *heardConn) *api.Error {
+func (c *Connections) enter(conn *heardConn) *api.Error {
 	from := originOf(conn.Conn.RemoteAddr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +83,7 @@ func (c *connections) enter(conn *heardConn) *api.Error {
 	return nil
 }
 
-func (c *connections) leave(a *account) {
+func (c *Connections) leave(a *account) {
 	a.close()
 	c.mu.Lock()
 	c.open--
@@ -103,7 +94,7 @@ func (c *connections) leave(a *account) {
 }
 
 // forget drops a source that has no connections left and holds nothing.
-func (c *connections) forget(o *source) {
+func (c *Connections) forget(o *source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.open == 0 && o.bytes.Load() == 0 && c.from[o.name] == o {
@@ -114,13 +105,13 @@ func (c *connections) forget(o *source) {
 
 // admit takes a connection in, perhaps as one that is refused, and reports whether it
 // is to be served.
-func (c *connections) admit(conn *heardConn) bool {
+func (c *Connections) admit(conn *heardConn) bool {
 	refusal := c.enter(conn)
 	if refusal == nil {
 		conn.leave = func() { c.leave(conn.account) }
 		return true
 	}
-	c.refusals.Inc()
+	c.refusals()
 	if n, ok := c.said.Next(); ok {
 		c.log.Warn("refused a client's connection", "remote", originOf(conn.Conn.RemoteAddr()), "error", refusal, "refused", n)
 	}
@@ -129,13 +120,13 @@ func (c *connections) admit(conn *heardConn) bool {
 		return false
 	}
 	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
-	conn.expiry = time.AfterFunc(refusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
+	conn.expiry = time.AfterFunc(RefusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
 }
 
 // stumble tells of an error of the listener, unless it is closed: gRPC goes on in silence,
 // and a port that accepts nothing for long looks well from within.
-func (c *connections) stumble(err error) {
+func (c *Connections) stumble(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
@@ -145,10 +136,10 @@ func (c *connections) stumble(err error) {
 }
 
 // keepRefused counts a connection as refused and kept open, if there is room.
-func (c *connections) keepRefused(conn *heardConn) bool {
+func (c *Connections) keepRefused(conn *heardConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused >= maxRefused {
+	if c.refused >= MaxRefused {
 		return false
 	}
 	c.refused++
@@ -157,7 +148,7 @@ func (c *connections) keepRefused(conn *heardConn) bool {
 	return true
 }
 
-func (c *connections) leaveRefused(a *account) {
+func (c *Connections) leaveRefused(a *account) {
 	a.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,12 +156,22 @@ func (c *connections) leaveRefused(a *account) {
 	delete(c.strangers.accounts, a)
 }
 
-// count returns how many connections are open, without those that are refused.
-func (c *connections) count() int {
+// Count returns how many connections are open, without those that are refused.
+func (c *Connections) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open
 }
+
+// Refused returns how many connections are refused and kept open.
+func (c *Connections) Refused() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
+
+// Held returns how many bytes are held for calls.
+func (c *Connections) Held() int64 { return c.bytes.Load() }
 
 // originOf returns what connections from one place have in common: the IP address, of
 // IPv6 the network of 64 bits, which one machine may have to itself.

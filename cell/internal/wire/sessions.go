@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 	c := raftfsm.CreateSession{
 		Nonce: q.GetNonce(), Host: q.GetHost(), PID: int(q.GetPid()), Lease: lease, MayCache: q.GetMayCache(), Principal: anonymous,
 	}
-	if s.r.cfg.InsecurePrincipals && q.GetAs() != "" {
+	if s.cfg.InsecurePrincipals && q.GetAs() != "" {
 		c.Principal = q.GetAs()
 	}
 	switch {
@@ -59,7 +59,7 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 		return c, api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", lease, api.MinLease, api.MaxLease)
 	case len(c.Host) > api.MaxComponent || !utf8.ValidString(c.Host):
 		return c, api.Errorf(api.InvalidArgument, "the host's name must be UTF-8 of at most %d bytes", api.MaxComponent)
-	case q.GetAs() != "" && !s.r.cfg.InsecurePrincipals:
+	case q.GetAs() != "" && !s.cfg.InsecurePrincipals:
 		return c, api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
 	}
 	if err := checkPrincipal(c.Principal); err != nil {

@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"context"
@@ -57,7 +57,7 @@ type heldLimits struct{ conn, address, all int64 }
 // its first frame until its stream has ended on the wire and its handler has returned.
 // It is safe for concurrent use.
 type account struct {
-	all    *connections
+	all    *Connections
 	origin *source
 	conn   *heardConn
 
@@ -82,7 +82,7 @@ type call struct {
 	serving bool
 }
 
-func newAccount(all *connections, origin *source, conn *heardConn) *account {
+func newAccount(all *Connections, origin *source, conn *heardConn) *account {
 	return &account{all: all, origin: origin, conn: conn, in: frames{skip: prefaceLen}, calls: map[uint32]*call{}}
 }
 
@@ -373,7 +373,7 @@ type source struct {
 
 // full returns why no call from somewhere is served: those from there hold too much, or
 // all hold too much and those from there more than their share.
-func (c *connections) full(o *source) error {
+func (c *Connections) full(o *source) error {
 	held, all := o.bytes.Load(), c.bytes.Load()
 	switch {
 	case held > c.limits.address:
@@ -391,7 +391,7 @@ func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
 // that holds too much itself, or the one that holds most of the address that holds most.
 // What connections hold that were closed before does not count: others would be closed
 // one after the other, until calls that are being served have ended.
-func (c *connections) relieve(grown *account, bytes int64) {
+func (c *Connections) relieve(grown *account, bytes int64) {
 	over := func() (*source, bool) {
 		if grown.origin.lasting() > overflow*c.limits.address {
 			return grown.origin, true
@@ -429,7 +429,7 @@ func (c *connections) relieve(grown *account, bytes int64) {
 	}
 	c.mu.Unlock()
 	for _, a := range victims {
-		c.shed.Inc()
+		c.shed()
 		if n, ok := c.saidShed.Next(); ok {
 			c.log.Warn("closed a client's connection: its calls held too much memory", "remote", a.conn.Conn.RemoteAddr(), "closed", n)
 		}
@@ -438,7 +438,7 @@ func (c *connections) relieve(grown *account, bytes int64) {
 }
 
 // drop ends the calls of a connection that is to be closed. c.mu is held.
-func (c *connections) drop(a *account) {
+func (c *Connections) drop(a *account) {
 	delete(a.origin.accounts, a)
 	a.close()
 }

@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"bufio"
@@ -11,23 +11,23 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// hearing is a listener whose connections are counted, and know when something last
+// Listener is a listener whose connections are counted, and know when something last
 // arrived.
-type hearing struct {
+type Listener struct {
 	net.Listener
-	clock session.Clock
-	conns *connections
+	Clock       session.Clock
+	Connections *Connections
 }
 
 // Accept implements net.Listener.
-func (l hearing) Accept() (net.Conn, error) {
+func (l Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			l.conns.stumble(err)
-			return nil, acceptError{err}
+			l.Connections.stumble(err)
+			return nil, AcceptError{Err: err}
 		}
-		if one := hear(conn, l.clock); l.conns.admit(one) {
+		if one := hear(conn, l.Clock); l.Connections.admit(one) {
 			return one, nil
 		}
 	}

@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // onMaster serves a call that belongs to no session. on is what it is about, for people.
 func onMaster[R any](s *service, op, on string, serve func(*master.Master) (*R, error)) (*R, error) {
-	m, err := s.master()
+	m, err := s.cfg.Replica.Master()
 	if err != nil {
 		return nil, s.fail(op, on, err)
 	}
@@ -82,23 +82,14 @@ func (s *service) fail(op, path string, err error) error {
 	}
 	var e *api.Error
 	if !errors.As(err, &e) {
-		return &api.Error{Code: api.CodeOf(err), Op: op, Path: path, Replica: s.r.cfg.ID, Message: err.Error(), Err: err}
+		return &api.Error{Code: api.CodeOf(err), Op: op, Path: path, Replica: s.cfg.ID, Message: err.Error(), Err: err}
 	}
 	told := *e
-	told.Op, told.Replica = op, s.r.cfg.ID
+	told.Op, told.Replica = op, s.cfg.ID
 	if told.Path == "" {
 		told.Path = path
 	}
 	return &told
-}
-
-// master returns this replica's mastership, or the error that says who is the
-// master instead.
-func (s *service) master() (*master.Master, error) {
-	if m := s.r.master.Load(); m != nil {
-		return m, nil
-	}
-	return nil, s.r.notMaster()
 }
 
 // signerOf returns what makes and checks the tokens of a cell.
@@ -170,12 +161,12 @@ func checkReason(text string) error {
 // checkCell says that a call was meant for another cell; nil for this one's
 // name, and for "local", by which every cell may be called.
 func (s *service) checkCell(name string) error {
-	if name == s.r.cfg.Cell || name == api.LocalCell || name == "" {
+	if name == s.cfg.Cell || name == api.LocalCell || name == "" {
 		return nil
 	}
 	return &api.Error{
-		Code: api.WrongCell, Cell: s.r.cfg.Cell,
-		Message: "this replica belongs to cell " + s.r.cfg.Cell + ", not to " + name + "; check --servers, CHUBBY_CELLS or the cells file",
+		Code: api.WrongCell, Cell: s.cfg.Cell,
+		Message: "this replica belongs to cell " + s.cfg.Cell + ", not to " + name + "; check --servers, CHUBBY_CELLS or the cells file",
 	}
 }
 

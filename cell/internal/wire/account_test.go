@@ -1,4 +1,4 @@
-package cell
+package wire
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ import (
 // likes. A client that sends very many is closed; it could not be told anything.
 func TestHalfSentRequestsAreBounded(t *testing.T) {
 	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	conns := (&host{}).serve(t, l, limits)
 	r := newRude(t, dialled(t, l))
-	testbed.Await(t, "the connection", func() bool { return conns.count() == 1 })
+	testbed.Await(t, "the connection", func() bool { return conns.Count() == 1 })
 	const part = 48 << 10
 	sent := 0
 	for range 100 {
@@ -34,25 +34,25 @@ func TestHalfSentRequestsAreBounded(t *testing.T) {
 			break
 		}
 		sent += part
-		testbed.Await(t, "a part to be counted", func() bool { return conns.bytes.Load() >= int64(sent) || conns.count() == 0 })
+		testbed.Await(t, "a part to be counted", func() bool { return conns.bytes.Load() >= int64(sent) || conns.Count() == 0 })
 		if held := conns.bytes.Load(); held > overflow*limits.conn {
 			t.Fatalf("%d bytes are held of one connection", held)
 		}
-		if conns.count() == 0 {
+		if conns.Count() == 0 {
 			break
 		}
 	}
 	if sent < int(limits.conn) || sent > 50*part {
 		t.Errorf("%d bytes of half-sent requests were read", sent)
 	}
-	testbed.Await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
+	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 && conns.bytes.Load() == 0 })
 }
 
 // Of long replies that their client does not read few are held; to other calls the
 // client is told why it gets none. When it reads, there is room again.
 func TestUnreadRepliesAreBounded(t *testing.T) {
 	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	conns := (&host{contents: make([]byte, api.MaxContents)}).serve(t, l, limits)
 	r := newRude(t, dialled(t, l), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	var streams []uint32
@@ -93,7 +93,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 // Who waits for a lock is told of it again and again, and may read nothing.
 func TestUnreadNewsOfALockIsBounded(t *testing.T) {
 	h := &host{told: make(chan error, 1)}
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	conns := h.serve(t, l, heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
 	r := newRude(t, dialled(t, l), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	stream := r.begin(pb.Chubby_Acquire_FullMethodName)
@@ -116,7 +116,7 @@ func TestUnreadNewsOfALockIsBounded(t *testing.T) {
 // A request is held for as long as it is served, also when its client has given it up.
 func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 	h := &host{leave: make(chan struct{})}
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	conns := h.serve(t, l, heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
 	r := newRude(t, dialled(t, l))
 	const size = 40 << 10
@@ -201,7 +201,7 @@ func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 	if sent == 2000 {
 		t.Errorf("%d floods of settings were read, of which none could be answered; %d bytes are counted", sent, conns.bytes.Load())
 	}
-	testbed.Await(t, "the connection to be closed", func() bool { return conns.count() == 0 && conns.bytes.Load() == 0 })
+	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 && conns.bytes.Load() == 0 })
 }
 
 // A call is refused, and does not reach the master, while its connection holds as much
@@ -209,7 +209,7 @@ func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 func TestCallsWithoutRoomAreRefused(t *testing.T) {
 	h := &host{leave: make(chan struct{})}
 	close(h.leave)
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	conns := h.serve(t, l, heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
 	r := newRude(t, dialled(t, l))
 	idle := r.begin(pb.Chubby_SetContents_FullMethodName)
@@ -234,7 +234,7 @@ func TestCallsWithoutRoomAreRefused(t *testing.T) {
 // gRPC that adapts its windows measures the network with pings, and makes the windows
 // of a fast client larger.
 func TestWindowsAreFixed(t *testing.T) {
-	l := loopback(t)
+	l := testbed.Loopback(t)
 	(&host{}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
 	r := newRude(t, dialled(t, l))
 	stream := r.begin(pb.Chubby_SetContents_FullMethodName)
@@ -282,7 +282,7 @@ func half(t interface{ Fatal(...any) }, n int) []byte {
 }
 
 // hoarding opens a connection whose calls hold n times 16 KiB, and its own weight.
-func hoarding(t *testing.T, c *connections, from string, n int) (*heardConn, *fromConn) {
+func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fromConn) {
 	t.Helper()
 	wire := &fromConn{from: from}
 	conn := hear(wire, testbed.Clock())

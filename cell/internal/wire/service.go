@@ -1,8 +1,9 @@
-package cell
+package wire
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -23,17 +24,27 @@ import (
 type service struct {
 	pb.UnimplementedChubbyServer
 	pb.UnimplementedCellServer
-	r *Replica
+	cfg Config
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
 // Acquire wait as long as they must. It outlasts the longest wait of a change.
 const maxCall = master.MaxChangeWait + 15*time.Second
 
-// newGRPCServer returns a server with limits on everything a stranger could
-// make grow.
-func newGRPCServer(r *Replica) *grpc.Server {
-	s := &service{r: r}
+// Config is what a server for clients is told.
+type Config struct {
+	Cell    string // its name
+	ID      string // of the replica
+	Replica Replica
+	Logger  *slog.Logger
+
+	InsecurePrincipals bool // take a client's word for who it is
+}
+
+// NewServer returns a server with limits on everything a stranger could
+// make grow. It is to serve on a Listener.
+func NewServer(cfg Config) *grpc.Server {
+	s := &service{cfg: cfg}
 	g := grpc.NewServer(s.options()...)
 	pb.RegisterChubbyServer(g, s)
 	pb.RegisterCellServer(g, s)
@@ -151,7 +162,7 @@ func status(err error) error {
 // and is logged as one; the state machine is not reached by it.
 func (s *service) recovered(method string, err *error) {
 	if p := recover(); p != nil {
-		s.r.log.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
-		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.r.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})
+		s.cfg.Logger.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})
 	}
 }

@@ -1,0 +1,118 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
+)
+
+// Replica is what the services ask of the replica that serves them.
+type Replica interface {
+	// Master returns the replica's mastership, or the error that says who is the master
+	// instead.
+	Master() (*master.Master, error)
+	Location() Location
+	Status() Status
+	Members() ([]Member, error)
+	// Transfer hands the mastership over, to a replica or to any, and returns the new
+	// master; "" if it is not known.
+	Transfer(ctx context.Context, to string) (master string, err error)
+}
+
+// Location says where the master is, as far as this replica knows.
+type Location struct {
+	CellID  api.CellID
+	Epoch   uint64
+	Master  string // its id; empty if none is known
+	Address string // where clients reach it
+}
+
+// Status describes a replica.
+type Status struct {
+	CellID    api.CellID
+	Master    string
+	Epoch     uint64
+	Role      string
+	Client    string // where clients reach it
+	Term      uint64
+	Last      uint64 // index of the log
+	Applied   uint64
+	Healthy   bool
+	Version   string
+	DiskFree  int64
+	StateHash string
+	LogStore  string
+
+	Sessions, Nodes, Locks int // the master alone says them
+}
+
+// Member describes a member of the cell.
+type Member struct {
+	ID, Raft, Client, HTTP string
+	Voter                  bool
+}
+
+// Locate is answered by every replica, from what it knows at once.
+func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateReply, error) {
+	if err := s.checkCell(q.GetCell()); err != nil {
+		return nil, s.fail("locate", "", err)
+	}
+	l := s.cfg.Replica.Location()
+	return &pb.LocateReply{
+		Cell: s.cfg.Cell, CellId: string(l.CellID), Replica: s.cfg.ID, Epoch: l.Epoch, Master: l.Master, MasterAddress: l.Address,
+	}, nil
+}
+
+// Status describes this replica.
+func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, error) {
+	is := s.cfg.Replica.Status()
+	return &pb.StatusReply{
+		Cell:   s.cfg.Cell,
+		CellId: string(is.CellID),
+		Master: is.Master,
+		Epoch:  is.Epoch,
+		Replica: &pb.ReplicaStatus{
+			Id:            s.cfg.ID,
+			Role:          is.Role,
+			Client:        is.Client,
+			Term:          is.Term,
+			Last:          is.Last,
+			Applied:       is.Applied,
+			Healthy:       is.Healthy,
+			Version:       is.Version,
+			DiskFreeBytes: is.DiskFree,
+			StateHash:     is.StateHash,
+			LogStore:      is.LogStore,
+		},
+		Sessions: uint64(is.Sessions),
+		Nodes:    uint64(is.Nodes),
+		Locks:    uint64(is.Locks),
+	}, nil
+}
+
+// Members lists the members of the cell.
+func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply, error) {
+	list, err := s.cfg.Replica.Members()
+	if err != nil {
+		return nil, s.fail("members", "", err)
+	}
+	reply := &pb.MembersReply{}
+	for _, m := range list {
+		reply.Members = append(reply.Members, &pb.Member{Id: m.ID, Raft: m.Raft, Client: m.Client, Http: m.HTTP, Voter: m.Voter})
+	}
+	return reply, nil
+}
+
+// Transfer is for those who may change the ACL of the root: it stops the service
+// for a moment.
+func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
+	return inSession(s, "transfer", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
+			return nil, err
+		}
+		to, err := s.cfg.Replica.Transfer(ctx, q.GetTo())
+		return &pb.TransferReply{Master: to}, err
+	})
+}

@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestOrigin(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.0.0.5:7421": "10.0.0.5", "[::ffff:10.0.0.5]:1": "10.0.0.5", "127.0.0.1:5": "127.0.0.1", "[::1]:5": "::1",
+		"[2001:db8::5]:7": "2001:db8::/64", "[2001:db8::6:0:0:1]:7": "2001:db8::/64", "[fe80::1%eth0]:7": "fe80::/64", "host:5": "host", "bufconn": "bufconn",
+	} {
+		if got := originOf(namedAddr(address)); got != want {
+			t.Errorf("a connection from %s counts as one from %s, want %s", address, got, want)
+		}
+	}
+}
+
+type namedAddr string
+
+func (a namedAddr) Network() string { return "test" }
+func (a namedAddr) String() string  { return string(a) }
+
+// fromConn is a connection from an address, over which nothing is ever sent.
+type fromConn struct {
+	net.Conn
+	from   string
+	closed int
+}
+
+func (c *fromConn) RemoteAddr() net.Addr { return namedAddr(c.from) }
+func (c *fromConn) Close() error         { c.closed++; return nil }
+
+// TestConnectionsAreCounted opens and closes connections at random and compares with a
+// count made anew: one is admitted if there is room in all and for its address, kept to
+// be told otherwise, or closed; and what was closed, even twice, is not counted.
+func TestConnectionsAreCounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := NewConnections(rapid.IntRange(1, 100).Draw(t, "all"), rapid.IntRange(1, 50).Draw(t, "each"), func() {}, func() {}, slog.New(slog.DiscardHandler))
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		var open []*heardConn
+		from, admitted, refused := map[string]int{}, 0, 0
+		for range 400 {
+			if len(open) > 0 && random.IntN(3) == 0 {
+				n := random.IntN(len(open))
+				one := open[n]
+				open = append(open[:n], open[n+1:]...)
+				for range 1 + random.IntN(2) {
+					_ = one.Close()
+				}
+				if one.refusal != nil {
+					refused--
+				} else {
+					admitted--
+					from[originOf(one.Conn.RemoteAddr())]--
+				}
+				continue
+			}
+			wire := &fromConn{from: fmt.Sprintf("10.0.0.%d:1", random.IntN(4))}
+			one := &heardConn{Conn: wire}
+			room := admitted < c.all && from[originOf(wire.RemoteAddr())] < c.each
+			served := c.admit(one)
+			switch {
+			case served != (room || refused < MaxRefused) || room != (served && one.refusal == nil) || served == (wire.closed > 0):
+				t.Fatalf("with %d connections, %v, and %d refused: room %v, served %v, %v", admitted, from, refused, room, served, one.refusal)
+			case room:
+				admitted++
+				from[originOf(wire.RemoteAddr())]++
+			case served:
+				refused++
+			}
+			if served {
+				open = append(open, one)
+			}
+			if c.Count() != admitted || c.refused != refused {
+				t.Fatalf("%d and %d refused are counted; there are %d and %d", c.Count(), c.refused, admitted, refused)
+			}
+		}
+		for _, one := range open {
+			_ = one.Close()
+		}
+		if c.open != 0 || len(c.from) != 0 || c.refused != 0 {
+			t.Fatalf("all is closed, and %d, %v and %d are counted", c.open, c.from, c.refused)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/chubbylock/chubby/cell/internal/wire"
+
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/hashicorp/raft"
+)
+
+// served is a replica as its services see it; see wire.Replica.
+type served struct{ r *Replica }
+
+// Master implements wire.Replica.
+func (s served) Master() (*master.Master, error) {
+	if m := s.r.master.Load(); m != nil {
+		return m, nil
+	}
+	return nil, s.r.notMaster()
+}
+
+// Location implements wire.Replica.
+func (s served) Location() wire.Location {
+	h := s.r.Health()
+	l := wire.Location{CellID: s.r.fsm.State().CellID, Epoch: h.Epoch}
+	if h.Ready {
+		l.Master, l.Address = h.Master, h.Address
+	}
+	return l
+}
+
+// Status implements wire.Replica. What it costs does not depend on how much the cell
+// holds: the hash is the running one by which replicas compare themselves, of the
+// same moment as the index applied.
+func (s served) Status() wire.Status {
+	r, state := s.r, s.r.fsm.State()
+	health := r.Health()
+	status := wire.Status{
+		CellID:    state.CellID,
+		Master:    health.Master,
+		Epoch:     health.Epoch,
+		Role:      health.Role,
+		Client:    r.clientAddress(r.cfg.ID),
+		Term:      r.raft.CurrentTerm(),
+		Last:      r.raft.LastIndex(),
+		Applied:   state.Applied,
+		Healthy:   health.Ready,
+		Version:   Version(),
+		DiskFree:  disk.Free(r.cfg.Data),
+		StateHash: fmt.Sprintf("%016x", state.History),
+		LogStore:  string(r.cfg.LogStore),
+	}
+	if r.master.Load() != nil {
+		counts := state.Tree.Counts()
+		status.Sessions, status.Nodes, status.Locks = state.Sessions.Len(), counts.Nodes, counts.Locks
+	}
+	return status
+}
+
+// Members implements wire.Replica.
+func (s served) Members() ([]wire.Member, error) {
+	future := s.r.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return nil, err
+	}
+	var list []wire.Member
+	for _, server := range future.Configuration().Servers {
+		one := wire.Member{
+			ID:     string(server.ID),
+			Raft:   string(server.Address),
+			Client: s.r.clientAddress(string(server.ID)),
+			Voter:  server.Suffrage == raft.Voter,
+		}
+		for _, m := range s.r.cfg.Members {
+			if m.ID == one.ID {
+				one.HTTP = m.HTTP
+			}
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// Transfer implements wire.Replica.
+func (s served) Transfer(ctx context.Context, to string) (string, error) {
+	if err := s.r.Transfer(ctx, to); err != nil {
+		return "", err
+	}
+	if to == s.r.cfg.ID {
+		return to, nil
+	}
+	return s.r.successor(ctx), nil
+}
+
+// role says what a replica is, in the words of cell status.
+func (r *Replica) role() string {
+	switch {
+	case r.master.Load() != nil:
+		return "master"
+	case r.raft.State() == raft.Follower:
+		return "replica"
+	}
+	return "candidate"
+}
+
+// Version returns the version of this build: of the module, or "devel".
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
