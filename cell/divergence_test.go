@@ -16,7 +16,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		replicas := startCell(t, 3)
 		testbed.Pass(2 * compareEvery)
 		for id, r := range replicas {
-			if n := r.comparison.Count(); n != 0 {
+			if n := r.comparison.Differing(); n != 0 {
 				t.Errorf("%s differs from %d replicas", id, n)
 			}
 		}
@@ -39,7 +39,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		}
 		testbed.Pass(2 * compareEvery)
 		for id, want := range map[string]int{"r1": 1, "r2": 2, "r3": 1} {
-			if n := replicas[id].comparison.Count(); n != want {
+			if n := replicas[id].comparison.Differing(); n != want {
 				t.Errorf("%s sees %d replicas that differ, want %d", id, n, want)
 			}
 		}

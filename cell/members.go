@@ -11,30 +11,35 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// bootstrap begins the cell in a data directory that holds nothing, or goes on
-// with a bootstrap that was interrupted.
+// bootstrap begins the cell in a data directory that holds nothing, or continues a
+// bootstrap that was interrupted.
 func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	if r.stores.Identity().Get().Begun {
 		return nil
 	}
 	b := &peer.Bootstrapper{
-		Cell: r.cfg.Cell, Members: rosterOf(r.cfg.Members), Identity: r.stores.Identity(), Ask: r.port.AskBootstrap, Clock: r.clock, Logger: r.log,
-		Begin: func() error { return r.stores.Bootstrap(conf, r.transport) },
+		Cell:     r.cfg.Cell,
+		Members:  rosterOf(r.cfg.Members),
+		Identity: r.stores.Identity(),
+		Ask:      r.port.AskBootstrap,
+		Clock:    r.clock,
+		Logger:   r.log,
+		Begin:    func() error { return r.stores.Bootstrap(conf, r.transport) },
 	}
-	if err := b.Run(ctx); err != nil {
+	if err := b.Complete(ctx); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
 	}
 	return nil
 }
 
-// bootstrapReport is what this replica answers to one that bootstraps.
+// bootstrapReport is what this replica answers to a replica that bootstraps.
 func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
 	return peer.BootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
 }
 
-// checkConfiguration refuses to start a replica that is configured with other
-// members than its cell has: it would be somebody else to some of the others.
+// checkConfiguration refuses to start a replica that is configured with other members
+// than its cell has: some of the others would take it for another replica.
 func (r *Replica) checkConfiguration() error {
 	var has []identity.Member
 	for _, s := range r.stores.Configuration().Servers {
@@ -51,8 +56,8 @@ func (r *Replica) checkConfiguration() error {
 	return nil
 }
 
-// peer names the replica at a Raft address.
-func (r *Replica) peer(address string) (id string, ok bool) {
+// memberAt returns the ID of the replica that has a Raft address.
+func (r *Replica) memberAt(address string) (id string, ok bool) {
 	for _, m := range r.cfg.Members {
 		if m.Raft == address {
 			return m.ID, true

@@ -122,11 +122,18 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
 	r.port = peer.OpenPort(peer.PortConfig{
-		Passport: r.passport, Bootstrap: r.bootstrapReport,
-		Cell: r.cfg.Cell, ID: r.cfg.ID, Client: r.advertised(), Address: self.Raft, Listen: r.cfg.RaftListener,
-		Peer: r.peer, Connect: r.cfg.Dial, Logger: r.log,
+		Passport:  r.passport,
+		Bootstrap: r.bootstrapReport,
+		Cell:      r.cfg.Cell,
+		ID:        r.cfg.ID,
+		Client:    r.advertised(),
+		Address:   self.Raft,
+		Listen:    r.cfg.RaftListener,
+		MemberAt:  r.memberAt,
+		Connect:   r.cfg.Dial,
+		Logger:    r.log,
 	})
-	raftLog := peer.NewRaftLog(r.log, r.clock, r.peer)
+	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
 	r.transport = peer.NewTransport(r.port, raftLog)
 	r.mu.Lock()
 	r.quiet = r.transport.Silence
@@ -138,7 +145,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.fail(err)
 	})
 	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
-	r.prober = peer.NewProber(r.port, r.clock, r.hear)
+	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
 	r.elected = make(chan bool, 64)
 	conf := r.raftConfig(r.elected)
 	conf.Logger = raftLog
@@ -150,7 +157,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
 	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
-	r.transport.Listen()
+	r.transport.StartReceiving()
 	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
@@ -158,7 +165,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
 	r.conns = wire.NewConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals.Inc, r.metrics.shed.Inc, r.log)
-	r.port.Answer(r.report)
+	r.port.AnswerProbes(r.probeReport)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	r.reigned = make(chan struct{})
@@ -166,7 +173,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		defer close(r.reigned)
 		r.runEpochs(ctx, r.elected)
 	})
-	r.work.Go(func() { r.compare(ctx) })
+	r.work.Go(func() { r.probeOthers(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	return nil
 }

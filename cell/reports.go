@@ -10,8 +10,9 @@ import (
 // compareEvery is the time between two questions to every other replica.
 const compareEvery = 5 * time.Second
 
-// compare asks every other replica regularly, until ctx ends.
-func (r *Replica) compare(ctx context.Context) {
+// probeOthers asks every other replica regularly, until ctx ends, so that replicas which
+// differ are found also while no master needs a proof.
+func (r *Replica) probeOthers(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
 	for {
@@ -22,20 +23,20 @@ func (r *Replica) compare(ctx context.Context) {
 		}
 		for _, m := range r.cfg.Members {
 			if m.ID != r.cfg.ID {
-				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // hear has it first
+				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // noteReport has it first
 			}
 		}
 	}
 }
 
-// hear takes the answers to all probes, those of the fence too.
-func (r *Replica) hear(id string, report peer.Report) {
-	r.passport.Saw(id, report.Applied)
-	r.comparison.Heard(id, report.Applied, report.History)
+// noteReport takes the answers to all probes, also to those of the fence.
+func (r *Replica) noteReport(id string, report peer.Report) {
+	r.passport.NoteHeld(id, report.Applied)
+	r.comparison.Compare(id, report.Applied, report.History)
 }
 
-// report answers a probe.
-func (r *Replica) report() peer.Report {
+// probeReport answers a probe.
+func (r *Replica) probeReport() peer.Report {
 	term := r.raft.CurrentTerm()
 	state := r.fsm.State()
 	return peer.Report{Term: term, Last: r.raft.LastIndex(), Applied: state.Applied, History: state.History}

@@ -54,7 +54,7 @@ func arrivalGuards() []guard {
 			pkg: "./cell/internal/disk", test: "TestDataDirIsOneReplicas",
 		},
 		{
-			name: "who bootstraps is not believed", file: "cell/internal/peer/port.go",
+			name: "who bootstraps is not believed", file: "cell/internal/peer/handshake.go",
 			old: "	if err == nil && h.kind != bootstrapStream {", new: "	if err == nil {",
 			pkg: "./cell/internal/peer", test: "TestBootstrapIsNotBelieved",
 		},

@@ -15,17 +15,17 @@ func identityGuards() []guard {
 		},
 		{
 			name: "a roster is drawn when all members hold nothing", file: "cell/internal/peer/bootstrap.go",
-			old: "lowest(me.ID, members) && len(step.waiting) == 0:", new: "lowest(me.ID, members) && len(heard) >= len(members)/2:",
+			old: "isLowest(me.ID, members) && len(step.waiting) == 0:", new: "isLowest(me.ID, members) && len(heard) >= len(members)/2:",
 			pkg: "./cell", test: "TestBootstrapWaitsForAll",
 		},
 		{
 			name: "a stored roster is not replaced", file: "cell/internal/peer/bootstrap.go",
-			old: "	if err := contradiction(me, r); err != nil {", new: "	if err := contradiction(me, r); false {",
+			old: "	if err := checkContradiction(me, r); err != nil {", new: "	if err := checkContradiction(me, r); false {",
 			pkg: "./cell/internal/peer", test: "TestBootstrapBeginsOneCell",
 		},
 		{
 			name: "a stored roster is not replaced (whole cell)", file: "cell/internal/peer/bootstrap.go",
-			old: "	if err := contradiction(me, r); err != nil {", new: "	if err := contradiction(me, r); false {",
+			old: "	if err := checkContradiction(me, r); err != nil {", new: "	if err := checkContradiction(me, r); false {",
 			pkg: "./cell", test: "TestDisksLost",
 		},
 		{
@@ -86,17 +86,17 @@ func forgettingGuards() []guard {
 		},
 		{
 			name: "a leader remembers what was acknowledged", file: "cell/internal/peer/acknowledged.go",
-			old: "	t.port.Passport.Saw(string(id), min(index, args.LeaderCommitIndex))\n", new: "	_ = index\n",
+			old: "	t.port.Passport.NoteHeld(string(id), min(index, args.LeaderCommitIndex))\n", new: "	_ = index\n",
 			pkg: "./cell/internal/peer", test: "TestAcknowledgementsAreRemembered",
 		},
 		{
 			name: "every replica remembers what the others applied", file: "cell/reports.go",
-			old: "	r.passport.Saw(id, report.Applied)\n", new: "",
+			old: "	r.passport.NoteHeld(id, report.Applied)\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{
 			name: "replicas that differ are found without being asked", file: "cell/reports.go",
-			old: "				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // hear has it first\n", new: "",
+			old: "				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // noteReport has it first\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{

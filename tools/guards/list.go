@@ -169,12 +169,12 @@ func plumbingGuards() []guard {
 	return []guard{
 		{
 			name: "the fence proves leadership", file: "cell/internal/peer/fence.go",
-			old: "	r, err := f.join()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.join()\n",
+			old: "	r, err := f.joinRound()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.joinRound()\n",
 			pkg: "./cell/internal/peer", test: "TestDeposedMasterCannotProve",
 		},
 		{
 			name: "the fence proves leadership (whole cell)", file: "cell/internal/peer/fence.go",
-			old: "	r, err := f.join()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.join()\n",
+			old: "	r, err := f.joinRound()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.joinRound()\n",
 			pkg: "./cell", test: "TestDeposedMaster",
 		},
 		{

@@ -21,12 +21,12 @@ func logGuards() []guard {
 		},
 		{
 			name: "peers that are away are told of once a minute", file: "cell/internal/peer/raftlog.go",
-			old: "		case raftPeerAway(msg), msg", new: "		case msg == \"\", msg",
+			old: "		case isPeerAway(msg), msg", new: "		case msg == \"\", msg",
 			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
 			name: "peers that are away are told of once a minute (whole cell)", file: "cell/internal/peer/raftlog.go",
-			old: "		case raftPeerAway(msg), msg", new: "		case msg == \"\", msg",
+			old: "		case isPeerAway(msg), msg", new: "		case msg == \"\", msg",
 			pkg: "./cell", test: "TestLogOfALoneReplica",
 		},
 		{
@@ -36,7 +36,7 @@ func logGuards() []guard {
 		},
 		{
 			name: "a start without trouble warns of nothing", file: "cell/internal/peer/raftlog.go",
-			old: "	case now.Sub(s.since) < raftLogGrace:\n", new: "	case false:\n",
+			old: "	case now.Sub(s.since) < awayLogGrace:\n", new: "	case false:\n",
 			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{

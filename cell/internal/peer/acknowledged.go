@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// AppendEntries sends entries, and remembers what the replica holds then. See
-// raft.Transport.
+// AppendEntries sends entries, and remembers what the other replica holds afterwards.
+// See raft.Transport.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err == nil {
@@ -25,13 +25,13 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	}
 	p := &watchedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	p.work.Go(func() {
-		p.watch(func(f raft.AppendFuture) { t.acknowledged(id, f.Request(), f.Response()) })
+		p.forwardAnswers(func(f raft.AppendFuture) { t.acknowledged(id, f.Request(), f.Response()) })
 	})
 	return p, nil
 }
 
-// acknowledged notes how far a replica's log agrees with that of its leader, this
-// replica, as far as it was committed when the request was made.
+// acknowledged notes how far a replica's log agrees with the log of its leader, which is
+// this replica, as far as that was committed when the request was made.
 func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if !resp.Success {
 		return
@@ -40,11 +40,11 @@ func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesReque
 	if n := len(args.Entries); n > 0 {
 		index = args.Entries[n-1].Index
 	}
-	t.port.Passport.Saw(string(id), min(index, args.LeaderCommitIndex))
+	t.port.Passport.NoteHeld(string(id), min(index, args.LeaderCommitIndex))
 }
 
-// watchedPipeline looks at each answer before Raft has it. Its goroutine ends with
-// Close, which waits for it.
+// watchedPipeline reads each answer before Raft gets it. Its goroutine ends with Close,
+// which waits for it.
 type watchedPipeline struct {
 	raft.AppendPipeline
 	answers chan raft.AppendFuture
@@ -64,12 +64,12 @@ func (p *watchedPipeline) Close() error {
 	return err
 }
 
-// watch passes answers on until the pipeline is closed.
-func (p *watchedPipeline) watch(answered func(raft.AppendFuture)) {
+// forwardAnswers forwards answers to Raft until the pipeline is closed.
+func (p *watchedPipeline) forwardAnswers(answered func(raft.AppendFuture)) {
 	for {
 		select {
 		case f := <-p.AppendPipeline.Consumer():
-			if f.Error() == nil { // it is decided: an answer comes when it is
+			if f.Error() == nil { // an answer arrives only when it is complete, so this does not wait
 				answered(f)
 			}
 			select {

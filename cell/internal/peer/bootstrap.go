@@ -17,13 +17,13 @@ import (
 // A cell is bootstrapped once, by all its members together, in two phases that
 // are stored on the disk (docs/adr/0009-bootstrap-and-identity.md has the
 // argument). Each member asks every other again and again what it holds, and
-// takes the next step by itself:
+// takes the next step on its own:
 //
 //  1. The member with the lowest ID, when every other one says that it holds
 //     nothing, is bootstrapping, and has the same list of members, draws the
 //     roster: the cell's id and the incarnation of each member. It stores it.
-//  2. A member that holds nothing stores a roster that another one shows it, if it
-//     stands in it with its own incarnation.
+//  2. A member that holds nothing stores a roster that another one shows it, if the
+//     roster has its own incarnation.
 //  3. A member that has stored the roster begins (writes the first entry of the
 //     log and starts Raft) when every other one has stored it, too, or one says
 //     that it has begun.
@@ -33,7 +33,7 @@ import (
 // gone can never be begun. What is stored is never replaced: a replica that finds
 // it contradicted refuses to run.
 
-// BootstrapReport is what a replica answers to one that bootstraps.
+// BootstrapReport is what a replica answers to a replica that bootstraps.
 type BootstrapReport struct {
 	ID          string            `json:"id"`
 	Incarnation string            `json:"incarnation"`
@@ -42,23 +42,23 @@ type BootstrapReport struct {
 	Begun       bool              `json:"begun,omitempty"`
 }
 
-// bootstrapStep is what a member is to do next.
+// bootstrapStep is what a member must do next.
 type bootstrapStep struct {
 	store   *identity.Roster // store this roster
 	begin   bool             // write the first entry and start Raft
-	waiting []string         // or else wait for these, each with the reason
+	waiting []string         // otherwise, the members to wait for, each with the reason
 }
 
-// nextStep decides what the member with that identity and list of members does
-// after it has asked the others. heard has the reports of those that answered,
-// and failed why the others did not.
+// nextStep decides what the member with that identity and list of members does after it
+// has asked the others. heard has the reports of the members that answered, and failed
+// the errors of the others.
 func nextStep(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport, failed map[string]error) (bootstrapStep, error) {
 	for _, m := range members {
 		r, ok := heard[m.ID]
 		if !ok || m.ID == me.ID {
 			continue
 		}
-		if err := contradiction(me, r); err != nil {
+		if err := checkContradiction(me, r); err != nil {
 			return bootstrapStep{}, err
 		}
 	}
@@ -80,29 +80,29 @@ func nextStep(me identity.Replica, members []identity.Member, heard map[string]B
 			stored++
 		case !slices.Equal(r.Members, members):
 			step.waiting = append(step.waiting, fmt.Sprintf("%s (it is configured with other members: %s)", m.ID, identity.Difference(members, r.Members)))
-		case me.Roster != nil || !lowest(me.ID, members):
+		case me.Roster != nil || !isLowest(me.ID, members):
 			step.waiting = append(step.waiting, m.ID+" (it waits as well)")
 		}
 	}
 	switch {
 	case me.Roster != nil && stored == len(members):
 		step.begin = true
-	case me.Roster == nil && lowest(me.ID, members) && len(step.waiting) == 0:
+	case me.Roster == nil && isLowest(me.ID, members) && len(step.waiting) == 0:
 		drawn, err := drawRoster(me, members, heard)
 		return bootstrapStep{store: drawn}, err
 	}
 	return step, nil
 }
 
-// contradiction compares what another member reports with what this one holds.
-// It returns why this replica must not run, if it must not.
-func contradiction(me identity.Replica, r BootstrapReport) error {
+// checkContradiction compares what another member reports with what this one holds. Its
+// error is why this replica must not run.
+func checkContradiction(me identity.Replica, r BootstrapReport) error {
 	switch {
 	case r.Roster == nil && me.Roster == nil:
 		return nil
 	case r.Roster == nil:
 		if known := me.Roster.IncarnationOf(r.ID); known != r.Incarnation {
-			return stuck(me.ID, r.ID, me.Roster.CellID)
+			return incompletable(me.ID, r.ID, me.Roster.CellID)
 		}
 		return nil
 	case r.Roster.IncarnationOf(r.ID) != r.Incarnation:
@@ -112,24 +112,24 @@ func contradiction(me identity.Replica, r BootstrapReport) error {
 			r.ID, r.Roster.CellID, me.Roster.CellID, identity.LossAdvice)
 	case r.Roster.IncarnationOf(me.ID) == me.Incarnation:
 		if r.Begun && me.Roster == nil {
-			return lostEntries(me.ID, 0, r.ID, 1) // it had stored the roster, or that one could not have begun
+			return lostEntries(me.ID, 0, r.ID, 1) // it had stored the roster: otherwise that replica could not have begun
 		}
 		return nil
 	case r.Begun:
 		return lostData(me.ID, r.ID, r.Roster.CellID)
 	default:
-		return stuck(r.ID, me.ID, r.Roster.CellID)
+		return incompletable(r.ID, me.ID, r.Roster.CellID)
 	}
 }
 
-// stuck is the refusal of a bootstrap that can never be completed.
-func stuck(holder, gone, cellID string) error {
+// incompletable is the refusal of a bootstrap that can never be completed.
+func incompletable(holder, gone, cellID string) error {
 	return identity.Refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
 		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, identity.LossAdvice)
 }
 
-// lowest reports whether no member has an ID before this one.
-func lowest(id string, members []identity.Member) bool {
+// isLowest reports whether no member has an ID before this one.
+func isLowest(id string, members []identity.Member) bool {
 	return !slices.ContainsFunc(members, func(m identity.Member) bool { return m.ID < id })
 }
 
@@ -150,7 +150,7 @@ func drawRoster(me identity.Replica, members []identity.Member, heard map[string
 	return r, nil
 }
 
-// reasonOf is the shortest true word about why a member was not heard.
+// reasonOf says, as briefly as possible, why a member was not heard.
 func reasonOf(err error) string {
 	if err == nil {
 		return "not asked yet"
@@ -159,11 +159,11 @@ func reasonOf(err error) string {
 }
 
 const (
-	bootstrapAsk    = time.Second            // for one member's answer
-	bootstrapRetry  = 100 * time.Millisecond // between rounds at first
-	bootstrapSlow   = 500 * time.Millisecond // and after
-	bootstrapHurry  = 5 * time.Second        // this time
-	bootstrapRemind = 5 * time.Second        // between log lines
+	maxBootstrapAnswer = time.Second            // for one member's answer
+	firstRoundsPause   = 100 * time.Millisecond // between two rounds, in firstRounds
+	laterRoundsPause   = 500 * time.Millisecond // between two rounds, later
+	firstRounds        = 5 * time.Second        // since the beginning
+	bootstrapLogEvery  = 5 * time.Second        // between log lines
 )
 
 // identityStore keeps the identity of a member durably.
@@ -177,17 +177,17 @@ type Bootstrapper struct {
 	Cell     string
 	Members  []identity.Member
 	Identity identityStore
-	Ask      func(m identity.Member) (BootstrapReport, error) // returns within bootstrapAsk
+	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Begin    func() error                                     // writes the first entry
 	Clock    session.Clock
 	Logger   *slog.Logger
 }
 
-// Run returns when the cell has begun here, or fails when ctx ends, or when the
+// Complete returns when the cell has begun here. It fails when ctx ends, or when the
 // cell must not be bootstrapped.
-func (b *Bootstrapper) Run(ctx context.Context) error {
+func (b *Bootstrapper) Complete(ctx context.Context) error {
 	began := b.Clock()
-	told := began.Add(-bootstrapRemind)
+	told := began.Add(-bootstrapLogEvery)
 	for {
 		heard, failed := b.askAll()
 		step, err := nextStep(b.Identity.Get(), b.Members, heard, failed)
@@ -204,13 +204,13 @@ func (b *Bootstrapper) Run(ctx context.Context) error {
 			return b.Begin()
 		}
 		now := b.Clock()
-		if now.Sub(told) >= bootstrapRemind {
+		if now.Sub(told) >= bootstrapLogEvery {
 			told = now
 			b.Logger.Info("bootstrap: waiting for every member of the cell", "cell", b.Cell, "waiting_for", strings.Join(step.waiting, ", "))
 		}
-		pause := bootstrapRetry
-		if now.Sub(began) > bootstrapHurry {
-			pause = bootstrapSlow
+		pause := firstRoundsPause
+		if now.Sub(began) > firstRounds {
+			pause = laterRoundsPause
 		}
 		select {
 		case <-ctx.Done():

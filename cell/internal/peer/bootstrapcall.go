@@ -11,12 +11,12 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// maxReport bounds the bytes of a bootstrapReport that are read: hundreds of
+// maxReport bounds the bytes of a BootstrapReport that are read: hundreds of
 // members.
 const maxReport = 256 << 10
 
-// serveBootstrap answers one that bootstraps: 4 bytes of length, big-endian, and a
-// bootstrapReport in JSON.
+// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a
+// BootstrapReport in JSON.
 func (p *Port) serveBootstrap(c *portConn) {
 	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
 	text, err := json.Marshal(p.Bootstrap())
@@ -26,18 +26,18 @@ func (p *Port) serveBootstrap(c *portConn) {
 	}
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
-	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // it asks again
+	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // the caller asks again
 }
 
 // AskBootstrap asks a replica what it holds.
 func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 	var r BootstrapReport
-	conn, err := p.dial(bootstrapStream, m.ID, m.Raft, bootstrapAsk)
+	conn, err := p.dial(bootstrapStream, m.ID, m.Raft, maxBootstrapAnswer)
 	if err != nil {
 		return r, err
 	}
 	defer func() { _ = conn.Close() }() // everything was read, or err says why not
-	late := time.AfterFunc(bootstrapAsk, func() { _ = conn.Close() })
+	late := time.AfterFunc(maxBootstrapAnswer, func() { _ = conn.Close() })
 	defer late.Stop()
 	var size [4]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {

@@ -17,24 +17,24 @@ func TestComparisonSaysWhoDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testbed.Lines{}
 		c := NewComparison(func(index uint64) (uint64, bool) { return 100 + index, index <= 7 }, testbed.Clock(), slog.New(slog.NewTextHandler(log, nil)))
-		c.Heard("r2", 8, 0) // it is ahead
-		c.Heard("r2", 7, 107)
-		if lines := log.Take(); len(lines) != 0 || c.Count() != 0 {
-			t.Errorf("replicas that agree: %q, %d", lines, c.Count())
+		c.Compare("r2", 8, 0) // it is ahead
+		c.Compare("r2", 7, 107)
+		if lines := log.Take(); len(lines) != 0 || c.Differing() != 0 {
+			t.Errorf("replicas that agree: %q, %d", lines, c.Differing())
 		}
 		for range 30 {
-			c.Heard("r3", 7, 999)
+			c.Compare("r3", 7, 999)
 			testbed.Pass(5 * time.Second)
 		}
 		lines := log.Take()
-		if len(lines) != 3 || c.Count() != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "peer=r3") {
-			t.Errorf("one that differs for 150 s: %q, %d", lines, c.Count())
+		if len(lines) != 3 || c.Differing() != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "peer=r3") {
+			t.Errorf("one that differs for 150 s: %q, %d", lines, c.Differing())
 		}
 		if !strings.Contains(strings.Join(lines, ""), "Remove no data directory") {
 			t.Errorf("the advice is missing: %q", lines)
 		}
-		c.Heard("r3", 7, 107)
-		if c.Count() != 0 {
+		c.Compare("r3", 7, 107)
+		if c.Differing() != 0 {
 			t.Error("it is counted after it agreed")
 		}
 	})

@@ -3,8 +3,8 @@
 // that follow, of Raft, of probes and of a bootstrap; and what is concluded from
 // the answers, by the fence and by the comparison of running hashes.
 //
-// The port (port.go) owns the connections. The transport (transport.go) is Raft's
-// side of it, the prober (probe.go) asks other replicas for their terms, and the
+// The port (port.go, handshake.go) owns the connections. The transport (transport.go) is Raft's
+// side of it, the prober (prober.go) asks other replicas for their terms, and the
 // fence (fence.go) proves leadership with the answers.
 //
 // The rule it upholds: two replicas talk only if both are of the same cell, each

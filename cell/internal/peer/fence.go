@@ -13,56 +13,56 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fenceLimit is how long a round may take before its callers are told that no
+// maxFenceRound is how long a round may take before its callers are told that no
 // majority answers. Raft's own lease has usually ended by then.
-const fenceLimit = 2 * time.Second
+const maxFenceRound = 2 * time.Second
 
-// fenceHedge is how long a round waits for the voters it asks first, which are
-// as few as can decide it, before it asks the others as well. Asking all at once
-// would cost every read twice the messages and decide it no sooner.
+// fenceHedge is how long a round waits for the voters that it asks first before it asks
+// the others, too. It asks as few first as can decide it: to ask all at once would cost
+// every read twice the messages, and decide no sooner.
 const fenceHedge = 2 * time.Millisecond
 
-// raftView is what the fence reads of Raft; *raft.Raft has it. All three are
-// safe from any goroutine and do not wait for Raft's main goroutine.
+// raftView is what the fence reads of Raft; *raft.Raft implements it. All three may be
+// called from any goroutine and do not wait for Raft's main goroutine.
 type raftView interface {
 	CurrentTerm() uint64
 	State() raft.RaftState
 	GetConfiguration() raft.ConfigurationFuture
 }
 
-// FenceConfig is what a fence is told.
+// FenceConfig is what a fence needs to know.
 type FenceConfig struct {
-	Term  uint64 // the one that this replica was elected in
+	Term  uint64 // the term in which this replica was elected
 	Self  string // this replica's ID
 	Raft  raftView
-	Ask   func(id, address string, reply func(Report)) // prober.ask
+	Ask   func(id, address string, reply func(Report)) // Prober.Ask
 	Clock session.Clock
-	Hint  func() string // the client address of whoever is master now, for errors; may be nil
-	hedge time.Duration // how long the voters asked first are waited for; 0 is fenceHedge
+	Hint  func() string // the client address of the believed master, for errors; may be nil
+	hedge time.Duration // how long a round waits for the voters asked first; 0 is fenceHedge
 }
 
-// Fence proves that this replica is still the leader of one term: that no write
-// which its state does not show had been acknowledged by anybody when the proof
-// began. It writes nothing. Every read, every lease grant and every
-// CheckSequencer passes it. See probe.go for what is proved and why it holds.
+// Fence proves that this replica is still the leader of one term: that nobody had
+// acknowledged a write which this replica's state does not show when the proof began. It
+// writes nothing. Every read, every lease grant and every CheckSequencer passes it. See
+// probe.go for what is proved and why it holds.
 //
-// Callers share proofs, as writers share a group commit: one round of questions
-// is out at a time, whoever comes meanwhile shares the next one, and a caller is
-// released only by a round that began after he came.
+// Callers share proofs, as writers share a group commit. One round of questions is under
+// way at a time. Callers that come meanwhile share the next one: only a round that began
+// after a caller came releases it.
 //
-// A fence lives for one term. It is for any goroutine and has none of its own:
-// rounds are begun by callers and ended by the prober's goroutines or a timer.
+// A fence is for one term. It is for any goroutine and has none of its own: callers
+// begin rounds, and the prober's goroutines or a timer end them.
 type Fence struct {
 	FenceConfig
 
 	mu     sync.Mutex      // guards what follows; never held across I/O
-	round  *fenceRound     // being asked for, nil if none is
-	next   *fenceRound     // begins when round ends, nil if nobody waits for it
-	closed error           // why no proof will be given any more
+	round  *fenceRound     // the round that asks now; nil if there is none
+	next   *fenceRound     // begins when round ends; nil if no caller waits
+	closed error           // why there are no more proofs
 	prompt []raft.ServerID // voters that agreed in the last round, the first to answer first
 }
 
-// fenceRound is one proof, asked for or waited for.
+// fenceRound is one proof, which is being asked for or waits for its turn.
 type fenceRound struct {
 	done chan struct{}   // closed when t0 and err are set for good
 	t0   session.Instant // when the round began
@@ -74,7 +74,7 @@ type fenceRound struct {
 	higher int             // voters that have left our term
 	prompt []raft.ServerID // those that agree, in the order of their answers
 	rest   []raft.Server   // voters not asked yet
-	limit  *time.Timer     // the hedge, then fenceLimit
+	limit  *time.Timer     // the hedge, then maxFenceRound
 }
 
 // NewFence returns the fence of a term that this replica has just won.
@@ -83,13 +83,13 @@ func NewFence(cfg FenceConfig) *Fence {
 	return &Fence{FenceConfig: cfg}
 }
 
-// Prove returns once it is certain that at t0, which is not before the call, no
-// other replica had been elected since this one. It fails with NotMaster if one
-// may have been, with Unavailable if no majority of the voters answers within
-// fenceLimit, with close's cause after close, and with DeadlineExceeded or
-// Cancelled when ctx ends (or with ctx's cause, if that is an *api.Error).
+// Prove returns once it is certain that at t0, which is not before the call, no other
+// replica had been elected since this one. It fails with NotMaster if one may have been,
+// with Unavailable if no majority of the voters answers within maxFenceRound, with the
+// cause of Close after Close, and with DeadlineExceeded or Cancelled when ctx ends (or
+// with ctx's cause, if that is an *api.Error).
 func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
-	r, err := f.join()
+	r, err := f.joinRound()
 	if err != nil {
 		return 0, err
 	}
@@ -97,12 +97,13 @@ func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	case <-r.done:
 		return r.t0, r.err
 	case <-ctx.Done():
-		return 0, f.gaveUp(ctx)
+		return 0, f.contextError(ctx)
 	}
 }
 
-// join returns the round that the caller is to wait for: one that has not begun.
-func (f *Fence) join() (*fenceRound, error) {
+// joinRound returns the round that the caller must wait for: one that had not begun
+// before the call.
+func (f *Fence) joinRound() (*fenceRound, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -110,7 +111,7 @@ func (f *Fence) join() (*fenceRound, error) {
 		return nil, f.closed
 	case f.round == nil:
 		r := &fenceRound{done: make(chan struct{})}
-		f.begin(r)
+		f.beginRound(r)
 		return r, nil
 	case f.next == nil:
 		f.next = &fenceRound{done: make(chan struct{})}
@@ -118,7 +119,7 @@ func (f *Fence) join() (*fenceRound, error) {
 	return f.next, nil
 }
 
-// Close makes every call fail with cause, those that wait and those to come.
+// Close makes every call fail with cause, those that wait and later ones.
 func (f *Fence) Close(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +130,7 @@ func (f *Fence) Close(cause error) {
 	next := f.next
 	f.next = nil
 	if f.round != nil {
-		f.end(f.round, cause)
+		f.endRound(f.round, cause)
 	}
 	if next != nil {
 		next.err = cause
@@ -137,14 +138,14 @@ func (f *Fence) Close(cause error) {
 	}
 }
 
-// begin starts a round. The clock is read before anything is asked, and the
-// configuration after it.
-func (f *Fence) begin(r *fenceRound) {
+// beginRound starts a round. It reads the clock before it asks anything, and the
+// configuration after that. f.mu is held.
+func (f *Fence) beginRound(r *fenceRound) {
 	f.round = r
 	r.t0 = f.Clock()
 	configuration := f.Raft.GetConfiguration()
 	if err := configuration.Error(); err != nil {
-		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self, Message: "raft does not tell who may vote", Err: err})
+		f.endRound(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self, Message: "raft does not tell who may vote", Err: err})
 		return
 	}
 	var others []raft.Server
@@ -154,19 +155,19 @@ func (f *Fence) begin(r *fenceRound) {
 		}
 		r.voters++
 		if string(s.ID) == f.Self {
-			r.agree++ // end reads our own term, last of all
+			r.agree++ // checkLeading reads our own term, last of all
 			continue
 		}
 		others = append(others, s)
 	}
-	if f.decided(r) {
+	if f.endIfDecided(r) {
 		return
 	}
 	slices.SortStableFunc(others, func(a, b raft.Server) int { return cmp.Compare(f.rank(a.ID), f.rank(b.ID)) })
 	first := min(r.voters/2+1-r.agree, len(others))
 	r.rest = others[first:]
-	r.limit = time.AfterFunc(f.hedge, func() { f.hurry(r) })
-	f.question(r, others[:first])
+	r.limit = time.AfterFunc(f.hedge, func() { f.askRest(r) })
+	f.askVoters(r, others[:first])
 }
 
 // rank orders voters by how promptly they answered in the last round.
@@ -177,37 +178,37 @@ func (f *Fence) rank(id raft.ServerID) int {
 	return len(f.prompt)
 }
 
-// question asks voters for their terms, on behalf of a round that has begun.
-func (f *Fence) question(r *fenceRound, voters []raft.Server) {
+// askVoters asks voters for their terms, on behalf of a round that has begun.
+func (f *Fence) askVoters(r *fenceRound, voters []raft.Server) {
 	for _, s := range voters {
-		f.Ask(string(s.ID), string(s.Address), func(report Report) { f.count(r, s.ID, report) })
+		f.Ask(string(s.ID), string(s.Address), func(report Report) { f.countAnswer(r, s.ID, report) })
 	}
 }
 
-// hurry asks those voters that a round has left out so far, and gives it up if
-// it has asked them all.
-func (f *Fence) hurry(r *fenceRound) {
+// askRest asks the voters that a round has not asked yet, and ends the round if it has
+// asked them all.
+func (f *Fence) askRest(r *fenceRound) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case r != f.round: // it has ended
+	case r != f.round: // the round has ended
 	case len(r.rest) > 0:
 		rest := r.rest
 		r.rest = nil
-		r.limit.Reset(fenceLimit - f.hedge)
-		f.question(r, rest)
+		r.limit.Reset(maxFenceRound - f.hedge)
+		f.askVoters(r, rest)
 	default:
-		f.end(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self,
-			Message: "no majority of the replicas answered within " + fenceLimit.String() + ": retry; if it lasts, see which replicas are down (chubbyctl cell status)"})
+		f.endRound(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self,
+			Message: "no majority of the replicas answered within " + maxFenceRound.String() + ": retry; if it lasts, see which replicas are down (chubbyctl cell status)"})
 	}
 }
 
-// count takes one voter's answer.
-func (f *Fence) count(r *fenceRound, id raft.ServerID, report Report) {
+// countAnswer counts one voter's answer.
+func (f *Fence) countAnswer(r *fenceRound, id raft.ServerID, report Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r != f.round {
-		return // it has ended
+		return // the round has ended
 	}
 	if report.Term <= f.Term {
 		r.agree++
@@ -215,33 +216,34 @@ func (f *Fence) count(r *fenceRound, id raft.ServerID, report Report) {
 	} else {
 		r.higher++
 	}
-	f.decided(r)
+	f.endIfDecided(r)
 }
 
-// decided ends the round if the answers so far decide it.
-func (f *Fence) decided(r *fenceRound) bool {
+// endIfDecided ends the round if the answers so far decide it. f.mu is held.
+func (f *Fence) endIfDecided(r *fenceRound) bool {
 	majority := r.voters/2 + 1
 	switch {
 	case r.agree >= majority:
-		f.end(r, f.deposed())
+		f.endRound(r, f.checkLeading())
 	case r.voters-r.higher < majority:
-		f.end(r, f.notMaster("a majority of the replicas has gone on to a later election"))
+		f.endRound(r, f.notMaster("a majority of the replicas has gone on to a later election"))
 	default:
 		return false
 	}
 	return true
 }
 
-// deposed reads this replica's own term and state, after everybody else's.
-func (f *Fence) deposed() error {
+// checkLeading reads this replica's own term and state, after those of all others.
+func (f *Fence) checkLeading() error {
 	if f.Raft.CurrentTerm() != f.Term || f.Raft.State() != raft.Leader {
 		return f.notMaster("this replica is not the master any more")
 	}
 	return nil
 }
 
-// end releases a round's callers and begins the next one if somebody waits.
-func (f *Fence) end(r *fenceRound, err error) {
+// endRound releases a round's callers, and begins the next round if callers wait for it.
+// f.mu is held.
+func (f *Fence) endRound(r *fenceRound, err error) {
 	if r.limit != nil {
 		r.limit.Stop()
 	}
@@ -252,7 +254,7 @@ func (f *Fence) end(r *fenceRound, err error) {
 	}
 	if next := f.next; next != nil {
 		f.next = nil
-		f.begin(next)
+		f.beginRound(next)
 	}
 	close(r.done)
 }
@@ -266,8 +268,8 @@ func (f *Fence) notMaster(why string) error {
 	return e
 }
 
-// gaveUp is the error of a caller whose context ended.
-func (f *Fence) gaveUp(ctx context.Context) error {
+// contextError is the error of a caller whose context ended.
+func (f *Fence) contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var known *api.Error
 	if errors.As(cause, &known) {

@@ -21,7 +21,7 @@ import (
 func BenchmarkProve(b *testing.B) {
 	nodes := diskCell(b, 5, disk.BoltStore)
 	master := leader(b, nodes...)
-	master.say(b, "first")
+	master.apply(b, "first")
 	f := master.fence()
 	proofs := []struct {
 		name string
@@ -118,6 +118,6 @@ func diskCell(b testing.TB, size int, kind disk.LogStore) []*raftNode {
 		b.Cleanup(n.stop)
 		nodes = append(nodes, n)
 	}
-	nodes[0].found(b, members)
+	nodes[0].bootstrap(b, members)
 	return nodes
 }

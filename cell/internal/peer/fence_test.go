@@ -59,8 +59,8 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 		}
 	}()
 	old := nodes[0]
-	nodes[1].found(t, members)
-	enthrone(t, old, nodes...)
+	nodes[1].bootstrap(t, members)
+	makeLeader(t, old, nodes...)
 	f := old.fence()
 
 	// Reads keep heartbeats and probes in flight; the heartbeat interval of the
@@ -77,7 +77,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 			}
 		}
 	})
-	old.say(t, "old")
+	old.apply(t, "old")
 	if err := proof(old, f); err != nil {
 		t.Fatalf("while all is well: %v", err)
 	}
@@ -92,7 +92,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	wire.Cut("a", "b", true)
 	wire.Cut("a", "c", true)
 	winner := leader(t, nodes[1:]...)
-	winner.say(t, "new")
+	winner.apply(t, "new")
 
 	verdict := make(chan error, 1)
 	readers.Go(func() { verdict <- proof(old, f) })
@@ -142,7 +142,7 @@ func TestFenceCounts(t *testing.T) {
 				if len(c.answers) == 0 && c.arrange != nil {
 					c.arrange(w)
 				}
-				round, err := f.join()
+				round, err := f.joinRound()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestFenceCounts(t *testing.T) {
 					c.arrange(w) // after the question, before the answers
 				}
 				if len(round.rest) > 0 {
-					f.hurry(round) // ask those that were left out, too
+					f.askRest(round) // ask those that were left out, too
 				}
 				for _, q := range w.asked {
 					if term, ok := c.answers[q.id]; ok {
@@ -175,15 +175,15 @@ func TestFenceSharesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(3)
 		defer f.Close(api.NotMaster)
-		first, _ := f.join()
+		first, _ := f.joinRound()
 		w.now = 5
-		second, _ := f.join()
+		second, _ := f.joinRound()
 		for range 100 {
-			if r, _ := f.join(); r != second {
+			if r, _ := f.joinRound(); r != second {
 				t.Fatal("a caller did not share the waiting round")
 			}
 		}
-		f.hurry(first)
+		f.askRest(first)
 		if len(w.asked) != 2 {
 			t.Fatalf("%d questions are out, want one for each other voter", len(w.asked))
 		}
@@ -218,11 +218,11 @@ func TestFenceAsksFew(t *testing.T) {
 			}
 			return ids
 		}
-		first, _ := f.join()
+		first, _ := f.joinRound()
 		if got := asked(); !slices.Equal(got, []string{"r2", "r3"}) {
 			t.Errorf("asked at first: %v", got)
 		}
-		f.hurry(first)
+		f.askRest(first)
 		if got := asked(); !slices.Equal(got, []string{"r2", "r3", "r4", "r5"}) {
 			t.Errorf("asked after %v: %v", fenceHedge, got)
 		}
@@ -232,7 +232,7 @@ func TestFenceAsksFew(t *testing.T) {
 			t.Fatalf("two of four agree: %v, ended %v", err, ended)
 		}
 		w.asked = nil
-		if _, err := f.join(); err != nil {
+		if _, err := f.joinRound(); err != nil {
 			t.Fatal(err)
 		}
 		if got := asked(); !slices.Equal(got, []string{"r5", "r4"}) {
@@ -251,8 +251,8 @@ func TestFenceGivesUp(t *testing.T) {
 		if _, err := f.Prove(ctx); !errors.Is(err, api.Unavailable) {
 			t.Errorf("no answers: %v, want Unavailable", err)
 		}
-		if took := time.Since(began); took != fenceLimit {
-			t.Errorf("that took %v, want %v", took, fenceLimit)
+		if took := time.Since(began); took != maxFenceRound {
+			t.Errorf("that took %v, want %v", took, maxFenceRound)
 		}
 
 		short, cancel := context.WithTimeout(ctx, time.Second)

@@ -9,16 +9,16 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A hello opens every connection to a replica's Raft port: the caller sends
-// one, the replica answers with one, and only then does the conversation that
-// was asked for begin. It keeps a replica of one cell from feeding Raft
-// messages to another cell, or to a replica that took over an address, and it
-// keeps a stray connection (a port scan, an HTTP client) away from Raft's
-// decoder, which trusts the lengths it reads. And it keeps a replica that lost its
-// data from voting; see passport.
+// A hello opens every connection to a replica's Raft port: the caller sends one,
+// the replica answers with one, and only then does the conversation begin that the
+// caller asked for. Hellos keep a replica of one cell from sending Raft messages to
+// another cell, or to a replica that took over an address. They keep a stray
+// connection (a port scan, an HTTP client) away from Raft's decoder, which trusts
+// the lengths that it reads. And they keep a replica that lost its data from voting;
+// see Passport.
 //
 // A hello does not authenticate anybody: it says who the caller claims to be.
-// Where the network is not trusted, the connection under it has to be TLS.
+// Where the network is not trusted, the connection under it must be TLS.
 //
 // On the wire it is always helloSize bytes, so that reading one never
 // allocates what a stranger asks for:
@@ -60,7 +60,7 @@ type helloKind byte
 const (
 	raftStream      helloKind = 1 // carries hashicorp/raft's own protocol
 	probeStream     helloKind = 2 // carries questions for the Raft term
-	bootstrapStream helloKind = 3 // is answered with a bootstrapReport, and closed
+	bootstrapStream helloKind = 3 // is answered with a BootstrapReport, and closed
 )
 
 // helloVerdict is the answering replica's decision.
@@ -99,8 +99,8 @@ func (h hello) encode() ([]byte, error) {
 	return binary.BigEndian.AppendUint32(buf, crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli))), nil
 }
 
-// decodeHello reads what encode wrote. The error's text is for one log line and
-// quotes nothing of a stranger's bytes but the first four.
+// decodeHello reads what encode wrote. The error's text is for one log line, and of a
+// stranger's bytes it quotes the first four only.
 func decodeHello(buf []byte) (hello, error) {
 	if len(buf) != helloSize || string(buf[:len(helloMagic)]) != helloMagic {
 		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf)
@@ -138,7 +138,7 @@ func readHello(r io.Reader) (hello, error) {
 	if _, err := io.ReadFull(r, buf[:first]); err != nil {
 		return hello{}, fmt.Errorf("read a hello: %w", err)
 	}
-	if string(buf[:first]) != helloMagic { // a stranger need not be waited for
+	if string(buf[:first]) != helloMagic { // do not wait for a stranger
 		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf[:first])
 	}
 	if _, err := io.ReadFull(r, buf[first:]); err != nil {

@@ -2,16 +2,16 @@ package peer
 
 import "github.com/chubbylock/chubby/cell/internal/identity"
 
-// lostData is the refusal of a replica whose data directory is not the one that
-// the others know under its ID.
+// lostData is the refusal of a replica whose data directory is not the one that other
+// replicas know under its ID.
 func lostData(id, by, cellID string) error {
 	return identity.Refused("replica %s lost its data: replica %s knows another data directory under this ID, in the cell with the id %.12s. "+
 		"That directory has voted and acknowledged entries that this one does not have, so this one must not vote. "+
 		"If it still exists, start the replica with it. Otherwise %s", id, by, cellID, identity.LossAdvice)
 }
 
-// lostEntries is the refusal of a replica whose data directory holds less than
-// another replica has seen in it.
+// lostEntries is the refusal of a replica whose data directory holds less than another
+// replica knows it to have held.
 func lostEntries(id string, last uint64, by string, held uint64) error {
 	return identity.Refused("replica %s lost entries: replica %s knows that it held all entries up to %d, and its data directory ends at %d. "+
 		"It was restored from an old copy, or the disk lost what it had reported as written. It must not vote: %s", id, by, held, last, identity.LossAdvice)

@@ -12,26 +12,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Passport is what a replica shows of itself in every hello, and what it checks
-// in those of the others: that both are of the same cell, that each comes from
-// the data directory that the cell knows under that replica's ID, and that each
-// still holds what it is known to have held. All votes, appended entries and
-// proofs of leadership pass connections that begin so. Hence a replica that lost
-// its data takes part in nothing, as soon as it meets one that remembers.
+// Passport is what a replica shows of itself in every hello, and what it checks in the
+// hellos of other replicas: that both are of the same cell, that each comes from the
+// data directory that the cell knows under that replica's ID, and that each still holds
+// what it is known to have held. All votes, appended entries and proofs of leadership
+// pass connections that begin with such a check. So a replica that lost its data takes
+// part in nothing, as soon as it meets one that remembers.
 //
-// A replica compares itself with what the other one remembers of it, too: then
-// it knows that it must stop, and says why. It is for any goroutine.
+// A replica also compares itself with what the other one remembers of it: if it has lost
+// something, it knows that it must stop, and says why. It is for any goroutine.
 type Passport struct {
-	who    func() identity.Replica
-	lost   func(error) // told that this replica must not go on; must not block
+	me     func() identity.Replica
+	onLoss func(error) // called when this replica must not go on; must not block
 	clock  session.Clock
 	logger *slog.Logger
 
 	holds atomic.Pointer[func() uint64] // the last index in this replica's log or snapshot
 
-	mu   sync.Mutex                 // guards what follows
-	held map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
-	told map[string]session.Instant // by replica ID of the configuration: when its refusal was last logged
+	mu         sync.Mutex                 // guards what follows
+	held       map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
+	lastLogged map[string]session.Instant // by replica ID of the configuration: when its refusal was last logged
 }
 
 // refusedEvery is the time between two log lines on the same refused replica.
@@ -39,21 +39,22 @@ const refusedEvery = 10 * time.Second
 
 // NewPassport returns the passport of a replica whose data ends at last.
 func NewPassport(who func() identity.Replica, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *Passport {
-	p := &Passport{who: who, lost: lost, clock: clock, logger: logger, held: map[string]uint64{}, told: map[string]session.Instant{}}
+	p := &Passport{me: who, onLoss: lost, clock: clock, logger: logger, held: map[string]uint64{}, lastLogged: map[string]session.Instant{}}
 	p.HoldsUpTo(func() uint64 { return last })
 	return p
 }
 
-// HoldsUpTo says where to read the last index in this replica's log or snapshot.
+// HoldsUpTo sets the function that returns the last index in this replica's log or
+// snapshot.
 func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
 
 func (p *Passport) last() uint64 { return (*p.holds.Load())() }
 
-// Saw remembers that a replica held every entry up to index, and that they were
-// committed: none of them can ever be missing there again.
-func (p *Passport) Saw(id string, index uint64) {
-	if r := p.who().Roster; r == nil || r.IncarnationOf(id) == "" {
-		return // so that the map is bounded
+// NoteHeld remembers that a replica held every entry up to index, and that these were
+// committed: none of them may ever be missing there again.
+func (p *Passport) NoteHeld(id string, index uint64) {
+	if r := p.me().Roster; r == nil || r.IncarnationOf(id) == "" {
+		return // this bounds the map
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,20 +68,21 @@ func (p *Passport) HeldBy(id string) uint64 {
 	return p.held[id]
 }
 
-// sign completes a hello to a replica.
-func (p *Passport) sign(h hello) hello {
-	me := p.who()
+// complete adds to a hello to a replica what this replica shows of itself and remembers
+// of that one.
+func (p *Passport) complete(h hello) hello {
+	me := p.me()
 	h.cellID, h.incarnation = me.CellID(), me.Incarnation
 	h.held = p.HeldBy(h.to)
 	h.last = p.last()
 	return h
 }
 
-// admit decides on a hello that came in. A caller that holds too little is
-// refused; whether it does, or an acknowledgement of its has overtaken its hello,
-// it finds out itself from the answer.
-func (p *Passport) admit(h hello) (helloVerdict, error) {
-	me := p.who()
+// checkCaller decides on a hello that came in. A caller that holds too little is
+// refused. Either it has lost entries, or an acknowledgement of it has overtaken its
+// hello; the caller itself finds out which from the answer.
+func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
+	me := p.me()
 	switch known := me.KnownIncarnation(h.from); {
 	case !me.Begun:
 		return helloNoCell, api.Errorf(api.Unavailable, "replica %.64q called, and the cell has not begun here", h.from)
@@ -98,10 +100,11 @@ func (p *Passport) admit(h hello) (helloVerdict, error) {
 	return helloAccepted, nil
 }
 
-// check decides on the answer to a hello that this replica sent. The answer was
-// written after asked, so it cannot hold less than was known then.
-func (p *Passport) check(asked, h hello) error {
-	me := p.who()
+// checkAnswer decides on the answer to a hello that this replica sent. The answer was
+// written after asked was, so the other replica cannot hold less than was known of it
+// then.
+func (p *Passport) checkAnswer(asked, h hello) error {
+	me := p.me()
 	known := me.KnownIncarnation(h.from)
 	var err error
 	switch {
@@ -117,39 +120,39 @@ func (p *Passport) check(asked, h hello) error {
 		err = lostEntries(h.from, h.last, me.ID, asked.held)
 	case h.verdict == helloAmnesia:
 		err = lostData(me.ID, h.from, h.cellID)
-		p.lost(err)
+		p.onLoss(err)
 	}
 	if err == nil {
-		return p.examine(h)
+		return p.checkOwnLoss(h)
 	}
-	p.complain(h.from, err)
+	p.logRefusal(h.from, err)
 	return err
 }
 
-// examine compares this replica with what another one remembers of it, and ends
-// it if it holds less.
-func (p *Passport) examine(h hello) error {
-	me := p.who()
+// checkOwnLoss compares this replica with what another one remembers of it, and ends
+// this replica if it holds less.
+func (p *Passport) checkOwnLoss(h hello) error {
+	me := p.me()
 	if h.to != me.ID || !me.Begun || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
-		return nil // it is not about this replica, or not of one that could know
+		return nil // it is not about this replica, or the sender cannot know
 	}
-	last := p.last() // read after the hello arrived: what it remembers was earlier
+	last := p.last() // read after the hello arrived: the sender's memory is of an earlier moment
 	if h.held <= last {
 		return nil
 	}
 	err := lostEntries(me.ID, last, h.from, h.held)
-	p.lost(err)
+	p.onLoss(err)
 	return err
 }
 
-// complain logs the refusal of a replica, now and then.
-func (p *Passport) complain(id string, err error) {
+// logRefusal logs the refusal of a replica, at most once in refusedEvery.
+func (p *Passport) logRefusal(id string, err error) {
 	now := p.clock()
 	p.mu.Lock()
-	told, before := p.told[id]
+	told, before := p.lastLogged[id]
 	due := !before || now.Sub(told) >= refusedEvery
 	if due {
-		p.told[id] = now
+		p.lastLogged[id] = now
 	}
 	p.mu.Unlock()
 	if due {
@@ -157,13 +160,13 @@ func (p *Passport) complain(id string, err error) {
 	}
 }
 
-// otherCell is the refusal of a replica whose cell has this one's name.
+// otherCell is the refusal of a replica whose cell has the name of this one.
 func otherCell(h hello, me identity.Replica) error {
 	return &api.Error{Code: api.WrongCell, Message: "replica " + printable(h.from) + " is of another cell of the same name: its cell has the id " + printable(h.cellID) +
 		", this one's has " + me.Roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}
 }
 
-// printable is a stranger's text for a log line.
+// printable is a stranger's text, made fit for a log line.
 func printable(text string) string {
 	if text == "" {
 		return "(none)"

@@ -32,8 +32,8 @@ func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *tra
 	v.Port = OpenPort(PortConfig{
 		Passport: p, Bootstrap: func() BootstrapReport { return BootstrapReport{ID: me.ID} },
 		Cell: "foo", ID: me.ID, Client: me.ID + ".client", Address: me.ID, Listen: wire.Listen(me.ID), Connect: wire.Dialer(me.ID),
-		Peer:   func(address string) (string, bool) { return address, true },
-		Logger: logger,
+		MemberAt: func(address string) (string, bool) { return address, true },
+		Logger:   logger,
 	})
 	t.Cleanup(v.close)
 	return v
@@ -78,8 +78,8 @@ func TestPassport(t *testing.T) {
 					wire := testbed.NewNetwork()
 					us, other := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, c.other)
 					us.held, other.held = c.held, c.holds
-					us.Passport.Saw("r2", 5)
-					other.Passport.Saw("r1", c.remembers)
+					us.Passport.NoteHeld("r2", 5)
+					other.Passport.NoteHeld("r1", c.remembers)
 					caller, callee := us, other
 					if called {
 						caller, callee = other, us
@@ -124,7 +124,7 @@ func TestPassportOfAnother(t *testing.T) {
 				calls = newTraveller(t, wire, memberOf("c1", caller, caller+"-first"))
 				calls.held = 9
 			}
-			calls.Passport.Saw(knows, 9)
+			calls.Passport.NoteHeld(knows, 9)
 			if conn, err := calls.dial(raftStream, knows, us.ID, time.Second); err == nil {
 				conn.Close()
 				t.Errorf("%s reached %s at the address of another", caller, knows)
@@ -143,15 +143,15 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		us := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r1", "r1-first"))
 		late := hello{kind: raftStream, cell: "foo", from: "r2", to: "r1", cellID: "c1", incarnation: "r2-first", last: 5}
-		us.Passport.Saw("r2", 9)
-		if verdict, _ := us.Passport.admit(late); verdict != helloBehind {
+		us.Passport.NoteHeld("r2", 9)
+		if verdict, _ := us.Passport.checkCaller(late); verdict != helloBehind {
 			t.Errorf("verdict %d", verdict)
 		}
 		// r2 holds 9 by the time it reads the answer.
 		r2 := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r2", "r2-first"))
 		r2.held = 9
-		answer := us.Passport.sign(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
-		if err := r2.Passport.check(late, answer); err != nil || r2.lost != nil {
+		answer := us.Passport.complete(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
+		if err := r2.Passport.checkAnswer(late, answer); err != nil || r2.lost != nil {
 			t.Errorf("it condemned itself: %v, %v", err, r2.lost)
 		}
 	})

@@ -68,8 +68,8 @@ func newTestPort(wire *testbed.Network, cell, id string) (*Port, *testbed.Lines)
 	log := &testbed.Lines{}
 	return OpenPort(PortConfig{
 		Passport: testPassport(cell, id), Cell: cell, ID: id, Client: id + ".client", Address: id, Listen: wire.Listen(id), Connect: wire.Dialer(id),
-		Peer:   func(address string) (string, bool) { return address, address != "nobody" },
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		MemberAt: func(address string) (string, bool) { return address, address != "nobody" },
+		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 	}), log
 }
 

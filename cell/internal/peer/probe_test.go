@@ -151,7 +151,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 			t.Errorf("%d callers wait and %d questions are out; the bounds are %d and %d", len(q.waiting), q.inFlight, maxAsked, probeWindow)
 		}
 		q.mu.Unlock()
-		testbed.Pass(2 * probeStall)
+		testbed.Pass(2 * maxAnswerWait)
 		last := answersOf(p)
 		conn = <-peer.conns
 		_ = writeAnswer(conn, readQuestion(t, conn), 9)
@@ -201,7 +201,7 @@ func TestProbeWaitsForRaft(t *testing.T) {
 		if len(answer) != 0 {
 			t.Fatalf("answered %v before raft was there", <-answer)
 		}
-		voter.Answer(func() Report { return Report{Term: 3, Last: 17} })
+		voter.AnswerProbes(func() Report { return Report{Term: 3, Last: 17} })
 		if got, want := <-answer, (Report{Term: 3, Last: 17}); got != want {
 			t.Errorf("answered %v, want %v", got, want)
 		}

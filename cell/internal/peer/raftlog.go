@@ -17,76 +17,75 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// NewStoreLog returns a logger for the stores that Raft uses, which writes to
-// logger.
+// NewStoreLog returns a logger for the stores of Raft, which writes to logger.
 func NewStoreLog(logger *slog.Logger) hclog.Logger { return NewRaftLog(logger, nil, nil) }
 
-// NewRaftLog returns a logger for hashicorp/raft and its transport that writes to
-// logger, in words that an operator understands: peer names the replica that has
-// a Raft address. The libraries log addresses, indexes, terms and file names;
-// they never log the contents of entries.
-func NewRaftLog(logger *slog.Logger, clock session.Clock, peer func(address string) (id string, ok bool)) hclog.Logger {
+// NewRaftLog returns a logger for hashicorp/raft and its transport. It writes to logger,
+// in words that an operator understands; memberAt returns the ID of the replica that has
+// a Raft address. The libraries log addresses, indexes, terms and file names; they never
+// log the contents of entries.
+func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
-	l.RegisterSink(&raftLogSink{logger: logger, clock: clock, peer: peer, away: map[string]bool{}, named: map[string]bool{}})
+	l.RegisterSink(&raftLogSink{logger: logger, clock: clock, memberAt: memberAt, away: map[string]bool{}, named: map[string]bool{}})
 	return l
 }
 
 // raftLogSink receives what the libraries log. It is for any goroutine.
 type raftLogSink struct {
-	logger *slog.Logger
-	clock  session.Clock
-	peer   func(address string) (id string, ok bool)
+	logger   *slog.Logger
+	clock    session.Clock
+	memberAt func(address string) (id string, ok bool)
 
-	mu    sync.Mutex // guards the fields below; never held while something is logged
-	began bool
-	since session.Instant // when a peer was first found away
-	last  session.Instant // when those away were told last
-	away  map[string]bool // peers that were found away since then
-	named map[string]bool // peers that were told of at that time or since
-	vain  int             // elections without a result since then
+	mu        sync.Mutex // guards the fields below; never held while something is logged
+	began     bool
+	since     session.Instant // when a peer was away for the first time
+	last      session.Instant // when the peers that are away were logged last
+	away      map[string]bool // peers that were away since then
+	named     map[string]bool // peers that were logged then or since
+	fruitless int             // elections without a result since then
 }
 
 const (
-	raftLogPause = time.Minute      // between two lines about peers that are away
-	raftLogGrace = 10 * time.Second // in which the others may be starting as well
-	maxRaftPeers = 64               // that are remembered by name
-	raftLogVain  = 5                // elections in vain that are worth a line; one may be a split vote
+	awayLogEvery = time.Minute      // between two lines about peers that are away
+	awayLogGrace = 10 * time.Second // after the start, while the others may be starting, too
+	maxAwayPeers = 64               // are remembered by name
+	minFruitless = 5                // elections without a result that are logged; a single one may be a split vote
 )
 
-// raftSays is how one line of Raft's is told.
-type raftSays struct {
+// raftLine says how one line of Raft is logged.
+type raftLine struct {
 	level slog.Level
-	text  string // instead of Raft's; empty keeps that
+	text  string // instead of Raft's; if empty, Raft's
 }
 
-// raftWords translates what Raft logs in the life of every cell. It calls a
-// warning or an error what is neither, and an operator knows replicas by their
-// ids. Lines that are not here keep their words.
-func raftWords(msg string) raftSays {
+// rewordRaftLine translates what Raft logs in the life of every cell. Raft calls things
+// warnings or errors that are neither, and an operator knows replicas by their IDs.
+// Lines that are not in it keep their words.
+func rewordRaftLine(msg string) raftLine {
 	switch msg {
 	case "failed to contact quorum of nodes, stepping down":
-		return raftSays{slog.LevelWarn, "most replicas do not answer: the mastership is given up"}
+		return raftLine{slog.LevelWarn, "most replicas do not answer: the mastership is given up"}
 	case "heartbeat timeout reached, starting election":
-		return raftSays{slog.LevelInfo, "nothing is heard of the master: standing for election"}
+		return raftLine{slog.LevelInfo, "nothing is heard of the master: standing for election"}
 	case "new leader elected, stepping down", "peer has newer term, stopping replication":
-		return raftSays{slog.LevelInfo, "another replica is elected"}
+		return raftLine{slog.LevelInfo, "another replica is elected"}
 	case "failed to get previous log", "previous log term mis-match":
-		return raftSays{slog.LevelInfo, "this replica is behind the master, and is being brought up to date"}
+		return raftLine{slog.LevelInfo, "this replica is behind the master, and is being brought up to date"}
 	case "appendEntries rejected, sending older logs":
-		return raftSays{slog.LevelInfo, "a replica is behind, and is being brought up to date"}
+		return raftLine{slog.LevelInfo, "a replica is behind, and is being brought up to date"}
 	case "failed to decode incoming command", // whenever a peer's connection ends
 		"rejecting vote request since we have a leader", "rejecting pre-vote request since we have a leader",
 		"rejecting vote request since our last index is greater", "rejecting pre-vote request since our last index is greater",
 		"rejecting vote request since our last term is greater", "rejecting pre-vote request since our last term is greater",
 		"duplicate requestVote from", "skipping application of old log",
-		"failed to send snapshot to": // for a reason that was logged before
-		return raftSays{level: slog.LevelDebug}
+		"failed to send snapshot to": // the reason was logged before
+		return raftLine{level: slog.LevelDebug}
 	}
-	return raftSays{level: slog.LevelError}
+	return raftLine{level: slog.LevelError}
 }
 
-// raftPeerAway reports whether Raft says with this that it cannot reach a peer.
-func raftPeerAway(msg string) bool {
+// isPeerAway reports whether Raft says with this line that it cannot reach a peer.
+func isPeerAway(msg string) bool {
 	switch msg {
 	case "failed to make requestVote RPC", "failed to appendEntries to", "failed to heartbeat to", "failed to contact",
 		"failed to pipeline appendEntries", "failed to start pipeline replication to":
@@ -120,25 +119,25 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 			}
 		case "last-leader-id":
 			if arg == raft.ServerID("") {
-				level = hclog.Debug // at a start nobody has been heard of
+				level = hclog.Debug // at the start no master is known
 			}
 		}
 	}
 	if s.clock != nil && level >= hclog.Warn {
 		switch {
-		case raftPeerAway(msg), msg == "failed to install snapshot" && errors.Is(cause, api.Unavailable):
-			s.peerAway(about, why)
+		case isPeerAway(msg), msg == "failed to install snapshot" && errors.Is(cause, api.Unavailable):
+			s.notePeerAway(about, why)
 			return
 		case msg == "Election timeout reached, restarting election":
-			s.peerAway("", "")
+			s.notePeerAway("", "")
 			return
 		}
 	}
-	says := raftWords(msg)
+	says := rewordRaftLine(msg)
 	switch {
 	case level <= hclog.Info:
-		// What Raft calls information is news for whoever debugs an election, not
-		// for an operator.
+		// What Raft calls information helps to debug an election, and tells an
+		// operator nothing.
 		says.level = slog.LevelDebug
 	case level == hclog.Warn:
 		says.level = min(says.level, slog.LevelWarn)
@@ -146,8 +145,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 	s.logger.Log(context.Background(), says.level, cmp.Or(says.text, msg), attrs...)
 }
 
-// translate makes of a peer its id, and of a value that is formatted late its
-// text.
+// translate turns a peer into its ID, and a value that is formatted late into its text.
 func (s *raftLogSink) translate(arg any) any {
 	switch arg := arg.(type) {
 	case hclog.Format:
@@ -157,8 +155,8 @@ func (s *raftLogSink) translate(arg any) any {
 	case raft.Server:
 		return string(arg.ID)
 	case raft.ServerAddress:
-		if s.peer != nil {
-			if id, ok := s.peer(string(arg)); ok {
+		if s.memberAt != nil {
+			if id, ok := s.memberAt(string(arg)); ok {
 				return id
 			}
 		}
@@ -166,43 +164,44 @@ func (s *raftLogSink) translate(arg any) any {
 	return arg
 }
 
-// peerAway notes that a peer cannot be reached, or ("") that an election has
-// brought no master. Raft says so many times a second, for as long as it lasts:
-// the log names a peer at once if it has not lately, and once a minute all that
-// were found away since.
-func (s *raftLogSink) peerAway(id, why string) {
-	if list, ok := s.toTell(id); ok && len(list) > 0 {
+// notePeerAway notes that a peer cannot be reached, or, with "", that an election has
+// brought no master. Raft says so many times a second, as long as it lasts. The log
+// names a peer at once if it has not done so recently, and once a minute all peers that
+// were away since.
+func (s *raftLogSink) notePeerAway(id, why string) {
+	if list, ok := s.duePeers(id); ok && len(list) > 0 {
 		s.logger.Warn("replicas cannot be reached", "replicas", list, "error", why)
 	} else if ok {
 		s.logger.Warn("the replicas that can be reached elect no master")
 	}
 }
 
-// toTell returns the peers that the log is to name now, if it is to say anything.
-func (s *raftLogSink) toTell(id string) (list []string, ok bool) {
+// duePeers returns the peers that the log must name now; ok is false if there is nothing
+// to log.
+func (s *raftLogSink) duePeers(id string) (list []string, ok bool) {
 	now := s.clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.began {
 		s.began, s.since = true, now
-		s.last = now.Add(raftLogGrace - raftLogPause)
+		s.last = now.Add(awayLogGrace - awayLogEvery)
 	}
 	if id == "" {
-		s.vain++
-	} else if len(s.away) < maxRaftPeers {
+		s.fruitless++
+	} else if len(s.away) < maxAwayPeers {
 		s.away[id] = true
 	}
 	switch {
-	case now.Sub(s.since) < raftLogGrace:
+	case now.Sub(s.since) < awayLogGrace:
 		return nil, false
-	case now.Sub(s.last) >= raftLogPause && (len(s.away) > 0 || s.vain >= raftLogVain):
+	case now.Sub(s.last) >= awayLogEvery && (len(s.away) > 0 || s.fruitless >= minFruitless):
 		for peer := range s.away {
 			list = append(list, peer)
 		}
 		slices.Sort(list)
-		s.last, s.named, s.away, s.vain = now, s.away, map[string]bool{}, 0
+		s.last, s.named, s.away, s.fruitless = now, s.away, map[string]bool{}, 0
 		return list, true
-	case id != "" && !s.named[id] && len(s.named) < maxRaftPeers:
+	case id != "" && !s.named[id] && len(s.named) < maxAwayPeers:
 		s.named[id] = true
 		return []string{id}, true
 	}

@@ -63,14 +63,14 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 		t.Errorf("after a minute: %q", lines)
 	}
 	now = now.Add(time.Hour)
-	for range raftLogVain {
+	for range minFruitless {
 		if lines := count.Take(); len(lines) != 0 {
 			t.Errorf("after an election or two: %q", lines)
 		}
 		log.Warn("Election timeout reached, restarting election")
 	}
 	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "elect no master") {
-		t.Errorf("after %d elections in vain: %q", raftLogVain, lines)
+		t.Errorf("after %d elections in vain: %q", minFruitless, lines)
 	}
 	log.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("r2:7431"), "last-leader-id", raft.ServerID("r2"))
 	log.Error("failed to persist vote", "error", "it failed")

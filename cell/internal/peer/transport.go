@@ -10,25 +10,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftRPCTimeout bounds one Raft RPC, a snapshot's in proportion to its size
-// (this long for every 256 KB). It is also how long a peer that vanished
-// without a word holds up a connection after it is back, so it is short.
+// raftRPCTimeout bounds one Raft RPC, that of a snapshot in proportion to its size (this
+// long for every 256 KB). It is short because a peer that vanished silently and has come
+// back may have to wait for as long before a new connection is made.
 const raftRPCTimeout = 5 * time.Second
 
-// raftPool is how many idle streams are kept for each peer: heartbeats and
-// replication each use one, votes now and then a third.
-const raftPool = 3
+// maxIdleStreams is how many idle streams are kept for each peer: heartbeats and
+// replication use one each, votes sometimes a third.
+const maxIdleStreams = 3
 
-// Transport is Raft's network: hashicorp/raft's own transport over the
-// streams of a raftPort, with one change that safety depends on.
+// Transport is Raft's network: hashicorp/raft's own transport over the streams of a
+// Port, with one change that safety depends on.
 //
-// The concrete type is embedded so that every optional interface that raft asks
-// for is there. Without raft.WithPreVote it would turn pre-votes off and say so
-// in one log line.
+// The concrete type is embedded so that it has every optional interface that Raft asks
+// for. Without raft.WithPreVote Raft would turn pre-votes off, and say so in one log
+// line only.
 type Transport struct {
 	*raft.NetworkTransport
 	port  *Port
-	ready chan struct{} // closed by listen
+	ready chan struct{} // closed by StartReceiving
 }
 
 var (
@@ -37,8 +37,7 @@ var (
 	_ raft.WithClose   = (*Transport)(nil)
 )
 
-// NewTransport starts Raft's transport on the port, which it owns from here
-// on.
+// NewTransport starts Raft's transport on the port. The transport closes the port.
 func NewTransport(port *Port, logger hclog.Logger) *Transport {
 	ready := make(chan struct{})
 	return &Transport{
@@ -46,7 +45,7 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 		ready: ready,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
-			MaxPool:                 raftPool,
+			MaxPool:                 maxIdleStreams,
 			Timeout:                 raftRPCTimeout,
 			Logger:                  logger,
 			MsgpackUseNewTimeFormat: true,
@@ -59,13 +58,12 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 //
 // The handler is a shortcut: the transport calls it on the connection's
 // goroutine, where it runs Raft.appendEntries. When the heartbeat comes from a
-// newer leader, that raises this replica's term and makes it a follower under
-// the feet of Raft.leaderLoop, which may at that moment be parked in its
-// select; the next Apply it takes is then dispatched (Raft.dispatchLogs) with
+// newer leader, that raises this replica's term and makes it a follower behind
+// the back of Raft.leaderLoop, which may at that moment wait in its select; the next Apply it takes is then dispatched (Raft.dispatchLogs) with
 // the *new* term, in which this replica was never elected. Its log then holds
 // an entry that carries the same index and term as one of the real leader's,
 // Raft takes the two for the same (log matching), and the replicas' states
-// differ for ever: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog
+// differ permanently: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog
 // shows it.
 func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(nil)
@@ -79,15 +77,15 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// Listen lets Raft have what the others send. It is to be called once, when this
-// replica's hellos say how far its log goes: before that it must acknowledge
-// nothing, or a hello could say less than it has acknowledged.
-func (t *Transport) Listen() { close(t.ready) }
+// StartReceiving lets Raft receive what other replicas send. It must be called once,
+// when this replica's hellos say how far its log goes: before that Raft must acknowledge
+// nothing, or a hello could say less than Raft has acknowledged.
+func (t *Transport) StartReceiving() { close(t.ready) }
 
-// Silence makes the replica fall silent at once; see raftPort.silence.
+// Silence makes the replica fall silent at once; see Port.silence.
 func (t *Transport) Silence() { t.port.silence() }
 
-// raftStreams is the raftPort as raft.NetworkTransport sees it.
+// raftStreams is the Port as raft.NetworkTransport sees it.
 type raftStreams struct {
 	port  *Port
 	ready <-chan struct{}
@@ -123,7 +121,7 @@ func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.Address) }
 
 // Dial connects to the replica that has this Raft address.
 func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	id, ok := s.port.Peer(string(address))
+	id, ok := s.port.MemberAt(string(address))
 	if !ok {
 		return nil, &api.Error{Code: api.Unavailable, Op: "connect", Path: string(address), Replica: s.port.ID,
 			Message: "no member of the cell has this raft address: is the configuration the same on every replica?"}
@@ -132,10 +130,10 @@ func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (ne
 }
 
 // inboundStream is a connection on which another replica sends messages. Between two
-// of them it may be quiet; within one, the next bytes have to come within
-// raftRPCTimeout. Raft reads a snapshot on its main goroutine: if the sender stopped in
-// the middle, or vanished, this replica would answer nobody until the connection broke,
-// and vote for no other master.
+// messages it may be quiet; within one, the next bytes must come within raftRPCTimeout.
+// Raft reads a snapshot on its main goroutine: if the sender stopped in the middle, or
+// vanished, this replica would answer nobody until the connection broke, and vote for no
+// other master.
 type inboundStream struct {
 	*portConn
 	within atomic.Bool // a message has begun to arrive, and has not been answered

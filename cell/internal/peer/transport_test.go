@@ -61,13 +61,13 @@ func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 		gate.close()
 	}()
 	old := nodes[0]
-	nodes[1].found(t, members)
-	enthrone(t, old, nodes...)
-	old.say(t, "base")
+	nodes[1].bootstrap(t, members)
+	makeLeader(t, old, nodes...)
+	old.apply(t, "base")
 
 	gate.set(gateShut)
 	winner := leader(t, nodes[1:]...)
-	winner.say(t, "acknowledged")
+	winner.apply(t, "acknowledged")
 	if old.raft.State() != raft.Leader {
 		t.Fatal("the old leader has noticed: the scenario needs one that has not")
 	}
@@ -78,7 +78,7 @@ func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 
 	gate.set(gateOpen)
 	testbed.Pass(2 * time.Second)
-	winner.say(t, "after")
+	winner.apply(t, "after")
 	testbed.Await(t, "the old leader following", func() bool { return slices.Contains(old.words.All(), "after") })
 	return old.words.All(), winner.words.All()
 }
@@ -204,7 +204,7 @@ func threeNodes(t *testing.T) (wire *testbed.Network, members map[string]string,
 		t.Cleanup(n.stop)
 		nodes = append(nodes, n)
 	}
-	nodes[0].found(t, members)
+	nodes[0].bootstrap(t, members)
 	return wire, members, nodes
 }
 
@@ -215,7 +215,7 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 		_, _, nodes := threeNodes(t)
 		l := leader(t, nodes...)
 		for i := range 20 {
-			l.say(t, fmt.Sprint(i))
+			l.apply(t, fmt.Sprint(i))
 		}
 		testbed.Pass(time.Second) // the followers hear of the commit
 		for _, n := range nodes {
@@ -232,7 +232,7 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire, members, nodes := threeNodes(t)
 		stops := leader(t, nodes...)
-		stops.say(t, "before")
+		stops.apply(t, "before")
 		others := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == stops })
 		request := &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(stops.id), Addr: []byte(stops.address)},
@@ -251,7 +251,7 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 			wire.Cut(stops.address, n.address, true)
 		}
 		began := time.Now()
-		leader(t, others...).say(t, "after")
+		leader(t, others...).apply(t, "after")
 		if took := time.Since(began); took > 2*raftRPCTimeout {
 			t.Errorf("another was elected after %v", took)
 		}

@@ -56,7 +56,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &testbed.Words{}}
 	n.port = OpenPort(PortConfig{
 		Passport: testPassport("test", cfg.id), Cell: "test", ID: cfg.id, Client: cfg.id + ".client", Address: n.address, Listen: cfg.listen, Connect: cfg.dial,
-		Peer: func(address string) (string, bool) {
+		MemberAt: func(address string) (string, bool) {
 			for id, a := range cfg.members {
 				if a == address {
 					return id, true
@@ -99,20 +99,20 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		}
 	}
 	n.port.Passport.HoldsUpTo(n.raft.LastIndex)
-	n.trans.Listen()
-	n.port.Answer(func() Report { return Report{Term: n.raft.CurrentTerm(), Last: n.raft.LastIndex()} })
+	n.trans.StartReceiving()
+	n.port.AnswerProbes(func() Report { return Report{Term: n.raft.CurrentTerm(), Last: n.raft.LastIndex()} })
 	return n
 }
 
-// found makes the members a cell.
-func (n *raftNode) found(t testing.TB, members map[string]string) {
+// bootstrap makes the members a cell.
+func (n *raftNode) bootstrap(t testing.TB, members map[string]string) {
 	t.Helper()
 	if err := n.raft.BootstrapCluster(testbed.Voters(members)).Error(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// stop ends everything of the node, in an order that leaves nobody waiting.
+// stop ends everything of the node, in an order in which no part waits for another.
 func (n *raftNode) stop() {
 	n.prober.Close()
 	stopped := n.raft.Shutdown()
@@ -139,8 +139,8 @@ func leader(t testing.TB, nodes ...*raftNode) *raftNode {
 	return found
 }
 
-// enthrone makes n the leader, and waits until it may serve.
-func enthrone(t testing.TB, n *raftNode, nodes ...*raftNode) {
+// makeLeader makes n the leader, and waits until it may serve.
+func makeLeader(t testing.TB, n *raftNode, nodes ...*raftNode) {
 	t.Helper()
 	testbed.Await(t, n.id+" leading", func() bool {
 		l := leader(t, nodes...)
@@ -152,8 +152,8 @@ func enthrone(t testing.TB, n *raftNode, nodes ...*raftNode) {
 	})
 }
 
-// say applies a word and fails the test if it is not acknowledged.
-func (n *raftNode) say(t testing.TB, word string) {
+// apply applies a word and fails the test if it is not acknowledged.
+func (n *raftNode) apply(t testing.TB, word string) {
 	t.Helper()
 	if err := n.raft.Apply([]byte(word), 5*time.Second).Error(); err != nil {
 		t.Fatalf("%s: apply %q: %v", n.id, word, err)

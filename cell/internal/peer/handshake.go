@@ -1,0 +1,140 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// exchangeHellos exchanges hellos on an inbound connection and hands the connection on.
+func (p *Port) exchangeHellos(c *portConn) {
+	h, err := p.answerHello(c)
+	p.helloRead(c)
+	if err != nil {
+		p.refuseConnection(c, err)
+		return
+	}
+	switch h.kind {
+	case probeStream:
+		p.serveProbe(c)
+		return
+	case bootstrapStream:
+		p.serveBootstrap(c)
+		return
+	}
+	select {
+	case p.streams <- c:
+	case <-p.done:
+		c.abort()
+	}
+}
+
+// answerHello reads the caller's hello and answers it. A caller of this version learns
+// why it is refused; any other only loses its connection.
+func (p *Port) answerHello(c *portConn) (hello, error) {
+	late := time.AfterFunc(helloTimeout, c.abort)
+	defer late.Stop()
+	h, err := readHello(c)
+	if err != nil {
+		return hello{}, err
+	}
+	verdict, err := p.checkCaller(h)
+	answer := p.Passport.complete(hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from, client: p.Client})
+	if werr := writeHello(c, answer); err == nil {
+		err = werr
+	}
+	if xerr := p.Passport.checkOwnLoss(h); err == nil {
+		err = xerr
+	}
+	if err == nil && !late.Stop() {
+		err = fmt.Errorf("no hello within %v", helloTimeout)
+	}
+	if err == nil && h.kind != bootstrapStream { // its caller may be anybody
+		p.noteClientAddress(h)
+	}
+	return h, err
+}
+
+// checkCaller decides on a caller's hello.
+func (p *Port) checkCaller(h hello) (helloVerdict, error) {
+	switch {
+	case h.kind < raftStream || h.kind > bootstrapStream:
+		return helloWrongReplica, fmt.Errorf("%w: connection of kind %d", errHello, h.kind)
+	case h.cell != p.Cell:
+		return helloWrongCell, api.Errorf(api.WrongCell, "replica %.64q of cell %.64q called cell %q: check the raft addresses in its configuration", h.from, h.cell, p.Cell)
+	case h.to != p.ID:
+		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q called for %.64q, this is %q: check the raft addresses in its configuration", h.from, h.to, p.ID)
+	case h.from == p.ID || h.from == "":
+		return helloSameID, api.Errorf(api.InvalidArgument, "another replica goes by this one's ID %q: give each its own", p.ID)
+	}
+	if h.kind == bootstrapStream {
+		return helloAccepted, nil
+	}
+	return p.Passport.checkCaller(h)
+}
+
+// noteClientAddress notes where clients reach the sender of a hello.
+func (p *Port) noteClientAddress(h hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.clients[h.from]; known || len(p.clients) < maxPeers {
+		p.clients[h.from] = h.client
+	}
+}
+
+// dial connects to a replica and exchanges hellos, in at most timeout.
+func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (net.Conn, error) {
+	if p.isSilent() {
+		return nil, errSilenced
+	}
+	timeout = min(timeout, helloTimeout)
+	conn, err := p.Connect(address, timeout)
+	if err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Op: "connect to replica " + id, Path: address, Message: "it does not answer", Err: err}
+	}
+	c, err := p.register(conn)
+	if err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
+	late := time.AfterFunc(timeout, c.abort)
+	err = p.sendHello(c, kind, id)
+	if !late.Stop() && err == nil {
+		err = api.Errorf(api.DeadlineExceeded, "no hello within %v", timeout)
+	}
+	if err != nil {
+		_ = c.Close() // err is the error to report
+		return nil, fmt.Errorf("connect to replica %s at %s: %w", id, address, err)
+	}
+	return c, nil
+}
+
+// sendHello introduces this replica and checks who answers.
+func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
+	asked := p.Passport.complete(hello{kind: kind, cell: p.Cell, from: p.ID, to: id, client: p.Client})
+	if err := writeHello(c, asked); err != nil {
+		return err
+	}
+	h, err := readHello(c)
+	switch {
+	case err != nil:
+		return err
+	case h.cell != p.Cell:
+		return &api.Error{Code: api.WrongCell, Cell: h.cell, Message: fmt.Sprintf("a replica of cell %.64q answers, not of %q: check the raft addresses", h.cell, p.Cell)}
+	case h.from != id:
+		return api.Errorf(api.Unavailable, "replica %.64q answers, not %q: check the raft addresses", h.from, id)
+	case kind != bootstrapStream:
+		if err := p.Passport.checkAnswer(asked, h); err != nil {
+			return err
+		}
+	}
+	if h.verdict != helloAccepted {
+		return api.Errorf(api.Unavailable, "it refused this replica (verdict %d): its log says why", h.verdict)
+	}
+	if kind != bootstrapStream {
+		p.noteClientAddress(h)
+	}
+	return nil
+}
