@@ -15,32 +15,40 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A replica that finds what a newer version wrote, in its log or its snapshots,
-// stops with words that are true: nothing is damaged, and another version of the
-// program is what helps.
-func TestDataOfANewerVersion(t *testing.T) {
+// storeEntry appends an entry with that data to a log.
+func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
+	t.Helper()
+	last, err := s.Logs().LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before raft.Log
+	if err := s.Logs().GetLog(last, &before); err != nil {
+		t.Fatal(err)
+	}
+	data, err := cbor.Marshal(map[int]any{1: before.Term, 3: []any{}, 99: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: append(format, data...)}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A replica that finds what another version wrote, in its log or its snapshots, stops
+// with words that are true: nothing is damaged, and another version of the program is
+// what helps. What was written before the first release no version reads.
+func TestDataOfAnotherVersion(t *testing.T) {
+	newer := []string{"a newer version of Chubby wrote it", "Nothing is damaged"}
 	for _, c := range []struct {
 		name  string
+		says  []string
 		write func(t *testing.T, s *disk.Stores)
 	}{
-		{"entry", func(t *testing.T, s *disk.Stores) {
-			last, err := s.Logs().LastIndex()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var before raft.Log
-			if err := s.Logs().GetLog(last, &before); err != nil {
-				t.Fatal(err)
-			}
-			data, err := cbor.Marshal(map[int]any{1: before.Term, 3: []any{}, 99: "new"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: data}}); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"snapshot", func(t *testing.T, s *disk.Stores) {
+		{"entry with a new field", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{1}) }},
+		{"entry of a new format", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{2}) }},
+		{"entry of before the first release", []string{"before v0.1.0", "Bootstrap the cell anew"}, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, nil) }},
+		{"snapshot", newer, func(t *testing.T, s *disk.Stores) {
 			last, err := s.Logs().LastIndex()
 			if err != nil {
 				t.Fatal(err)
@@ -92,8 +100,13 @@ func TestDataOfANewerVersion(t *testing.T) {
 					t.Fatal("it goes on")
 				}
 			}
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "a newer version of Chubby wrote it") || !strings.Contains(err.Error(), "Nothing is damaged") || strings.Contains(err.Error(), "panic") {
+			if !errors.Is(err, ErrRefused) || strings.Contains(err.Error(), "panic") {
 				t.Errorf("it ended with %v", err)
+			}
+			for _, words := range c.says {
+				if !strings.Contains(err.Error(), words) {
+					t.Errorf("it ended with %v, and does not say %q", err, words)
+				}
 			}
 		})
 	}

@@ -14,3 +14,8 @@ func newerData(id string, err error) error {
 	return identity.Refused("replica %s is of version %s and cannot follow its cell: %v. Nothing is damaged. Start this replica with the version that the master has: "+
 		"it catches up by itself. Upgrade every replica before one of the new version becomes master, and do not go back once one was", id, Version(), err)
 }
+
+// unreleasedData is the refusal of a replica that has data of before the first release.
+func unreleasedData(id, data string, err error) error {
+	return identity.Refused("replica %s cannot use the data in %s: %v. Bootstrap the cell anew, with an empty data directory for every replica", id, data, err)
+}

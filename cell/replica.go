@@ -139,8 +139,11 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.quiet = r.transport.Silence
 	r.mu.Unlock()
 	r.fsm = raftfsm.NewFSM(func(err error) {
-		if errors.Is(err, raftfsm.ErrNewer) {
+		switch {
+		case errors.Is(err, raftfsm.ErrNewer):
 			err = newerData(r.cfg.ID, err)
+		case errors.Is(err, raftfsm.ErrUnreleased):
+			err = unreleasedData(r.cfg.ID, r.cfg.Data, err)
 		}
 		r.fail(err)
 	})

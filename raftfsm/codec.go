@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/refusal"
@@ -64,9 +65,14 @@ func Size(part any) int {
 	return len(data)
 }
 
+// entryFormat is the first byte of an entry in the log: the format of the others. Any
+// other change than a new format is a new field, a new number or a new command, and has
+// a feature level (see MaxLevel).
+const entryFormat = 1
+
 // JoinEntry writes an entry for the Raft log from commands that are encoded
-// already. It adds less than 40 bytes to theirs: the epoch, the time, and the heads
-// of a map and a list.
+// already. It adds less than 40 bytes to theirs: the format, the epoch, the time, and
+// the heads of a map and a list.
 func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
 	raw := make([]cbor.RawMessage, len(commands))
 	for i, c := range commands {
@@ -80,7 +86,7 @@ func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode a log entry: %w", err)
 	}
-	return data, nil
+	return slices.Insert(data, 0, entryFormat), nil
 }
 
 // EncodeEntry writes an entry for the Raft log.
@@ -101,6 +107,10 @@ func EncodeEntry(e Entry) ([]byte, error) {
 // version wrote it, and can read it.
 var ErrNewer = errors.New("a newer version of Chubby wrote it")
 
+// ErrUnreleased is in the chain of every error about an entry or a snapshot that a build of
+// before the first release wrote.
+var ErrUnreleased = errors.New("Chubby wrote it before v0.1.0, the first release, and no release can read it")
+
 // unreadable is the error about what could not be read because of err.
 func unreadable(what string, err error) error {
 	var unknown *cbor.UnknownFieldError
@@ -108,17 +118,20 @@ func unreadable(what string, err error) error {
 		err = fmt.Errorf("%w: %w", ErrNewer, err)
 	}
 	message := what + " cannot be read"
-	if !errors.Is(err, ErrNewer) {
+	if !errors.Is(err, ErrNewer) && !errors.Is(err, ErrUnreleased) {
 		message += ": it is damaged"
 	}
 	return &api.Error{Code: api.Corrupt, Message: message, Err: err}
 }
 
-// DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt, and ErrNewer
-// if that is why.
+// DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt, and ErrNewer or
+// ErrUnreleased if that is why.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
-	if err := entryCodec.dec.Unmarshal(data, &e); err != nil {
+	if err := checkEntryFormat(data); err != nil {
+		return Entry{}, unreadable("a log entry", err)
+	}
+	if err := entryCodec.dec.Unmarshal(data[1:], &e); err != nil {
 		return Entry{}, unreadable("a log entry", err)
 	}
 	for _, c := range e.Commands {
@@ -130,6 +143,22 @@ func DecodeEntry(data []byte) (Entry, error) {
 		}
 	}
 	return e, nil
+}
+
+// checkEntryFormat returns an error for an entry that is not of this format.
+func checkEntryFormat(data []byte) error {
+	const cborMap = 0b101 // the three first bits of a map, which entries were before v0.1.0
+	switch {
+	case len(data) == 0:
+		return errors.New("it is empty")
+	case data[0]>>5 == cborMap:
+		return ErrUnreleased
+	case data[0] == 0:
+		return errors.New("it begins with 0")
+	case data[0] != entryFormat:
+		return fmt.Errorf("%w: it is of format %d, and this replica knows format %d", ErrNewer, data[0], entryFormat)
+	}
+	return nil
 }
 
 // checkCause returns an error for a refusal whose code this version does not know: what

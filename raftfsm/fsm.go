@@ -83,12 +83,12 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 // Restore replaces the state by the one in a snapshot. If it cannot be read the
-// state stays as it was; if that is because a newer version wrote it, the replica
-// must stop.
+// state stays as it was; if that is because a version wrote it that this one cannot
+// follow, the replica must stop.
 func (f *FSM) Restore(from io.ReadCloser) error {
 	state, err := ReadState(from)
 	if err = errors.Join(err, from.Close()); err != nil {
-		if errors.Is(err, ErrNewer) {
+		if errors.Is(err, ErrNewer) || errors.Is(err, ErrUnreleased) {
 			f.fatal(err)
 		}
 		return err

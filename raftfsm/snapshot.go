@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -22,7 +24,13 @@ import (
 // where a record is a uvarint length and that many bytes of CBOR, the header
 // counts what follows, nodes come parents first, and the sum covers everything
 // before it. Equal states have equal snapshots.
-const snapshotMagic = "chubby snapshot 1\n"
+//
+// The number in the magic is the format; 1 was that of before the first release.
+const (
+	magicText      = "chubby snapshot "
+	snapshotFormat = 2
+	snapshotMagic  = magicText + "2\n"
+)
 
 // maxRecord bounds the length of a record that is believed at all. It is far
 // above that of any that is written, such as a lock with a hundred thousand
@@ -130,8 +138,9 @@ func (o *recordWriter) record(v any) {
 }
 
 // ReadState reads a snapshot, and checks its sum and every invariant of the
-// state. Anything that is not a whole snapshot is Corrupt, and ErrNewer if that is why; nothing it says can
-// make the reader allocate more than a small multiple of what it reads.
+// state. Anything that is not a whole snapshot is Corrupt, and ErrNewer or ErrUnreleased if that
+// is why; nothing it says can make the reader allocate more than a small multiple of what
+// it reads.
 func ReadState(r io.Reader) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New()}
 	s, err := in.state()
@@ -156,8 +165,8 @@ func (in *recordReader) state() (State, error) {
 	if err := in.full(magic); err != nil {
 		return s, err
 	}
-	if string(magic) != snapshotMagic {
-		return s, fmt.Errorf("it begins with %q", magic)
+	if err := checkMagic(string(magic)); err != nil {
+		return s, err
 	}
 	var h header
 	if err := in.record(&h); err != nil {
@@ -186,6 +195,22 @@ func (in *recordReader) state() (State, error) {
 		return s, fmt.Errorf("something follows its checksum")
 	}
 	return s, nil
+}
+
+// checkMagic returns an error for what a snapshot of this format does not begin with.
+func checkMagic(magic string) error {
+	number, ok := strings.CutPrefix(magic, magicText)
+	number, _, _ = strings.Cut(number, "\n")
+	format, err := strconv.Atoi(number)
+	switch {
+	case magic == snapshotMagic:
+		return nil
+	case !ok || err != nil || format < 1 || format == snapshotFormat:
+		return fmt.Errorf("it begins with %q", magic)
+	case format == 1:
+		return ErrUnreleased
+	}
+	return fmt.Errorf("%w: it is of format %d, and this replica knows format %d", ErrNewer, format, snapshotFormat)
 }
 
 func (in *recordReader) records(s *State, h header) error {

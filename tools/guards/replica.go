@@ -22,7 +22,7 @@ func addressGuards() []guard {
 		{
 			name: "data of a newer version is not called damaged", file: "cell/replica.go",
 			old: "			err = newerData(r.cfg.ID, err)\n", new: "",
-			pkg: "./cell", test: "TestDataOfANewerVersion",
+			pkg: "./cell", test: "TestDataOfAnotherVersion",
 		},
 		{
 			name: "a disk that is nearly full is told of", file: "cell/internal/disk/space.go",
