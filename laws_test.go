@@ -89,7 +89,7 @@ func rooms() []room {
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/wire"},
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
@@ -134,6 +134,9 @@ func fileOf() []struct {
 		why       string
 	}{
 		{"raftfsm", raft, []string{"fsm.go", "snapshot.go"}, "State and its Apply are tested without raft, and could be moved to another log"},
+		{"cell/internal/disk", walLog, []string{"wallog.go", "walrepair.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
+		{"cell/internal/disk", boltlog, []string{"boltlog.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
+		{"cell/internal/disk", bbolt, []string{"bboltfile.go", "votes.go"}, "what is particular to bbolt is in one place"},
 	}
 }
 

@@ -41,7 +41,7 @@ func crashGuards() []guard {
 		},
 		{
 			name: "a file that a store cannot read is damage", file: "cell/internal/disk/stores.go",
-			old: "errors.Join(openError(dir, err), s.Close())", new: "errors.Join(err, s.Close())",
+			old: "errors.Join(openError(dir, store, err), s.Close())", new: "errors.Join(err, s.Close())",
 			pkg: "./cell/internal/disk", test: "TestDataDirRefusesLoss",
 		},
 		{

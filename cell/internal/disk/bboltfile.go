@@ -7,12 +7,18 @@ import (
 	"os"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // boltOptions are the options of both bbolt files. Without a synced freelist a commit
 // costs the same however many pages are free; opening then scans the file.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
+}
+
+// bboltDamage lists the errors of bbolt that mean damage.
+func bboltDamage() []error {
+	return []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch}
 }
 
 // makeFile makes a bbolt file, if it is absent, under another name first: bbolt is not

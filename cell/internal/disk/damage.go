@@ -3,12 +3,11 @@ package disk
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
-	wal "github.com/hashicorp/raft-wal"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // damaged is the refusal of a directory whose data was read and is wrong, or is missing.
@@ -32,11 +31,11 @@ func isDenied(err error) bool {
 
 // openError makes an error of opening a directory a refusal, if a store found damage
 // there and did not merely fail.
-func openError(dir string, err error) error {
+func openError(dir string, store logStore, err error) error {
 	if errors.Is(err, identity.ErrRefused) {
 		return err
 	}
-	for _, damage := range []error{api.Corrupt, wal.ErrCorrupt, berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch} {
+	for _, damage := range slices.Concat([]error{api.Corrupt}, bboltDamage(), store.damage) { // the votes are in a bbolt file
 		if errors.Is(err, damage) {
 			return damaged(dir, err, "a file in it is damaged")
 		}

@@ -21,6 +21,8 @@ type logStore struct {
 
 	// open opens the log at a path, and makes it if it is absent.
 	open func(path string, opts logOptions) (logFiles, error)
+
+	damage []error // errors of open that mean damage, besides api.Corrupt
 }
 
 // logOptions is what a log store needs to know beside its path.
@@ -32,8 +34,8 @@ type logOptions struct {
 // logStores lists the log stores.
 func logStores() []logStore {
 	return []logStore{
-		{name: BoltStore, path: boltLogName, file: boltLogName, open: openBoltLog},
-		{name: WALStore, path: walLogName, file: filepath.Join(walLogName, walMetaName), open: openWAL},
+		{name: BoltStore, path: boltLogName, file: boltLogName, open: openBoltLog, damage: bboltDamage()},
+		{name: WALStore, path: walLogName, file: filepath.Join(walLogName, walMetaName), open: openWAL, damage: walDamage()},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/session"
-	wal "github.com/hashicorp/raft-wal"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,7 +86,7 @@ func ExplainFull(dir string, err error) error {
 	}
 	free := Free(dir)
 	return dataError(dir, err, "the disk is full: %s are free, and a start needs %s for a segment of the log, and then some for snapshots; make room, and start the replica again: it catches up by itself",
-		mebibytes(free), mebibytes(int64(wal.DefaultSegmentSize)))
+		mebibytes(free), mebibytes(int64(walSegment())))
 }
 
 // mebibytes formats a number of bytes for people.

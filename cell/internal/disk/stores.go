@@ -83,7 +83,7 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	}
 	s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(opts.stall, opts.Silence, opts.Fatal)}
 	if err := s.open(store, opts); err != nil {
-		return nil, errors.Join(openError(dir, err), s.Close())
+		return nil, errors.Join(openError(dir, store, err), s.Close())
 	}
 	return s, nil
 }

@@ -19,6 +19,12 @@ const (
 	walMetaName = "wal-meta.db"
 )
 
+// walSegment returns the size of a segment, in bytes.
+func walSegment() int { return wal.DefaultSegmentSize }
+
+// walDamage lists the errors of raft-wal that mean damage.
+func walDamage() []error { return []error{wal.ErrCorrupt} }
+
 // openWAL opens a log in the segments of raft-wal.
 func openWAL(path string, opts logOptions) (logFiles, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -29,7 +35,7 @@ func openWAL(path string, opts logOptions) (logFiles, error) {
 	}
 	size := opts.segmentSize
 	if size == 0 {
-		size = wal.DefaultSegmentSize
+		size = walSegment()
 	}
 	if err := reopenWALTail(path, size); err != nil {
 		return nil, walError(path, err, "the log cannot be recovered")
