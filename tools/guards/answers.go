@@ -78,7 +78,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "who gets a lock hears who waits for it", file: "cell/internal/master/observer.go",
-			old: "				o.events.conflictsAlready(claim.Owner, claim.Answer)\n", new: "				_ = o.events.conflictsAlready\n",
+			old: "			o.events.conflictsAlready(claim.Owner, claim.Answer)\n", new: "			_ = o.events.conflictsAlready\n",
 			pkg: "./cell/internal/master", test: "TestSuccessorHearsOfConflict",
 		},
 		{

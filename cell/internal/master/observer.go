@@ -57,42 +57,93 @@ func (o *observer) observe(commands []raftfsm.Command, results []raftfsm.Result,
 	}
 }
 
+// observeOne observes one command. The order of the steps matters; each says what has to
+// be before it.
 func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
+	// 1. Sessions that have ended, first: everything below enters nothing in the name of a
+	// session that has no lease and no mailbox.
 	for _, end := range r.Ended {
 		o.sessionEnded(end)
 	}
-	if c.CreateSession != nil && r.Code() == api.OK && o.tables.boxes.byID[r.Session] == nil {
+	// 2. The session or the handle that the command itself has made or closed. A handle is
+	// closed before claims are answered (3): who waits through it is refused, and not
+	// offered what it held.
+	o.madeOrClosed(c, r)
+	// 3. Claims that have an answer leave their queues, and
+	// 4. so does a request that was withdrawn; both before those that have none are offered
+	// the lock again (8).
+	o.claimsAnswered(r)
+	if c.Cancel != nil {
+		o.requestCancelled(c.Cancel, r)
+	}
+	// 5. Lock-delays run from now on, before a place in the queue is told (10).
+	o.locksDelayed(r)
+	// 6. Changes of nodes are told. What their author has of a node it deleted is forgotten
+	// after that: until then its name counts as changing.
+	o.nodesChanged(c, r)
+	// 7. Holders and sessions are told what is taken from them: after the grants (3), for a
+	// holder may have become one in the same entry.
+	o.takenAway(r)
+	// 8. Whoever was named in the command and has no answer is not on the way to a grant any
+	// more. Before 10: nobody is offered a lock who counts as being offered it.
+	o.offers.reoffer(c, false)
+	// 9. Locks that nobody has, told before they are offered (10), so that the next holder's
+	// event comes after.
+	o.events.vacated(r)
+	// 10. What is free is offered, last: by what the queues say when all of this is observed.
+	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
+		o.offers.pump(name)
+		o.epoch.mu.pause(o.tables.queues.weight(name))
+	}
+}
+
+// madeOrClosed observes what a command did to the session or the handle that it names.
+func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
+	switch {
+	case c.RaiseLease != nil:
+		delete(o.sessions.raising, c.RaiseLease.Session)
+	case r.Code() != api.OK:
+	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, o.epoch.clock())
 		o.tables.boxes.byID[r.Session] = newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)
-	}
-	if c.RaiseLease != nil {
-		delete(o.sessions.raising, c.RaiseLease.Session)
-	}
-	if c.Open != nil && r.Code() == api.OK && r.Stat != nil {
+	case c.Open != nil && r.Stat != nil:
 		o.files.nodeOpened(c.Open, r.Stat)
-	}
-	if c.Close != nil && r.Code() == api.OK {
+	case c.Close != nil:
 		o.files.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
+}
+
+// claimsAnswered takes requests that were answered out of their queues. epoch.mu is held,
+// and released in between.
+func (o *observer) claimsAnswered(r raftfsm.Result) {
 	for _, claim := range r.Claims {
-		if !claim.Pending {
-			o.locks.granted(claim)
-			o.tables.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
-			if claim.Answer.Code() == api.OK {
-				o.events.conflictsAlready(claim.Owner, claim.Answer)
-			}
-			o.epoch.mu.pause(o.tables.queues.weight(claim.Answer.Lock.Name))
+		if claim.Pending {
+			continue
 		}
+		o.locks.granted(claim)
+		o.tables.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
+		if claim.Answer.Code() == api.OK {
+			o.events.conflictsAlready(claim.Owner, claim.Answer)
+		}
+		o.epoch.mu.pause(o.tables.queues.weight(claim.Answer.Lock.Name))
 	}
-	if c.Cancel != nil {
-		key := waiterKey{session: c.Cancel.Mutation.Session, number: c.Cancel.Mutation.Number}
-		if w := o.tables.queues.finish(key, r.Answer); w != nil {
-			o.offers.pump(w.lock.Name)
-		}
-		if r.Code() == api.Cancelled { // it may be an Open that needed no entry
-			o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
-		}
+}
+
+// requestCancelled takes a request that was withdrawn out of its queue, whose lock those
+// behind it may have now.
+func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
+	key := waiterKey{session: c.Mutation.Session, number: c.Mutation.Number}
+	if w := o.tables.queues.finish(key, r.Answer); w != nil {
+		o.offers.pump(w.lock.Name)
 	}
+	if r.Code() == api.Cancelled { // it may be an Open that needed no entry
+		o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
+	}
+}
+
+// locksDelayed times the lock-delays that began. epoch.mu is held, and released in
+// between.
+func (o *observer) locksDelayed(r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
 			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
@@ -100,6 +151,11 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 			o.epoch.mu.pause(1)
 		}
 	}
+}
+
+// nodesChanged tells of changes of nodes, and has those removed that nobody has open.
+// epoch.mu is held, and released in between.
+func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
 		o.events.publish(change)
@@ -107,18 +163,17 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	if c.Delete != nil && len(r.Changes) > 0 {
 		o.tables.copyset.forgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)
 	}
+}
+
+// takenAway tells those from whom locks or sessions are taken. epoch.mu is held, and
+// released in between.
+func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
 		o.revocations.revoked(revocation)
 	}
 	for _, id := range r.Terminating {
 		o.revocations.terminateSession(id)
 		o.epoch.mu.pause(1)
-	}
-	o.offers.reoffer(c, false)
-	o.events.vacated(r)
-	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
-		o.offers.pump(name)
-		o.epoch.mu.pause(o.tables.queues.weight(name))
 	}
 }
 
