@@ -11,8 +11,8 @@ func answerGuards() []guard {
 		},
 		{
 			name: "a handle is closed when its Close has committed", file: "cell/internal/master/files.go",
-			old: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.weight(h.Node.Name))\n		f.queues.closing[h.Owner]++\n",
-			new: "	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {\n		f.handles.close(h.Owner)\n		f.queues.closing[h.Owner]++\n",
+			old: "	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))\n		f.queues.closing[h.Owner]++\n",
+			new: "	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {\n		f.handles.close(h.Owner)\n		f.queues.closing[h.Owner]++\n",
 			pkg: "./cell/internal/master", test: "TestRefusedClose",
 		},
 		{
@@ -22,17 +22,17 @@ func answerGuards() []guard {
 		},
 		{
 			name: "one whose handle is being closed is offered nothing", file: "cell/internal/master/queue.go",
-			old: "w.refusal != nil || q.closes(w.owner()) }", new: "w.refusal != nil }",
+			old: "w.refusal != nil || q.isClosing(w.owner())\n", new: "w.refusal != nil\n",
 			pkg: "./cell/internal/master", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{
 			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/internal/master/files.go",
-			old: "	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {\n", new: "	if one := f.handles.find(owner); one == nil || !one.open {\n",
+			old: "	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {\n", new: "	if one := f.handles.find(owner); one == nil || !one.open {\n",
 			pkg: "./cell/internal/master", test: "TestClosingHandleTakesNoRequest",
 		},
 		{
 			name: "who needs no free lock is answered when there is room", file: "cell/internal/master/timekeeper.go",
-			old: "	for _, w := range requests {\n		t.offers.settle(w)\n	}\n", new: "	_ = requests\n",
+			old: "	for _, w := range requests {\n		t.offers.askLog(w)\n	}\n", new: "	_ = requests\n",
 			pkg: "./cell/internal/master", test: "TestSettledRequestIsAnsweredLater",
 		},
 		{
@@ -63,7 +63,7 @@ func answerGuards() []guard {
 		},
 		{
 			name: "no handle is entered for a session that has ended", file: "cell/internal/master/files.go",
-			old: "		return f.epoch.ended(by.Session) // though that", new: "		f.handles.own(by.Session)\n		return f.epoch.ended(by.Session) // though that",
+			old: "		return f.epoch.sessionEnded(by.Session) // though that", new: "		f.handles.own(by.Session)\n		return f.epoch.sessionEnded(by.Session) // though that",
 			pkg: "./cell/internal/master", test: "TestOpenOfAnEndedSession",
 		},
 		{
@@ -73,12 +73,12 @@ func answerGuards() []guard {
 		},
 		{
 			name: "TryAcquire overtakes nobody", file: "cell/internal/master/queue.go",
-			old: "		if w.lock == lock && !q.away(w) && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
+			old: "		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {\n", new: "		if false {\n",
 			pkg: "./cell/internal/master", test: "TestTryAcquireOvertakesNobody",
 		},
 		{
 			name: "who gets a lock hears who waits for it", file: "cell/internal/master/observer.go",
-			old: "			o.events.conflictsAlready(claim.Owner, claim.Answer)\n", new: "			_ = o.events.conflictsAlready\n",
+			old: "			o.events.tellConflictAlready(claim.Owner, claim.Answer)\n", new: "			_ = o.events.tellConflictAlready\n",
 			pkg: "./cell/internal/master", test: "TestSuccessorHearsOfConflict",
 		},
 		{

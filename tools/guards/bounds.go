@@ -16,7 +16,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "long work under the mutex lets others in", file: "cell/internal/master/pause.go",
-			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, 1<<30), false",
+			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, 1<<30), false",
 			pkg: "./cell/internal/master", test: "TestPauseLetsOthersIn",
 		},
 		{
@@ -61,7 +61,7 @@ func boundGuards() []guard {
 		},
 		{
 			name: "no hold of the mutex is long", file: "cell/internal/master/pause.go",
-			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.most, 1<<30), false",
+			old: "p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, maxSteps), false", new: "p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, 1<<30), false",
 			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
 		{

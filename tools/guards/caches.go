@@ -15,8 +15,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a reader is known before it looks", file: "cell/internal/master/files.go",
-			old: "	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
-			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)\n",
+			old: "	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
+			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n",
 			pkg: "./cell/internal/master", test: "TestReaderIsKnownBeforeItLooks",
 		},
 		{
@@ -26,8 +26,8 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "a node is uncacheable until the change is applied", file: "cell/internal/master/coherence.go",
-			old: "	result, err := co.epoch.commit(ctx, c, func() {\n		co.end(ch)\n",
-			new: "	co.end(ch)\n	result, err := co.epoch.commit(ctx, c, func() {\n",
+			old: "	result, err := co.epoch.commit(ctx, c, func() {\n		co.endChange(ch)\n",
+			new: "	co.endChange(ch)\n	result, err := co.epoch.commit(ctx, c, func() {\n",
 			pkg: "./cell/internal/master", test: "TestUncacheableUntilApplied",
 		},
 		{
@@ -53,7 +53,7 @@ func cacheGuards() []guard {
 		},
 		{
 			name: "the end of an ephemeral node is a change", file: "cell/internal/master/remover.go",
-			old: "r.coherence.begin(0, touched(one.node.Name))", new: "r.coherence.begin(0, touched(\"/none\"))",
+			old: "r.coherence.beginChange(0, namesTouched(one.node.Name))", new: "r.coherence.beginChange(0, namesTouched(\"/none\"))",
 			pkg: "./cell/internal/master", test: "TestEphemeralDeathWaitsForCaches",
 		},
 		{
@@ -99,18 +99,18 @@ func leaseGuards() []guard {
 		},
 		{
 			name: "a longer lease is in the log before it is granted", file: "cell/internal/master/keepalive.go",
-			old: "		return min(s.wanted(record), record.Lease)\n", new: "		return s.wanted(record)\n",
+			old: "		return min(s.wantedLease(record), record.Lease)\n", new: "		return s.wantedLease(record)\n",
 			pkg: "./cell/internal/master", test: "TestLongerLeaseIsInTheLogFirst",
 		},
 		{
 			name: "a lease counts from the start of its proof", file: "cell/internal/master/keepalive.go",
-			old: "	return s.extend(c, p, receipt, t0, client.fresh(t0))\n", new: "	t0 = s.epoch.clock()\n	return s.extend(c, p, receipt, t0, client.fresh(t0))\n",
+			old: "	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))\n", new: "	t0 = s.epoch.clock()\n	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))\n",
 			pkg: "./cell/internal/master", test: "TestLeaseCountsFromTheProof",
 		},
 		{
 			name: "what is handed over as an epoch ends is answered", file: "cell/internal/master/proposer.go",
-			old: "			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n			batch := p.take() // only in a turn: what is taken is committed, and so answered\n",
-			new: "			batch := p.take()\n			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n",
+			old: "			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n			batch := p.takeBatch() // only in a turn: what is taken is committed, and so answered\n",
+			new: "			batch := p.takeBatch()\n			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n",
 			pkg: "./cell/internal/master", test: "TestProposalsAreAnsweredAtTheEnd",
 		},
 	}

@@ -30,7 +30,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "a removal waits for every name", file: "cell/internal/master/remover.go",
-			old: "		r.look(one)\n	}\n	if r.again", new: "		delete(r.waiting, one)\n		r.ready = append(r.ready, one)\n	}\n	if r.again",
+			old: "		r.awaitClearing(one)\n	}\n	if r.again", new: "		delete(r.waiting, one)\n		r.ready = append(r.ready, one)\n	}\n	if r.again",
 			pkg: "./cell/internal/master", test: "TestRemovalWaitsForEveryName",
 		},
 		{
@@ -45,7 +45,7 @@ func crowdingGuards() []guard {
 		},
 		{
 			name: "the end of a session is told before it is observed", file: "cell/internal/master/files.go",
-			old: "		return f.epoch.ended(by.Session) // though that may not have been observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
+			old: "		return f.epoch.sessionEnded(by.Session) // though that may not have been observed yet\n", new: "		return api.Errorf(api.InvalidArgument, \"finished\")\n",
 			pkg: "./cell/internal/master", test: "TestCallsOfASessionThatHasJustEnded",
 		},
 		{

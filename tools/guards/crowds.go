@@ -15,17 +15,17 @@ func crowdGuards() []guard {
 		},
 		{
 			name: "a part of a principal's mail is for ends of handles", file: "cell/internal/master/mail.go",
-			old: "	most := l.most - l.most/4\n", new: "	most := l.most\n",
+			old: "	most := l.limit - l.limit/4\n", new: "	most := l.limit\n",
 			pkg: "./cell/internal/master", test: "TestMailIsCounted",
 		},
 		{
 			name: "mail is given back when it was received", file: "cell/internal/master/mailbox.go",
-			old: "	b.mail.give(b.principal, eventSize(first))\n", new: "",
+			old: "	b.mail.subtract(b.principal, eventSize(first))\n", new: "",
 			pkg: "./cell/internal/master", test: "TestMailIsCounted",
 		},
 		{
 			name: "mail is given back when a session ends", file: "cell/internal/master/mailbox.go",
-			old: "	b.mail.give(b.principal, b.bytes)\n", new: "",
+			old: "	b.mail.subtract(b.principal, b.bytes)\n", new: "",
 			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{

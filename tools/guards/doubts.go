@@ -6,12 +6,12 @@ func doubtGuards() []guard {
 	return []guard{
 		{
 			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/internal/master/locks.go",
-			old: "	return raftfsm.Answer{}, w.forsaken(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",
+			old: "	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",
 			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
 			name: "a session that is cut off is refused nothing that the log was asked", file: "cell/internal/master/revocations.go",
-			old: "r.queues.fail(w.key(), w.forsaken(r.epoch.ended(id)))", new: "r.queues.fail(w.key(), r.epoch.ended(id))",
+			old: "r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))", new: "r.queues.failWaiter(w.key(), r.epoch.sessionEnded(id))",
 			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
@@ -21,7 +21,7 @@ func doubtGuards() []guard {
 		},
 		{
 			name: "an end that was refused is proposed again", file: "cell/internal/master/observer.go",
-			old: "			o.sessions.endAgain(end)\n", new: "			_ = end\n",
+			old: "			o.sessions.endLater(end)\n", new: "			_ = end\n",
 			pkg: "./cell/internal/master", test: "TestEndIsRememberedOnce",
 		},
 		{

@@ -5,12 +5,12 @@ func limitGuards() []guard {
 	return []guard{
 		{
 			name: "nodes that die together are removed in pieces", file: "cell/internal/master/remover.go",
-			old: "	batch := piece(r.ready, r.queues.claims, ", new: "	batch := piece(r.ready, 1<<40, ",
+			old: "	batch := firstPart(r.ready, r.queues.claims, ", new: "	batch := firstPart(r.ready, 1<<40, ",
 			pkg: "./cell/internal/master", test: "TestDyingNodesFitTheLog",
 		},
 		{
 			name: "sessions that end together end in pieces", file: "cell/internal/master/keepalive.go",
-			old: "	part := piece(ends, o.queues.claims, ", new: "	part := piece(ends, 1<<40, ",
+			old: "	part := firstPart(ends, o.queues.claims, ", new: "	part := firstPart(ends, 1<<40, ",
 			pkg: "./cell/internal/master", test: "TestEndsAreCut",
 		},
 		{
@@ -50,7 +50,7 @@ func limitGuards() []guard {
 		},
 		{
 			name: "a removal waits for the fail-over to be acknowledged", file: "cell/internal/master/remover.go",
-			old: "	return r.coherence.await(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.tables.copyset.flush = nil\n	_ = flush\n	return nil\n",
+			old: "	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.tables.copyset.flush = nil\n	_ = flush\n	return nil\n",
 			pkg: "./cell/internal/master", test: "TestRemovalWaitsForTheFailOver",
 		},
 		{

@@ -113,7 +113,7 @@ func masterGuards() []guard {
 	return []guard{
 		{
 			name: "Release names its successors", file: "cell/internal/master/locks.go",
-			old: "			Successions: l.offers.next(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),\n", new: "",
+			old: "			Successions: l.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),\n", new: "",
 			pkg: "./e2e", test: "TestHandOverEntries",
 		},
 		{
@@ -133,7 +133,7 @@ func masterGuards() []guard {
 		},
 		{
 			name: "withdrawing a request leaves no trace", file: "cell/internal/master/observer.go",
-			old: "		if w := o.tables.queues.finish(key, r.Answer); w != nil {", new: "		if w := o.tables.queues.get(key); w != nil && false {",
+			old: "	if w := o.tables.queues.answerWaiter(key, r.Answer); w != nil {", new: "	if w := o.tables.queues.get(key); w != nil && false {",
 			pkg: "./cell", test: "TestGivingUp",
 		},
 		{

@@ -6,8 +6,8 @@ func promiseGuards() []guard {
 	return []guard{
 		{
 			name: "a broken lock waits for its holder", file: "cell/internal/master/revocations.go",
-			old: "		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",
-			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.acknowledged(owner.Session)\n",
+			old: "		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",
+			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.acknowledged(owner.Session)\n",
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{
@@ -42,12 +42,12 @@ func promiseGuards() []guard {
 		},
 		{
 			name: "lost events are announced", file: "cell/internal/master/mailbox.go",
-			old: "	default:\n		return b.mark()\n", new: "	default:\n		return b.last\n",
+			old: "	default:\n		return b.postMarker()\n", new: "	default:\n		return b.last\n",
 			pkg: "./cell", test: "TestEventsOfSlowClient",
 		},
 		{
 			name: "a fail-over is announced", file: "cell/internal/master/master.go",
-			old: "	m.events.failedOver()\n", new: "",
+			old: "	m.events.tellFailOver()\n", new: "",
 			pkg: "./cell", test: "TestFailOverIsTold",
 		},
 	}

@@ -11,17 +11,17 @@ func queueGuards() []guard {
 		},
 		{
 			name: "a lock is offered to those who wait for that node", file: "cell/internal/master/queue.go",
-			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
+			old: "		if w.lock != lock || q.isSkipped(w) {\n", new: "		if q.isSkipped(w) {\n",
 			pkg: "./cell/internal/master", test: "TestSuccessorsAreOfOneNode",
 		},
 		{
 			name: "a lock is handed over to those who wait for that node", file: "cell/internal/master/queue.go",
-			old: "		if w.lock != lock || q.away(w) {\n", new: "		if q.away(w) {\n",
+			old: "		if w.lock != lock || q.isSkipped(w) {\n", new: "		if q.isSkipped(w) {\n",
 			pkg: "./cell/internal/master", test: "TestHandOverIsOfOneNode",
 		},
 		{
 			name: "the log is not asked about a request that is finished", file: "cell/internal/master/refusals.go",
-			old: "	err := f.finished(by)\n", new: "	var err error\n",
+			old: "	err := f.checkUnfinished(by)\n", new: "	var err error\n",
 			pkg: "./cell/internal/master", test: "TestLateCopyOfLoggedOpen",
 		},
 		{

@@ -25,7 +25,7 @@ func streamGuards() []guard {
 		},
 		{
 			name: "the refusal of a waiter is tried again", file: "cell/internal/master/observer.go",
-			old: "		if w := o.offers.refusing(c.Cancel); w != nil {\n			o.tables.outbox.putRequest(w)\n		}\n", new: "",
+			old: "		if w := o.offers.refusedWaiter(c.Cancel); w != nil {\n			o.tables.outbox.putRequest(w)\n		}\n", new: "",
 			pkg: "./cell/internal/master", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
 		{

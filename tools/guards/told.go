@@ -25,7 +25,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "nothing is granted before what did not fit is heard", file: "cell/internal/master/mailbox.go",
-			old: "b.acked >= max(b.told, b.owed)", new: "b.acked >= b.told",
+			old: "b.acked >= max(b.delivered, b.owedAtDelivery)", new: "b.acked >= b.delivered",
 			pkg: "./cell/internal/master", test: "TestNothingIsGrantedBeforeAllIsHeard",
 		},
 		{
@@ -36,7 +36,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "a parked KeepAlive is answered when there is news", file: "cell/internal/master/mailbox.go",
-			old: "	b.events = append(b.events, e)\n	b.rouse()\n", new: "	b.events = append(b.events, e)\n",
+			old: "	b.events = append(b.events, e)\n	b.wakeCall()\n", new: "	b.events = append(b.events, e)\n",
 			pkg: "./cell", test: "TestNewsIsPrompt",
 		},
 		{
@@ -81,7 +81,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "what the master remembers of caches is bounded", file: "cell/internal/master/copyset.go",
-			old: "	if c.bytes[id] >= mostSessionCopies ||", new: "	if false ||",
+			old: "	if c.bytes[id] >= maxSessionCopiesUntold ||", new: "	if false ||",
 			pkg: "./cell/internal/master", test: "TestFullCacheMakesRoom",
 		},
 		{

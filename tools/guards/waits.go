@@ -5,7 +5,7 @@ func waitGuards() []guard {
 	return []guard{
 		{
 			name: "the log is asked about no handle that is being closed", file: "cell/internal/master/locks.go",
-			old: "w.offered || w.refusal == nil && o.queues.closes(w.owner()) || !o.settled(w)", new: "w.offered || !o.settled(w)",
+			old: "w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w)", new: "w.offered || !o.isAnswerable(w)",
 			pkg: "./cell/internal/master", test: "TestClosingHandleIsNotAskedAbout",
 		},
 		{
@@ -30,7 +30,7 @@ func waitGuards() []guard {
 		},
 		{
 			name: "a vacancy is told though a delay runs", file: "cell/internal/master/observer.go",
-			old: "	o.events.vacated(r)\n", new: "	if len(r.Free) > 0 {\n		o.events.vacated(r)\n	}\n",
+			old: "	o.events.tellVacant(r)\n", new: "	if len(r.Free) > 0 {\n		o.events.tellVacant(r)\n	}\n",
 			pkg: "./cell/internal/master", test: "TestVacancyUnderADelayIsTold",
 		},
 		{

@@ -22,17 +22,17 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		id := reader.who.Session
 		refused, hot := 0, 0
 		for i := range 60_000 {
-			if !m.coherence.remember(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
+			if !m.coherence.registerReader(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
 				refused++
 			}
-			if i%100 == 0 && m.coherence.remember(id, "/hot") {
+			if i%100 == 0 && m.coherence.registerReader(id, "/hot") {
 				hot++
 			}
 			m.epoch.mu.Lock()
 			bytes, waits := m.tables.copyset.bytes[id], len(m.tables.boxes.byID[id].events) > 0
 			m.epoch.mu.Unlock()
-			if bytes > mostSessionCopies+copyBytes+api.MaxPath {
-				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, mostSessionCopies)
+			if bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
+				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, maxSessionCopiesUntold)
 			}
 			if waits && i%500 == 0 { // the client is not the fastest
 				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
@@ -48,12 +48,12 @@ func TestFullCacheMakesRoom(t *testing.T) {
 			t.Errorf("%d of 60000 names could not be kept, and the one that is always used was, %d of 600 times", refused, hot)
 		}
 		for i := range 20_000 { // it does not answer any more
-			m.coherence.remember(id, api.Name(fmt.Sprintf("/more-%d", i)))
+			m.coherence.registerReader(id, api.Name(fmt.Sprintf("/more-%d", i)))
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if bytes := m.tables.copyset.bytes[id]; bytes > mostSessionCopies+copyBytes+api.MaxPath {
-			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, mostSessionCopies)
+		if bytes := m.tables.copyset.bytes[id]; bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
+			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, maxSessionCopiesUntold)
 		}
 		if n := m.tables.copyset.used["p"]; n != m.tables.copyset.bytes[id] {
 			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.copyset.bytes[id])

@@ -34,7 +34,7 @@ func (s *Sessions) Admit(who Caller) error {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	if !s.leases.Alive(who.Session) {
-		return s.epoch.ended(who.Session)
+		return s.epoch.sessionEnded(who.Session)
 	}
 	return nil
 }
@@ -73,5 +73,5 @@ func (s *Sessions) Expire(ctx context.Context, id api.SessionID) error {
 	if !known {
 		return api.Errorf(api.NotFound, "there is no session %v", id)
 	}
-	return s.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
+	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }

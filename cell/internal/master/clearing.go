@@ -25,8 +25,8 @@ type clearing struct {
 	done     chan struct{}          // closed when it has ended
 }
 
-// over reports whether nobody has to drop anything.
-func (cl *clearing) over() bool {
+// isDone reports whether nobody has to drop anything.
+func (cl *clearing) isDone() bool {
 	select {
 	case <-cl.done:
 		return true
@@ -42,10 +42,10 @@ type change struct {
 	clearings []*clearing     // that it waits for
 }
 
-// pending returns a clearing that the change still waits for, or nil.
-func (ch *change) pending() *clearing {
+// nextClearing returns a clearing that the change still waits for, or nil.
+func (ch *change) nextClearing() *clearing {
 	for _, cl := range ch.clearings {
-		if !cl.over() {
+		if !cl.isDone() {
 			return cl
 		}
 	}
@@ -53,13 +53,13 @@ func (ch *change) pending() *clearing {
 }
 
 // cachedBeside reports whether anybody else has a name in a cache.
-func (c *caches) cachedBeside(by api.SessionID, name api.Name) bool {
+func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 	copies := c.copies[name]
 	return len(copies) > 1 || len(copies) == 1 && copies[by] == nil
 }
 
 // finish ends a clearing.
-func (c *caches) finish(cl *clearing) {
+func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
 	if len(cl.removals) > 0 {
 		c.cleared(cl.removals)
@@ -68,7 +68,7 @@ func (c *caches) finish(cl *clearing) {
 }
 
 // flushed takes note that a session has acknowledged the takeover, or has ended.
-func (c *caches) flushed(id api.SessionID) {
+func (c *copyset) flushed(id api.SessionID) {
 	if c.flush == nil || !c.flush.left[id] {
 		return
 	}
@@ -78,17 +78,17 @@ func (c *caches) flushed(id api.SessionID) {
 }
 
 // waitsFor reports whether somebody has to drop something for a clearing.
-func (c *caches) waitsFor(cl *clearing, id api.SessionID) bool {
+func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	if cl.left != nil {
 		return cl.left[id]
 	}
-	return !cl.over() && id != cl.by && c.copies[cl.name][id] != nil
+	return !cl.isDone() && id != cl.by && c.copies[cl.name][id] != nil
 }
 
 // slow yields the sessions that a change waits for, each once. They may acknowledge that
 // meanwhile. Those of a second clearing that were yielded for the first are passed over,
 // and there may be very many: code that looks at all of them uses slowOf, which can pause.
-func (c *caches) slow(ch *change) iter.Seq[api.SessionID] {
+func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {
 			before := func(id api.SessionID) bool {
@@ -105,7 +105,7 @@ func (c *caches) slow(ch *change) iter.Seq[api.SessionID] {
 
 // slowOf yields the sessions that have to drop something for a clearing. They may
 // acknowledge that meanwhile.
-func (c *caches) slowOf(cl *clearing) iter.Seq[api.SessionID] {
+func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for id := range cl.left {
 			if !yield(id) {
@@ -123,7 +123,7 @@ func (c *caches) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 // asked returns for how long a change has waited for a session: since that was first
 // told to drop one of the names that it has not dropped yet. (Of a takeover everybody was
 // told when it began.)
-func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
+func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
 	since := now
 	for _, cl := range ch.clearings {
 		if one := c.copies[cl.name][id]; cl.left[id] {
@@ -135,26 +135,26 @@ func (c *caches) asked(ch *change, id api.SessionID, now session.Instant) time.D
 	return now.Sub(since)
 }
 
-// begin makes names uncacheable and has every session drop what it has of them,
+// beginChange makes names uncacheable and has every session drop what it has of them,
 // but the one whose change it is: that dropped it itself before it asked. epoch.mu is
 // held, and released in between: the names are uncacheable from the first hold on, so
 // nobody is added to those that have to be told.
-func (co *coherence) begin(by api.SessionID, names []api.Name) *change {
+func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
 		co.copyset.changing[name]++
 	}
 	for _, name := range names {
-		if cl := co.clear(by, name); cl != nil {
+		if cl := co.clearName(by, name); cl != nil {
 			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
 		}
 	}
 	return ch
 }
 
-// clear has everybody drop a name but the one whose change it is, and returns what there
+// clearName has everybody drop a name but the one whose change it is, and returns what there
 // is to wait for; nil if there is nothing. epoch.mu is held, and released in between.
-func (co *coherence) clear(by api.SessionID, name api.Name) *clearing {
+func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	c := co.copyset
 	if !c.cachedBeside(by, name) {
 		return nil
@@ -164,7 +164,7 @@ func (co *coherence) clear(by api.SessionID, name api.Name) *clearing {
 		if spared := cl.by; spared != by && spared != 0 {
 			cl.by = 0
 			if one := c.copies[name][spared]; one != nil {
-				co.drop(cl, one)
+				co.dropCopy(cl, one)
 			}
 		}
 		return cl
@@ -173,15 +173,15 @@ func (co *coherence) clear(by api.SessionID, name api.Name) *clearing {
 	c.clearings[name] = cl
 	for id, one := range c.copies[name] {
 		if id != cl.by {
-			co.drop(cl, one)
+			co.dropCopy(cl, one)
 		}
 		co.epoch.mu.pause(1)
 	}
 	return cl
 }
 
-// drop tells a session to drop a copy, if it was not told. epoch.mu is held.
-func (co *coherence) drop(cl *clearing, one *copied) {
+// dropCopy tells a session to drop a copy, if it was not told. epoch.mu is held.
+func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	box := co.boxes.byID[one.session]
 	if box == nil {
 		co.copyset.forget(one)
@@ -191,10 +191,10 @@ func (co *coherence) drop(cl *clearing, one *copied) {
 	cl.since = min(cl.since, one.posted)
 }
 
-// expects reports whether a change of names will have to wait for anybody but the
+// mustWait reports whether a change of names will have to wait for anybody but the
 // one whose change it is. epoch.mu is held.
-func (co *coherence) expects(by api.SessionID, names []api.Name) bool {
-	if co.copyset.flush != nil && !co.copyset.flush.over() {
+func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
+	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
 		return true
 	}
 	for _, name := range names {
@@ -205,10 +205,10 @@ func (co *coherence) expects(by api.SessionID, names []api.Name) bool {
 	return false
 }
 
-// end lets names be cached again, once a change has taken effect or never will. What
+// endChange lets names be cached again, once a change has taken effect or never will. What
 // no change waits for any more is not waited for: of those who were told some may be
 // silent for two leases, and others may have the name anew.
-func (co *coherence) end(ch *change) {
+func (co *coherence) endChange(ch *change) {
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
 	for _, cl := range ch.clearings {
@@ -223,11 +223,11 @@ func (co *coherence) end(ch *change) {
 	}
 }
 
-// flushCaches begins with what an earlier master knew and this one does not: every
+// beginFlush begins with what an earlier master knew and this one does not: every
 // session that may cache may have anything in its cache, until it has
 // acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
 // wait for that (decision 12). epoch.mu is held.
-func (co *coherence) flushCaches() {
+func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
 	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
@@ -239,11 +239,11 @@ func (co *coherence) flushCaches() {
 	}
 }
 
-// takeover returns what every change waits for after a takeover; nil if there is nothing.
+// takeoverFlush returns what every change waits for after a takeover; nil if there is nothing.
 // epoch.mu is held.
-func (co *coherence) takeover() *change {
+func (co *coherence) takeoverFlush() *change {
 	flush := co.copyset.flush
-	if flush == nil || flush.over() {
+	if flush == nil || flush.isDone() {
 		return nil
 	}
 	return &change{since: flush.since, clearings: []*clearing{flush}}

@@ -18,7 +18,7 @@ import (
 // §2.7): a change of what they see takes effect when nobody has it in a cache any more.
 type coherence struct {
 	epoch       *epoch
-	copyset     *caches
+	copyset     *copyset
 	boxes       *mailboxes
 	leases      *session.Leases
 	revocations *revocations
@@ -26,20 +26,20 @@ type coherence struct {
 	slowClient time.Duration // see Config.SlowClient
 }
 
-// mutate is the one path of every change of what clients see of nodes, whoever
+// applyChange is the one path of every change of what clients see of nodes, whoever
 // wants it (decision 21): the names are made uncacheable, whoever may have them in
 // a cache is told to drop them, and only when everybody has said so, or has
 // ended, is the change proposed. Its events are posted while the log's result is
 // observed; then the names may be cached again, and the caller is answered. A
 // change that was done before, and is only to be answered again, waits for nobody.
-func (co *coherence) mutate(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
-	return co.change(ctx, by, c, func() {}, names...)
+func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
+	return co.applyChangeThen(ctx, by, c, func() {}, names...)
 }
 
-// change is mutate. It calls after when the change has been observed, or never will
+// applyChangeThen is mutate. It calls after when the change has been observed, or never will
 // be.
-func (co *coherence) change(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
-	if co.epoch.answered(by) {
+func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
+	if co.epoch.isAnswered(by) {
 		result, err := co.epoch.commit(ctx, c, after)
 		return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
 	}
@@ -48,17 +48,17 @@ func (co *coherence) change(ctx context.Context, by session.Mutation, c raftfsm.
 		return result, err
 	}
 	co.epoch.mu.LockPatient()
-	ch, flush := co.begin(by.Session, names), co.takeover()
+	ch, flush := co.beginChange(by.Session, names), co.takeoverFlush()
 	co.epoch.mu.Unlock()
 	for _, waits := range []*change{flush, ch} {
-		if err := co.await(ctx, waits, names); err != nil {
-			co.end(ch)
+		if err := co.awaitCaches(ctx, waits, names); err != nil {
+			co.endChange(ch)
 			after()
 			return raftfsm.Result{}, err
 		}
 	}
 	result, err := co.epoch.commit(ctx, c, func() {
-		co.end(ch)
+		co.endChange(ch)
 		after()
 	})
 	return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
@@ -71,7 +71,7 @@ func (co *coherence) change(ctx context.Context, by session.Mutation, c raftfsm.
 // wait for, it leaves the request to the log.
 func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	co.epoch.mu.Lock()
-	waits := co.expects(by.Session, names)
+	waits := co.mustWait(by.Session, names)
 	co.epoch.mu.Unlock()
 	if !waits || by.Session == 0 {
 		return result, false, nil
@@ -89,11 +89,11 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 // one that the reply which tells of it may begin, and a moment.
 const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 
-// await waits until every session has dropped what a change of those names needs
+// awaitCaches waits until every session has dropped what a change of those names needs
 // it to drop. One that takes long is named in the log, and cut off if that is
 // the policy.
-func (co *coherence) await(ctx context.Context, ch *change, names []api.Name) error {
-	if ch == nil || ch.pending() == nil { // most often
+func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) error {
+	if ch == nil || ch.nextClearing() == nil { // most often
 		return nil
 	}
 	began := co.epoch.clock()
@@ -106,7 +106,7 @@ func (co *coherence) await(ctx context.Context, ch *change, names []api.Name) er
 	if co.slowClient == 0 {
 		limit = nil
 	}
-	for cl := ch.pending(); cl != nil; cl = ch.pending() {
+	for cl := ch.nextClearing(); cl != nil; cl = ch.nextClearing() {
 		select {
 		case <-cl.done:
 		case <-slow.C:
@@ -190,15 +190,15 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {
-		result, err = f.coherence.mutate(ctx, by, c, touched(h.Node.Name)...)
+		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
 	}
-	return result, f.offers.refused(h.Node, err)
+	return result, f.offers.completeRefusal(h.Node, err)
 }
 
-// touched returns the names of which a client may see something else after a
+// namesTouched returns the names of which a client may see something else after a
 // change of that node: it stands in the listing of its directory, too, and that
 // counts its children.
-func touched(names ...api.Name) []api.Name {
+func namesTouched(names ...api.Name) []api.Name {
 	var list []api.Name
 	for _, name := range names {
 		list = append(list, name, name.Parent())

@@ -201,7 +201,7 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.tables.queues.ahead(h.Node, node.Mode)
+	w := c.m.tables.queues.firstAhead(h.Node, node.Mode)
 	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
 		return
 	}

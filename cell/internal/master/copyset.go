@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// caches knows which sessions may have which names in their caches (Chubby
+// copyset knows which sessions may have which names in their caches (Chubby
 // §2.7), and which changes wait for them. What is cached goes by name, because
 // the absence of a node is cached too: everything a client may keep of a name,
 // contents, metadata, absence, the list of its children, goes with one
@@ -20,22 +20,22 @@ import (
 // acknowledgements is enough).
 //
 // epoch.mu guards it.
-type caches struct {
-	copies   map[api.Name]map[api.SessionID]*copied
-	names    map[api.SessionID]map[api.Name]*copied // the same, by session
-	told     map[api.SessionID][]*copied            // invalidations posted and not acknowledged, in their order
-	order    map[api.SessionID]*list.List           // of *copied, those not told, by when they were last asked for
-	bytes    map[api.SessionID]int                  // that its copies take here
-	used     map[string]int                         // the same, by principal
-	changing map[api.Name]int                       // how many changes of a name are under way
-	flush    *clearing                              // what every change waits for after a takeover; nil if there is nothing
+type copyset struct {
+	copies   map[api.Name]map[api.SessionID]*cachedCopy
+	names    map[api.SessionID]map[api.Name]*cachedCopy // the same, by session
+	told     map[api.SessionID][]*cachedCopy            // invalidations posted and not acknowledged, in their order
+	order    map[api.SessionID]*list.List               // of *copied, those not told, by when they were last asked for
+	bytes    map[api.SessionID]int                      // that its copies take here
+	used     map[string]int                             // the same, by principal
+	changing map[api.Name]int                           // how many changes of a name are under way
+	flush    *clearing                                  // what every change waits for after a takeover; nil if there is nothing
 
 	clearings map[api.Name]*clearing // those that changes wait for
 	cleared   func([]*removal)       // is called with the removals that waited for a clearing that has ended
 }
 
-// copied is what a session may have of a name.
-type copied struct {
+// cachedCopy is what a session may have of a name.
+type cachedCopy struct {
 	name      api.Name
 	session   api.SessionID
 	principal string
@@ -44,10 +44,10 @@ type copied struct {
 	posted    session.Instant // that event
 }
 
-func newCaches() *caches {
-	return &caches{
-		copies: map[api.Name]map[api.SessionID]*copied{}, names: map[api.SessionID]map[api.Name]*copied{},
-		told: map[api.SessionID][]*copied{}, changing: map[api.Name]int{},
+func newCopyset() *copyset {
+	return &copyset{
+		copies: map[api.Name]map[api.SessionID]*cachedCopy{}, names: map[api.SessionID]map[api.Name]*cachedCopy{},
+		told: map[api.SessionID][]*cachedCopy{}, changing: map[api.Name]int{},
 		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
 		clearings: map[api.Name]*clearing{},
 	}
@@ -60,19 +60,19 @@ func newCaches() *caches {
 // sessions together have maxPrincipalCopies; past that, each makes room by its own
 // copies, and one that has none caches nothing.
 const (
-	copyBytes          = 512
-	maxSessionCopies   = 8 << 20
-	mostSessionCopies  = maxSessionCopies + maxSessionCopies/16
-	maxPrincipalCopies = 512 << 20
+	copyBytes              = 512
+	maxSessionCopies       = 8 << 20
+	maxSessionCopiesUntold = maxSessionCopies + maxSessionCopies/16
+	maxPrincipalCopies     = 512 << 20
 
-	maxCopies = mostSessionCopies / copyBytes // of one session
+	maxCopies = maxSessionCopiesUntold / copyBytes // of one session
 )
 
-func (one *copied) size() int { return copyBytes + len(one.name) }
+func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 
 // register takes note that a session is about to read something of a name, and
 // reports whether it may keep it.
-func (c *caches) register(id api.SessionID, principal string, name api.Name) bool {
+func (c *copyset) register(id api.SessionID, principal string, name api.Name) bool {
 	if c.changing[name] > 0 {
 		return false
 	}
@@ -82,16 +82,16 @@ func (c *caches) register(id api.SessionID, principal string, name api.Name) boo
 		}
 		return one.sequence == 0
 	}
-	if c.bytes[id] >= mostSessionCopies || c.used[principal] >= maxPrincipalCopies {
+	if c.bytes[id] >= maxSessionCopiesUntold || c.used[principal] >= maxPrincipalCopies {
 		return false
 	}
 	if c.names[id] == nil {
-		c.names[id], c.order[id] = map[api.Name]*copied{}, list.New()
+		c.names[id], c.order[id] = map[api.Name]*cachedCopy{}, list.New()
 	}
 	if c.copies[name] == nil {
-		c.copies[name] = map[api.SessionID]*copied{}
+		c.copies[name] = map[api.SessionID]*cachedCopy{}
 	}
-	one := &copied{name: name, session: id, principal: principal}
+	one := &cachedCopy{name: name, session: id, principal: principal}
 	one.place = c.order[id].PushBack(one)
 	c.names[id][name], c.copies[name][id] = one, one
 	c.bytes[id] += one.size()
@@ -101,13 +101,13 @@ func (c *caches) register(id api.SessionID, principal string, name api.Name) boo
 
 // surplus returns what a session is to drop to make room for more: a sixteenth of
 // what it has, and nothing while it still has to drop something.
-func (c *caches) surplus(id api.SessionID, principal string) (drop []*copied) {
+func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCopy) {
 	if c.bytes[id] < maxSessionCopies && c.used[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
 		return nil
 	}
 	bytes := 0
 	for e := c.order[id].Front(); e != nil && bytes <= c.bytes[id]/16; e = e.Next() {
-		one := e.Value.(*copied)
+		one := e.Value.(*cachedCopy)
 		drop, bytes = append(drop, one), bytes+one.size()
 	}
 	return drop
@@ -117,7 +117,7 @@ func (c *caches) surplus(id api.SessionID, principal string) (drop []*copied) {
 // client has put the name aside until it has the answer, and keeps nothing of it.
 // (It may be forgotten now, and not when the change begins: a late copy of the
 // request would begin it again, when the client may have read the name anew.)
-func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
+func (c *copyset) forgetOwn(id api.SessionID, name api.Name) {
 	if one := c.names[id][name]; one != nil && one.sequence == 0 {
 		c.forget(one)
 	}
@@ -125,7 +125,7 @@ func (c *caches) forgetOwn(id api.SessionID, name api.Name) {
 
 // forget drops what a session has of a name, and lets go the changes that waited for
 // nobody else.
-func (c *caches) forget(one *copied) {
+func (c *copyset) forget(one *cachedCopy) {
 	if c.names[one.session][one.name] != one {
 		return
 	}
@@ -153,7 +153,7 @@ func (c *caches) forget(one *copied) {
 // acknowledge takes note that a session has received the events up to that
 // sequence, and so has dropped what they told it to: of at most most names at a time. It
 // reports whether that was all.
-func (c *caches) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
+func (c *copyset) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
 	told := c.told[id]
 	for len(told) > 0 && told[0].sequence <= sequence {
 		if most--; most < 0 {
@@ -176,7 +176,7 @@ func (c *caches) acknowledge(id api.SessionID, sequence uint64, most int) (done 
 
 // drop forgets what a session that has ended may have, its lease being over: at most
 // most names. It reports whether it knows of no more.
-func (c *caches) drop(id api.SessionID, most int) (done bool) {
+func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	for _, one := range c.names[id] {
 		if most--; most < 0 {
 			return false
@@ -190,7 +190,7 @@ func (c *caches) drop(id api.SessionID, most int) (done bool) {
 
 // invalidate tells a session to drop what it has of a name, unless it was told.
 // epoch.mu is held.
-func (co *coherence) invalidate(box *mailbox, one *copied, now session.Instant) {
+func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
 	if one.sequence > 0 {
 		return
 	}
@@ -201,9 +201,9 @@ func (co *coherence) invalidate(box *mailbox, one *copied, now session.Instant) 
 	co.epoch.metrics.Invalidated()
 }
 
-// remember enters a session as one that is about to read something of a name, if
+// registerReader enters a session as one that is about to read something of a name, if
 // it caches at all.
-func (co *coherence) remember(id api.SessionID, names ...api.Name) bool {
+func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 	s, ok := co.epoch.state().Sessions.Get(id)
 	if !ok || !s.MayCache {
 		return false

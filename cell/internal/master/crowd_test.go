@@ -187,7 +187,7 @@ func (w *crowd) elect() {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), SlowClient: w.slow,
 	})
 	if w.polite {
-		l.epoch.mu.most = 1
+		l.epoch.mu.maxStepsOverride = 1
 		l.epoch.mu.held = func(time.Duration) {
 			for range w.below(6) {
 				runtime.Gosched()
@@ -207,7 +207,7 @@ func (w *crowd) limit() {
 	defer m.epoch.mu.Unlock()
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
-	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.mail.most = w.limits, w.limits.claims, w.mail
+	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.mail.limit = w.limits, w.limits.claims, w.mail
 }
 
 func (w *crowd) master() *crowdReign {
@@ -342,7 +342,7 @@ func (w *crowd) step() {
 
 // onItsWay reports whether a command is on its way that may move a waiter.
 func (q *queues) onItsWay(w *waiter) bool {
-	return w.offered || w.refusal != nil || q.closes(w.owner())
+	return w.offered || w.refusal != nil || q.isClosing(w.owner())
 }
 
 func (l *crowdReign) isDeposed() bool {
@@ -438,8 +438,8 @@ func (w *crowd) checkPlaces() {
 			if !there || w1.lock != node.Ref() {
 				w.t.Errorf("somebody waits for %v, which is gone: %+v", w1.lock, w1)
 			}
-			if w1.absent || m.tables.queues.closes(w1.owner()) || w1.offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.closes(w1.owner()), w1.offered, w1)
+			if w1.absent || m.tables.queues.isClosing(w1.owner()) || w1.offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
 			}
 		}
 		if !there {
@@ -540,7 +540,7 @@ func (m *Master) remembered() map[string]int {
 		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used),
 		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
 		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
-		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.over.Len(),
+		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
 		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
 		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,

@@ -39,11 +39,11 @@ type Prover interface {
 	Close(cause error) // no proof is given any more
 }
 
-// enter hands a command to the proposer, and is the only way there. Every command
+// handOver hands a command to the proposer, and is the only way there. Every command
 // is then observed once, or unproposed once: so what was marked for it, a waiter as
 // offered, is unmarked in one place, and a command that was refused leaves nothing
 // behind. epoch.mu is held.
-func (e *epoch) enter(one *proposal) error {
+func (e *epoch) handOver(one *proposal) error {
 	err := e.proposer.enqueue(one)
 	if err != nil {
 		e.unproposed(one.command, false)
@@ -52,7 +52,7 @@ func (e *epoch) enter(one *proposal) error {
 }
 
 // submit proposes a command of the master's own. epoch.mu is held.
-func (e *epoch) submit(c raftfsm.Command) { _ = e.enter(newProposal(c, true, nil)) }
+func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, true, nil)) }
 
 // commit proposes a command and waits for its result. after is called when the
 // command has been observed, or never will be, and before commit returns, unless
@@ -60,7 +60,7 @@ func (e *epoch) submit(c raftfsm.Command) { _ = e.enter(newProposal(c, true, nil
 func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	one := newProposal(c, c.Remove != nil, after)
 	e.mu.Lock()
-	err := e.enter(one)
+	err := e.handOver(one)
 	e.mu.Unlock()
 	if err != nil {
 		one.finish(raftfsm.Result{}, err)
@@ -75,14 +75,14 @@ func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result,
 	return result, cmp.Or(err, e.explain(result.Answer.Err()))
 }
 
-// proposeMade is propose of a command that build makes with epoch.mu held, under which
+// proposeBuilt is propose of a command that build makes with epoch.mu held, under which
 // it is handed over as well: what it names, as successors, is on its way before
 // anybody else looks. It may pause before that.
-func (e *epoch) proposeMade(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
+func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	e.mu.LockPatient()
 	c := build()
 	one := newProposal(c, false, nil)
-	err := e.enter(one)
+	err := e.handOver(one)
 	e.mu.Unlock()
 	if err != nil {
 		return raftfsm.Result{}, err

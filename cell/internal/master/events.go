@@ -20,18 +20,18 @@ type publisher struct {
 	boxes     *mailboxes
 	handles   *handles
 	queues    *queues
-	holdTimes *turns
-	copyset   *caches
+	holdTimes *holdTimes
+	copyset   *copyset
 }
 
-// publish tells of a change whoever has the node, or its directory, open for
+// publishChange tells of a change whoever has the node, or its directory, open for
 // events of it. epoch.mu is held.
-func (p *publisher) publish(c raftfsm.Change) {
+func (p *publisher) publishChange(c raftfsm.Change) {
 	if p.copyset.changing[c.Node.Name] == 0 {
 		p.epoch.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.Kind)
 	}
 	child := func(kind api.EventKind) {
-		p.tell(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
+		p.tellHandles(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
 	}
 	switch c.Kind {
 	case raftfsm.Added:
@@ -40,17 +40,17 @@ func (p *publisher) publish(c raftfsm.Change) {
 		p.nodeRemoved(c.Node)
 		child(api.EventChildRemoved)
 	case raftfsm.Written:
-		p.tell(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
+		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
 		child(api.EventChildModified)
 	case raftfsm.ACLChanged:
 		child(api.EventChildModified)
 	}
 }
 
-// tell posts an event to every handle on a node that was opened for its kind.
+// tellHandles posts an event to every handle on a node that was opened for its kind.
 // Names and contents are for those only who may read the node now, whatever they
 // were allowed when they opened it. epoch.mu is held, and released in between.
-func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
+func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event) {
 	needsRead := kind.NeedsRead()
 	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
 	tree := p.epoch.state().Tree
@@ -71,7 +71,7 @@ func (p *publisher) tell(ref namespace.Ref, kind api.EventKind, e *Event) {
 				continue
 			}
 		}
-		p.post(h.Owner, ref, kind, e)
+		p.postTo(h.Owner, ref, kind, e)
 	}
 }
 
@@ -84,9 +84,9 @@ func (s EventSet) NeedRead() bool {
 	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
 }
 
-// post puts an event about a handle into its session's mailbox and returns its
+// postTo puts an event about a handle into its session's mailbox and returns its
 // number there, 0 if the session has none. The event is copied. epoch.mu is held.
-func (p *publisher) post(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
+func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
 	box := p.boxes.byID[to.Session]
 	if box == nil {
 		return 0
@@ -104,30 +104,30 @@ func (p *publisher) nodeRemoved(node namespace.Ref) {
 		p.tellRemoved(h.Owner, node)
 		p.epoch.mu.pause(1)
 	}
-	for _, w := range p.queues.on(node) {
+	for _, w := range p.queues.ofNode(node) {
 		p.epoch.mu.pause(4) // four tables are changed, and the waiter is woken
-		p.queues.finish(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
+		p.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
 	}
 }
 
 // tellRemoved tells one of them. epoch.mu is held.
 func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
-	p.post(owner, node, api.EventHandleInvalid, &Event{
+	p.postTo(owner, node, api.EventHandleInvalid, &Event{
 		Generation: node.Instance, Reason: api.ByDeletion, Explanation: "the node was deleted",
 	})
 }
 
-// lockAcquired tells those who watch a lock that somebody has it. epoch.mu is held.
-func (p *publisher) lockAcquired(claim raftfsm.ClaimResult) {
-	p.tell(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
+// tellAcquired tells those who watch a lock that somebody has it. epoch.mu is held.
+func (p *publisher) tellAcquired(claim raftfsm.ClaimResult) {
+	p.tellHandles(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }
 
-// vacated notes which locks a command has left without a holder, and tells those who
+// tellVacant notes which locks a command has left without a holder, and tells those who
 // watch them: not of those that it has given to the next. One need not be to be had: see
 // lock-delay. The state does not say it, for a later command of the same entry may have
 // given the lock to somebody, or have taken it from a successor. epoch.mu is held, and
 // released in between.
-func (p *publisher) vacated(r raftfsm.Result) {
+func (p *publisher) tellVacant(r raftfsm.Result) {
 	if len(r.Vacant) == 0 {
 		return
 	}
@@ -139,52 +139,52 @@ func (p *publisher) vacated(r raftfsm.Result) {
 	}
 	for _, v := range r.Vacant {
 		if !handedOn[v.Lock] {
-			p.holdTimes.end(v.Lock.Name, p.epoch.clock())
-			p.tell(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
+			p.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
+			p.tellHandles(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
 		}
 		p.epoch.mu.pause(1)
 	}
 }
 
-// conflicting tells the holders of a lock, as far as they asked for it, that
+// tellConflict tells the holders of a lock, as far as they asked for it, that
 // another wants it. epoch.mu is held, and released in between.
-func (p *publisher) conflicting(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
+func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
 	node, err := p.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(mode) {
 		return
 	}
 	for _, holder := range node.Holders {
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by && h.Events.Has(api.EventConflictingLock) {
-			p.post(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
+			p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
 		}
 		p.epoch.mu.pause(1)
 	}
 }
 
-// conflictsAlready tells one who got a lock, as far as it asked for it, that
+// tellConflictAlready tells one who got a lock, as far as it asked for it, that
 // somebody who wants it in a conflicting mode waits already: at the time at which
 // that one came, another was told. epoch.mu is held.
-func (p *publisher) conflictsAlready(by namespace.Owner, got raftfsm.Answer) {
+func (p *publisher) tellConflictAlready(by namespace.Owner, got raftfsm.Answer) {
 	one := p.handles.find(by)
-	if one == nil || !one.Events.Has(api.EventConflictingLock) || p.queues.ahead(got.Lock, got.Mode) == nil {
+	if one == nil || !one.Events.Has(api.EventConflictingLock) || p.queues.firstAhead(got.Lock, got.Mode) == nil {
 		return
 	}
-	p.post(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
+	p.postTo(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
 }
 
-// recreated tells a handle of an earlier epoch, which holds its lock, what it would
+// tellRecreated tells a handle of an earlier epoch, which holds its lock, what it would
 // have been told if this master had known it: that somebody waits for that. epoch.mu is held.
-func (p *publisher) recreated(one *openHandle) {
+func (p *publisher) tellRecreated(one *openHandle) {
 	node, gone := p.epoch.state().Tree.Resolve(one.Node)
 	if gone == nil && node.Holds(one.Owner) {
-		p.conflictsAlready(one.Owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
+		p.tellConflictAlready(one.Owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
 	}
 }
 
-// failedOver tells every session that outlived the master before this one:
+// tellFailOver tells every session that outlived the master before this one:
 // events may have been lost with that, so clients look again (Chubby §2.5, §2.9
 // step 5). epoch.mu is held.
-func (p *publisher) failedOver() {
+func (p *publisher) tellFailOver() {
 	for _, box := range p.boxes.byID {
 		p.epoch.mu.pause(1)
 		box.post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})

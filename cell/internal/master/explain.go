@@ -33,7 +33,7 @@ func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation,
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return e, err
 	}
-	done, err := in.page(ctx)
+	done, err := in.waitForPage(ctx)
 	if err != nil {
 		return e, err
 	}

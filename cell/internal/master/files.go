@@ -46,42 +46,42 @@ type Opened struct {
 // that may have to be created, or is ephemeral, goes through the log. The handle
 // is reserved first, so that an Open that its quota refuses makes no node.
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
-	one, err := f.reserve(r)
+	one, err := f.reserveHandle(r)
 	if err != nil {
 		if _, err := f.Refuse(ctx, r.Mutation, err); err != nil {
 			return Opened{}, err
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
 	}
-	cacheable := f.coherence.remember(r.Mutation.Session, r.Path.Name())
-	reusable := cacheable && f.coherence.remember(r.Mutation.Session, api.ACLDir) // the right to open it may change there
+	cacheable := f.coherence.registerReader(r.Mutation.Session, r.Path.Name())
+	reusable := cacheable && f.coherence.registerReader(r.Mutation.Session, api.ACLDir) // the right to open it may change there
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
-		f.opening(one)
+		f.endReservation(one)
 		return Opened{}, err
 	}
 	o, here, err := f.openHere(r, one, cacheable)
 	if here {
-		f.opening(one)
+		f.endReservation(one)
 		o.Cacheable, o.Reusable = cacheable, reusable
 		return o, err
 	}
 	return f.openLogged(ctx, r, one)
 }
 
-// reserve enters the handle of an Open as one that is being opened.
-func (f *Files) reserve(r OpenRequest) (*openHandle, error) {
+// reserveHandle enters the handle of an Open as one that is being opened.
+func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	if f.boxes.byID[r.Mutation.Session] != nil {
-		f.handles.hear(r.Mutation)
+		f.handles.declare(r.Mutation)
 	}
-	if err := f.finished(r.Mutation); err != nil {
+	if err := f.checkUnfinished(r.Mutation); err != nil {
 		return nil, err
 	}
 	h := r.Handle
 	h.Epoch = f.epoch.number
-	if f.epoch.answered(r.Mutation) || f.handles.find(h.Owner) != nil {
+	if f.epoch.isAnswered(r.Mutation) || f.handles.find(h.Owner) != nil {
 		return f.handles.reserve(h, principal, nil)
 	}
 	if r.Directory.Owner.Session != 0 {
@@ -96,11 +96,11 @@ func (f *Files) reserve(r OpenRequest) (*openHandle, error) {
 	return f.handles.reserve(h, principal, &allowed)
 }
 
-// opening ends the reservation that an Open has made.
-func (f *Files) opening(one *openHandle) {
+// endReservation ends the reservation that an Open has made.
+func (f *Files) endReservation(one *openHandle) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	f.handles.done(one)
+	f.handles.endReservation(one)
 }
 
 // openHere opens a node without the log, or refuses to. Once a copy of a request
@@ -112,7 +112,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	state, id := f.epoch.state(), r.Mutation.Session
-	if err := f.finished(r.Mutation); err != nil {
+	if err := f.checkUnfinished(r.Mutation); err != nil {
 		return o, true, err
 	}
 	own := f.handles.own(id)
@@ -121,7 +121,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 	}
 	node, there := state.Tree.Get(r.Path.Name())
 	switch {
-	case one.logged || f.epoch.answered(r.Mutation):
+	case one.logged || f.epoch.isAnswered(r.Mutation):
 	case own.byID[one.Owner.Handle] != one:
 		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
 	case one.open: // another copy came first
@@ -164,14 +164,14 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
 	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
 	c := raftfsm.Command{Open: &r.Create}
-	done := func() { f.opening(one) }
+	done := func() { f.endReservation(one) }
 	var result raftfsm.Result
 	var err error
 	if r.Create.Create == api.MustExist {
 		result, err = f.epoch.commit(ctx, c, done)
 		err = cmp.Or(err, f.epoch.explain(result.Answer.Err()))
 	} else {
-		result, err = f.coherence.change(ctx, r.Mutation, c, done, touched(r.Create.Name)...)
+		result, err = f.coherence.applyChangeThen(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
 	}
 	if err != nil {
 		return Opened{}, err
@@ -179,7 +179,7 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	if f.boxes.byID[r.Mutation.Session] == nil {
-		return Opened{}, f.epoch.ended(r.Mutation.Session)
+		return Opened{}, f.epoch.sessionEnded(r.Mutation.Session)
 	}
 	o := Opened{Handle: one.Handle, Created: result.Created}
 	if node, gone := f.epoch.state().Tree.Resolve(one.Node); gone == nil {
@@ -190,9 +190,9 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	return o, err
 }
 
-// nodeOpened opens the handle of an Open that the log has done. If its node has
+// bindOpened opens the handle of an Open that the log has done. If its node has
 // gone since, as when this is the answer to a retry, that is an event.
-func (f *Files) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
+func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 	one := f.handles.find(owner)
 	if one == nil || one.open {
@@ -206,9 +206,9 @@ func (f *Files) nodeOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	}
 }
 
-// answered reports whether a request has been done before; its retry then goes
+// isAnswered reports whether a request has been done before; its retry then goes
 // through the log, to be answered as it was.
-func (e *epoch) answered(mutation session.Mutation) bool {
+func (e *epoch) isAnswered(mutation session.Mutation) bool {
 	s, ok := e.state().Sessions.Get(mutation.Session)
 	if !ok {
 		return false
@@ -217,13 +217,13 @@ func (e *epoch) answered(mutation session.Mutation) bool {
 	return found && s.Open[at].Done
 }
 
-// finished is the error of a copy that comes when its client has given up the
+// checkUnfinished is the error of a copy that comes when its client has given up the
 // answer, be it by a request that went through the log or by one that did not;
 // nil if it has not. epoch.mu is held.
-func (f *Files) finished(by session.Mutation) error {
+func (f *Files) checkUnfinished(by session.Mutation) error {
 	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
-		return f.epoch.ended(by.Session) // though that may not have been observed yet
+		return f.epoch.sessionEnded(by.Session) // though that may not have been observed yet
 	}
 	_, open := requestAt(s, by.Number)
 	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
@@ -260,10 +260,10 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 			return nil
 		}
 	}
-	_, err := f.epoch.proposeMade(ctx, func() raftfsm.Command {
-		f.epoch.mu.pause(f.queues.weight(h.Node.Name))
+	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))
 		f.queues.closing[h.Owner]++
-		next := f.offers.next(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
+		next := f.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
 		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle, Successions: next}}
 	})
 	return err
@@ -282,9 +282,9 @@ func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	if f.boxes.byID[h.Owner.Session] == nil {
 		return true // the log says what became of the session
 	}
-	f.handles.hear(mutation)
+	f.handles.declare(mutation)
 	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
-	if err == nil && one.locks || f.epoch.answered(mutation) {
+	if err == nil && one.locks || f.epoch.isAnswered(mutation) {
 		return true
 	}
 	node, gone := f.epoch.state().Tree.Resolve(h.Node)
@@ -306,7 +306,7 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 // which is on its way closes before anything that is handed over from now on is
 // done: what such a handle held nobody would give up. epoch.mu is held.
 func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
-	if one := f.handles.find(owner); one == nil || !one.open || f.queues.closes(owner) {
+	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {
 		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
 	}
 	return nil
@@ -319,11 +319,11 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 // in between.
 func (f *Files) handleClosed(owner namespace.Owner) {
 	f.handles.close(owner)
-	for w := range f.queues.through(owner) {
+	for w := range f.queues.ofHandle(owner) {
 		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
-		f.offers.settle(w)
+		f.offers.askLog(w)
 		f.epoch.mu.pause(4) // a proposal is made, and handed over
 	}
 }
@@ -333,7 +333,7 @@ func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	if f.boxes.byID[h.Owner.Session] == nil {
-		return f.epoch.ended(h.Owner.Session)
+		return f.epoch.sessionEnded(h.Owner.Session)
 	}
 	known := f.handles.find(h.Owner)
 	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
@@ -341,7 +341,7 @@ func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 		return err
 	}
 	if one != known {
-		f.events.recreated(one)
+		f.events.tellRecreated(one)
 	}
 	if h.Rights&right != right {
 		return &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
@@ -386,7 +386,7 @@ func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*na
 // may keep what it is told: whoever reads is entered among those who may have the
 // node in a cache before the look.
 func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = f.coherence.remember(h.Owner.Session, h.Node.Name)
+	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)
 	node, err = f.Read(ctx, h, right)
 	return node, cacheable, err
 }

@@ -104,15 +104,15 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		mine, its := one.open(t, path, api.MayCreate).Handle, other.open(t, path, api.MustExist).Handle
 		reader.open(t, path, api.MustExist)
 		for i := range others {
-			if !m.coherence.remember(m.client(t, byte(10+i)).who.Session, "/f") {
+			if !m.coherence.registerReader(m.client(t, byte(10+i)).who.Session, "/f") {
 				t.Fatal("it may not cache")
 			}
 		}
 		m.epoch.mu.Lock()
 		name := []api.Name{"/f"}
-		first := m.coherence.begin(one.who.Session, name)
+		first := m.coherence.beginChange(one.who.Session, name)
 		steps := m.epoch.mu.steps
-		second := m.coherence.begin(one.who.Session, name)
+		second := m.coherence.beginChange(one.who.Session, name)
 		if m.epoch.mu.steps != steps || len(m.tables.copyset.clearings) != 1 {
 			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.copyset.clearings))
 		}
@@ -122,8 +122,8 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 			}
 		}
 		m.epoch.mu.Unlock()
-		m.Master.coherence.end(first)
-		m.Master.coherence.end(second)
+		m.Master.coherence.endChange(first)
+		m.Master.coherence.endChange(second)
 
 		writes := []<-chan error{one.write(t.Context(), mine), other.write(t.Context(), its)}
 		for _, c := range []*soloClient{reader, one, other} {
@@ -160,7 +160,7 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 			e := owner.openEphemeral(t, "/ls/local/e")
 			for i, name := range []api.Name{"/e", ""} {
-				if !m.coherence.remember(readers[i].who.Session, name) {
+				if !m.coherence.registerReader(readers[i].who.Session, name) {
 					t.Fatal("it may not cache")
 				}
 			}

@@ -65,9 +65,9 @@ func (t *handles) find(owner namespace.Owner) *openHandle {
 	return nil
 }
 
-// hear takes note of the declaration of a request, and forgets the refusals that
+// declare takes note of the declaration of a request, and forgets the refusals that
 // its client has heard.
-func (t *handles) hear(by session.Mutation) {
+func (t *handles) declare(by session.Mutation) {
 	own := t.own(by.Session)
 	own.declared.Record(by)
 	for number := range own.refused {
@@ -97,8 +97,8 @@ func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle
 	return one, nil
 }
 
-// done ends a reservation.
-func (t *handles) done(one *openHandle) {
+// endReservation ends a reservation.
+func (t *handles) endReservation(one *openHandle) {
 	if one.copies--; one.copies == 0 && !one.open && t.find(one.Owner) == one {
 		t.remove(one)
 	}

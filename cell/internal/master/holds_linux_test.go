@@ -141,7 +141,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		for _, id := range clients[i : i+5] {
 			s.tables.copyset.register(id, "p", name)
 		}
-		one := &removal{late: true, ch: s.coherence.begin(0, []api.Name{name})}
+		one := &removal{late: true, ch: s.coherence.beginChange(0, []api.Name{name})}
 		one.ch.since = one.ch.since.Add(-time.Minute)
 		s.remover.waiting[one] = true
 		s.epoch.mu.pause(1)
@@ -227,16 +227,16 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			line := s.tables.queues.byName[crowded(0).Name]
 			w := line[len(line)-1]
 			s.epoch.mu.Unlock()
-			s.Locks.progress(w)
+			s.Locks.queuePosition(w)
 		}},
 		{"an event for 10,000 watchers", func(int) {
 			locked(func() {
 				s.tables.copyset.changing["/f"]++
-				s.events.publish(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
+				s.events.publishChange(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
 				delete(s.tables.copyset.changing, "/f")
 			})
 		}},
-		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.coherence.begin(0, []api.Name{cached(n)}) }) }},
+		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.coherence.beginChange(0, []api.Name{cached(n)}) }) }},
 		{"the end of 256 sessions that wait", func(n int) { ending(clients[256*n : 256*(n+1)]) }},
 		{"the end of a session with 10,000 handles", func(n int) { ending(clients[manyClients-1-n : manyClients-n]) }},
 		{"closing a handle of one who waits 50,000 times", func(n int) {

@@ -10,52 +10,52 @@ import (
 )
 
 // maxTurns bounds the locks of which turns knows something.
-const maxTurns = 4096
+const maxHoldTimes = 4096
 
-// turns knows how long a turn with a lock has taken of late, so that those who
+// holdTimes knows how long a turn with a lock has taken of late, so that those who
 // wait can be told how long they may have to. A turn begins when somebody gets a
 // lock that was free, or is handed over, and ends when nobody has it; readers who
 // hold it together take one turn. It knows the locks that were granted last, from
 // the beginning of the epoch on. Nothing depends on it but what people read.
 // epoch.mu guards it.
-type turns struct {
-	byName *simplelru.LRU[api.Name, turn]
+type holdTimes struct {
+	byName *simplelru.LRU[api.Name, holdTime]
 }
 
-type turn struct {
+type holdTime struct {
 	generation api.Generation  // of the turn that goes on; 0 if none does
 	began      session.Instant // when that began
 	usual      time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
 }
 
-func newTurns() *turns {
-	byName, err := simplelru.NewLRU[api.Name, turn](maxTurns, nil)
+func newHoldTimes() *holdTimes {
+	byName, err := simplelru.NewLRU[api.Name, holdTime](maxHoldTimes, nil)
 	if err != nil {
 		panic(err) // a size below 1
 	}
-	return &turns{byName}
+	return &holdTimes{byName}
 }
 
-// begin notes a grant. One of the same generation is of the turn that goes on.
-func (t *turns) begin(name api.Name, generation api.Generation, now session.Instant) {
+// beginHold notes a grant. One of the same generation is of the turn that goes on.
+func (t *holdTimes) beginHold(name api.Name, generation api.Generation, now session.Instant) {
 	one, _ := t.byName.Get(name)
 	if one.generation == generation {
 		return
 	}
-	one = one.over(now)
+	one = one.ended(now)
 	one.generation, one.began = generation, now
 	t.byName.Add(name, one)
 }
 
-// end notes that nobody has the lock.
-func (t *turns) end(name api.Name, now session.Instant) {
+// endHold notes that nobody has the lock.
+func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 	if one, ok := t.byName.Get(name); ok {
-		t.byName.Add(name, one.over(now))
+		t.byName.Add(name, one.ended(now))
 	}
 }
 
-// over is what is known when the turn that goes on, if one does, has ended.
-func (one turn) over(now session.Instant) turn {
+// ended is what is known when the turn that goes on, if one does, has ended.
+func (one holdTime) ended(now session.Instant) holdTime {
 	if one.generation == 0 {
 		return one
 	}
@@ -68,10 +68,10 @@ func (one turn) over(now session.Instant) turn {
 	return one
 }
 
-// estimate says how long it may be until ahead more turns, and the one that goes
+// estimateWait says how long it may be until ahead more turns, and the one that goes
 // on if the lock is held, are over; 0 if that cannot be told: if none has been
 // seen to its end, or the one that goes on takes longer than usual.
-func (t *turns) estimate(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
+func (t *holdTimes) estimateWait(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
 	one, _ := t.byName.Peek(name)
 	if one.usual == 0 || held && one.generation == 0 {
 		return 0

@@ -17,45 +17,45 @@ func at(d time.Duration) session.Instant { return session.Instant(0).Add(d) }
 
 func TestEstimate(t *testing.T) {
 	const held, free = true, false
-	u := newTurns()
+	u := newHoldTimes()
 	asked := func(now time.Duration, held bool, ahead int, want time.Duration) {
 		t.Helper()
-		if got := u.estimate("/x", held, ahead, at(now)); got != want {
+		if got := u.estimateWait("/x", held, ahead, at(now)); got != want {
 			t.Errorf("at %v with %d before: %v, want %v", now, ahead, got, want)
 		}
 	}
 	asked(0, held, 0, 0) // granted before this epoch
-	u.begin("/x", 1, at(0))
+	u.beginHold("/x", 1, at(0))
 	asked(10*time.Second, held, 0, 0) // the first turn
-	u.end("/x", at(time.Minute))
-	u.end("/x", at(9*time.Minute)) // it had ended
+	u.endHold("/x", at(time.Minute))
+	u.endHold("/x", at(9*time.Minute)) // it had ended
 	asked(9*time.Minute, free, 2, 2*time.Minute)
 
-	u.begin("/x", 2, at(10*time.Minute))
-	u.begin("/x", 2, at(10*time.Minute+30*time.Second)) // another reader, in the same turn
+	u.beginHold("/x", 2, at(10*time.Minute))
+	u.beginHold("/x", 2, at(10*time.Minute+30*time.Second)) // another reader, in the same turn
 	asked(10*time.Minute+20*time.Second, held, 0, 40*time.Second)
 	asked(10*time.Minute+20*time.Second, held, 3, 3*time.Minute+40*time.Second)
 	asked(11*time.Minute, held, 3, 0) // longer than usual
 
-	u.begin("/x", 3, at(15*time.Minute)) // handed over after 5 minutes: 1m + (5m-1m)/4
+	u.beginHold("/x", 3, at(15*time.Minute)) // handed over after 5 minutes: 1m + (5m-1m)/4
 	asked(15*time.Minute, held, 1, 4*time.Minute)
-	if got := u.estimate("/y", free, 1, at(0)); got != 0 {
+	if got := u.estimateWait("/y", free, 1, at(0)); got != 0 {
 		t.Errorf("of a lock that was never held: %v", got)
 	}
 }
 
 // What is known is bounded: the locks that were granted longest ago go first.
 func TestTurnsAreBounded(t *testing.T) {
-	u := newTurns()
-	for i := range maxTurns + 1 {
+	u := newHoldTimes()
+	for i := range maxHoldTimes + 1 {
 		name := api.Name(fmt.Sprint("/", i))
-		u.begin(name, 1, at(0))
-		u.end(name, at(time.Second))
+		u.beginHold(name, 1, at(0))
+		u.endHold(name, at(time.Second))
 	}
-	if n := u.byName.Len(); n != maxTurns {
-		t.Errorf("%d locks are known, want %d", n, maxTurns)
+	if n := u.byName.Len(); n != maxHoldTimes {
+		t.Errorf("%d locks are known, want %d", n, maxHoldTimes)
 	}
-	if u.estimate("/0", false, 1, at(0)) != 0 || u.estimate("/1", false, 1, at(0)) == 0 {
+	if u.estimateWait("/0", false, 1, at(0)) != 0 || u.estimateWait("/1", false, 1, at(0)) == 0 {
 		t.Error("it was not the oldest that went")
 	}
 }
@@ -75,7 +75,7 @@ func TestTurnsBefore(t *testing.T) {
 		}
 	}
 	var got []int
-	for ahead, w := range q.inLine("/x") {
+	for ahead, w := range q.inOrder("/x") {
 		if w.claim.Mode != modes[len(got)] {
 			t.Errorf("place %d is that of a %v", len(got)+1, w.claim.Mode)
 		}

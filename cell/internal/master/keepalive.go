@@ -16,7 +16,7 @@ type Sessions struct {
 	epoch       *epoch
 	leases      *session.Leases
 	boxes       *mailboxes
-	copyset     *caches
+	copyset     *copyset
 	outbox      *outbox
 	offers      *offers
 	revocations *revocations
@@ -73,8 +73,8 @@ type Extension struct {
 // and promises the session its lease from the start of that proof.
 func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
 	receipt := s.epoch.clock()
-	client := signs{receipt: receipt, conn: conn}
-	p, due, err := s.park(c, h)
+	client := signsOfLife{receipt: receipt, conn: conn}
+	p, due, err := s.parkCall(c, h)
 	if err != nil {
 		return Extension{}, err
 	}
@@ -82,7 +82,7 @@ func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Conn
 		if err := s.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
 			return Extension{}, err
 		}
-		if silent, err := s.silent(ctx, c, p, client); silent || err != nil {
+		if silent, err := s.awaitSignOfLife(ctx, c, p, client); silent || err != nil {
 			return Extension{}, err
 		}
 	}
@@ -90,52 +90,52 @@ func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Conn
 	if err != nil {
 		return Extension{}, err
 	}
-	return s.extend(c, p, receipt, t0, client.fresh(t0))
+	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))
 }
 
-// park returns a place to wait, or nil if the reply is due at once: because the
+// parkCall returns a place to wait, or nil if the reply is due at once: because the
 // client has not yet heard what it was told or granted, does not know this epoch,
 // or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
 // one is due: its own lease may end before.
-func (s *Sessions) park(c Caller, h Receipt) (*parked, session.Instant, error) {
+func (s *Sessions) parkCall(c Caller, h Receipt) (*parked, session.Instant, error) {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, ok := s.boxes.byID[c.Session]
 	if !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil {
-		return nil, 0, s.epoch.ended(c.Session)
+		return nil, 0, s.epoch.sessionEnded(c.Session)
 	}
 	if c.Epoch == s.epoch.number {
 		box.acknowledge(h.Received, h.Acknowledged)
 		for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
 			s.epoch.mu.pause(maxSteps)
 		}
-		s.revocations.acknowledged(c.Session)
+		s.revocations.actOnAcknowledgement(c.Session)
 		if s.boxes.byID[c.Session] != box {
-			return nil, 0, s.epoch.ended(c.Session) // in between
+			return nil, 0, s.epoch.sessionEnded(c.Session) // in between
 		}
 	}
-	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.heard() {
+	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.isAcknowledged() {
 		return nil, 0, nil
 	}
 	lease := s.leaseOf(c.Session)
 	due := s.epoch.clock().Add(session.Due(lease))
-	if box.heard() { // else nothing is extended, and there is only something to wait for
+	if box.isAcknowledged() { // else nothing is extended, and there is only something to wait for
 		// Its last lease may have been longer than the next will be; its client's
 		// patience with this call is that of the lease that it was granted last.
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
-	return box.park(), together(due, lease), nil
+	return box.park(), alignDue(due, lease), nil
 }
 
 // replyTogether is the part of a lease by which a reply may be early or late so as
 // to be sent together with others.
 const replyTogether = 48
 
-// together has replies that are due at about the same time be sent at the same
+// alignDue has replies that are due at about the same time be sent at the same
 // time, a little early, so that with very many sessions they share proofs, wake-ups
 // and packets.
-func together(due session.Instant, lease time.Duration) session.Instant {
+func alignDue(due session.Instant, lease time.Duration) session.Instant {
 	return due - due%session.Instant(lease/replyTogether)
 }
 
@@ -143,24 +143,24 @@ func together(due session.Instant, lease time.Duration) session.Instant {
 // rule of session.Lengthen, but not longer than the log knows of.
 func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	if record, ok := s.epoch.state().Sessions.Get(id); ok {
-		return min(s.wanted(record), record.Lease)
+		return min(s.wantedLease(record), record.Lease)
 	}
 	return api.DefaultLease
 }
 
-// wanted returns how long the leases of a session are to be.
-func (s *Sessions) wanted(record *session.Session[raftfsm.Answer]) time.Duration {
+// wantedLease returns how long the leases of a session are to be.
+func (s *Sessions) wantedLease(record *session.Session[raftfsm.Answer]) time.Duration {
 	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
 }
 
-// raise has the log know of a longer lease, if a session is to be granted one:
+// raiseLease has the log know of a longer lease, if a session is to be granted one:
 // from the KeepAlive after that it is. epoch.mu is held.
-func (s *Sessions) raise(id api.SessionID) {
+func (s *Sessions) raiseLease(id api.SessionID) {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	if !ok || s.raising[id] {
 		return
 	}
-	if lease := s.wanted(record); lease > record.Lease {
+	if lease := s.wantedLease(record); lease > record.Lease {
 		s.raising[id] = true
 		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
 	}
@@ -185,32 +185,32 @@ func (s *Sessions) waitUntil(ctx context.Context, p *parked, due time.Duration) 
 	}
 }
 
-// extend grants the lease from t0, unless the client has not acknowledged what
+// extendLease grants the lease from t0, unless the client has not acknowledged what
 // it was told, has shown no sign of life lately (fresh), or the session is ending,
 // and takes the events along.
-func (s *Sessions) extend(c Caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
+func (s *Sessions) extendLease(c Caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
 	lease := s.leaseOf(c.Session)
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, ok := s.boxes.byID[c.Session]
 	if !ok {
-		return Extension{}, s.epoch.ended(c.Session)
+		return Extension{}, s.epoch.sessionEnded(c.Session)
 	}
 	box.unpark(p)
 	var reply Extension
 	if ending := s.revocations.ends[c.Session]; ending != nil && box.acked >= ending.sequence {
-		return Extension{}, s.epoch.ended(c.Session)
-	} else if ending == nil && box.heard() && fresh {
+		return Extension{}, s.epoch.sessionEnded(c.Session)
+	} else if ending == nil && box.isAcknowledged() && fresh {
 		number, ok := s.leases.Grant(c.Session, lease, t0)
 		if !ok {
-			return Extension{}, s.epoch.ended(c.Session)
+			return Extension{}, s.epoch.sessionEnded(c.Session)
 		}
 		box.grant, box.asked = number, false
 		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
 		s.epoch.metrics.LeaseExtended()
-		s.raise(c.Session)
+		s.raiseLease(c.Session)
 	}
-	reply.Events = box.tell()
+	reply.Events = box.takeEvents()
 	return reply, nil
 }
 
@@ -220,12 +220,12 @@ func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	s.epoch.mu.Lock()
 	s.leases.Stop(id)
 	s.epoch.mu.Unlock()
-	return s.endNow(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
+	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
 }
 
-// endNow ends a session whose lease was stopped, at once.
-func (s *Sessions) endNow(ctx context.Context, end raftfsm.End) error {
-	_, err := s.epoch.proposeMade(ctx, func() raftfsm.Command {
+// endStopped ends a session whose lease was stopped, at once.
+func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
+	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		c, _ := s.offers.endCommand([]raftfsm.End{end})
 		return c
 	})
@@ -238,7 +238,7 @@ func (s *Sessions) endNow(ctx context.Context, end raftfsm.End) error {
 // ones when the end has been observed. epoch.mu is held, and the command is to be handed
 // over under the same hold: who is named in it is marked as offered.
 func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
-	part := piece(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+	part := firstPart(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
 	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
 }
 
@@ -249,7 +249,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	tree, bytes, visited := o.epoch.state().Tree, 0, 0
 	for _, end := range ends {
 		for node := range tree.OwnedBy(end.Session) {
-			if visited += o.queues.weight(node.Name); visited > maxOwned {
+			if visited += o.queues.stepsOf(node.Name); visited > maxOwned {
 				return list
 			}
 			lead := o.queues.leading(node.Ref(), 0)

@@ -26,14 +26,14 @@ type Connection interface {
 	AskForLife(now, since session.Instant) bool
 }
 
-// signs is what is known of the life of a call's client.
-type signs struct {
+// signsOfLife is what is known of the life of a call's client.
+type signsOfLife struct {
 	receipt session.Instant // of the call
 	conn    Connection      // nil if it is not known
 }
 
-// fresh reports whether there was a sign of life lately.
-func (s signs) fresh(now session.Instant) bool {
+// isFresh reports whether there was a sign of life lately.
+func (s signsOfLife) isFresh(now session.Instant) bool {
 	last := s.receipt
 	if s.conn != nil {
 		last = max(last, s.conn.LastArrival())
@@ -41,13 +41,13 @@ func (s signs) fresh(now session.Instant) bool {
 	return now.Sub(last) <= maxSilence
 }
 
-// silent reports whether a call that was parked, and has nothing to bring, is to be
+// awaitSignOfLife reports whether a call that was parked, and has nothing to bring, is to be
 // answered without a grant, because its client has shown no sign of life lately: it
 // comes back at once, if it is there, and has the grant then. Of sessions that
 // share a connection one is asked so; the others wait for what that brings.
-func (s *Sessions) silent(ctx context.Context, c Caller, p *parked, client signs) (bool, error) {
+func (s *Sessions) awaitSignOfLife(ctx context.Context, c Caller, p *parked, client signsOfLife) (bool, error) {
 	now := s.epoch.clock()
-	if client.fresh(now) || s.news(c) {
+	if client.isFresh(now) || s.hasNews(c) {
 		return false, nil
 	}
 	wait := s.leaseOf(c.Session) / replyTogether
@@ -55,7 +55,7 @@ func (s *Sessions) silent(ctx context.Context, c Caller, p *parked, client signs
 		if err := s.waitUntil(ctx, p, wait); err != nil {
 			return false, err
 		}
-		if client.fresh(s.epoch.clock()) || s.news(c) {
+		if client.isFresh(s.epoch.clock()) || s.hasNews(c) {
 			return false, nil
 		}
 	}
@@ -68,8 +68,8 @@ func (s *Sessions) silent(ctx context.Context, c Caller, p *parked, client signs
 	return true, nil
 }
 
-// news reports whether there is something to tell a session.
-func (s *Sessions) news(c Caller) bool {
+// hasNews reports whether there is something to tell a session.
+func (s *Sessions) hasNews(c Caller) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box := s.boxes.byID[c.Session]

@@ -33,9 +33,9 @@ func defaultLimits() limits {
 // maxPending bounds the commands that wait for their entry.
 const maxPending = 64 * api.MaxBatch
 
-// piece returns as many of the first elements of a list as have at most that many
+// firstPart returns as many of the first elements of a list as have at most that many
 // bytes together, but one at least, if there is any.
-func piece[T any](list []T, limit int, size func(T) int) []T {
+func firstPart[T any](list []T, limit int, size func(T) int) []T {
 	bytes := 0
 	for i, one := range list {
 		if bytes += size(one); i > 0 && bytes > limit {

@@ -30,9 +30,9 @@ const maxVisited = 4096
 // else wait for the mutex for seconds.
 const maxPages = 16
 
-// page waits until a page may be made; done is to be called when it has been. It is for
+// waitForPage waits until a page may be made; done is to be called when it has been. It is for
 // after the proof of leadership, which may take seconds.
-func (in *Inspector) page(ctx context.Context) (done func(), err error) {
+func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
 	select {
 	case in.pages <- struct{}{}:
 		return func() { <-in.pages }, nil
@@ -53,7 +53,7 @@ type Inspector struct {
 	queues   *queues
 	delays   *delays
 	leases   *session.Leases
-	copyset  *caches
+	copyset  *copyset
 	sessions *Sessions
 	locks    *Locks
 
@@ -107,7 +107,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := in.page(ctx)
+	done, err := in.waitForPage(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -206,7 +206,7 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := in.page(ctx)
+	done, err := in.waitForPage(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -237,7 +237,7 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 		}
 		nodes, last = append(nodes, node), mark
 	}
-	for i, asked := range in.locked(state, nodes) {
+	for i, asked := range in.lockedNodes(state, nodes) {
 		if !asked {
 			continue
 		}
@@ -249,8 +249,8 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 	return next
 }
 
-// locked says of which nodes the locks are held, waited for or delayed.
-func (in *Inspector) locked(state *raftfsm.State, nodes []*namespace.Node) []bool {
+// lockedNodes says of which nodes the locks are held, waited for or delayed.
+func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) []bool {
 	asked := make([]bool, len(nodes))
 	for i, node := range nodes {
 		_, delayed := state.Tree.Delay(node.Name)
@@ -333,13 +333,13 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 		defer in.epoch.mu.Unlock()
 		now = in.epoch.clock()
 		info.Delayed = in.delays.left(name, now)
-		for ahead, w := range in.queues.inLine(name) {
+		for ahead, w := range in.queues.inOrder(name) {
 			if len(first) == api.MaxListed {
 				info.MoreWaiters = len(in.queues.byName[name]) - len(first)
 				break
 			}
 			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
-			info.Waiters = append(info.Waiters, Waiter{Estimate: in.locks.estimate(name, len(info.Holders) > 0, ahead)})
+			info.Waiters = append(info.Waiters, Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
 	for i, w := range first {

@@ -202,11 +202,11 @@ func TestCrowdsAreCounted(t *testing.T) {
 		if n := len(info.Waiters); n != api.MaxListed || info.MoreWaiters != crowd-api.MaxListed {
 			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
 		}
-		if q := m.Locks.progress(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
+		if q := m.Locks.queuePosition(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
 			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
-		if !errors.As(m.Locks.offers.refused(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
+		if !errors.As(m.Locks.offers.completeRefusal(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
 			t.Errorf("an error names %d holders", len(refused.Holders))
 		}
 	})
@@ -308,7 +308,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.Inspector.page(t.Context())
+					done, err := m.Inspector.waitForPage(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -20,7 +20,7 @@ import (
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
-	holdTimes *turns
+	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
 	events    *publisher
@@ -36,7 +36,7 @@ func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ti
 	} else {
 		answer, err = l.awaitGrant(ctx, claim, h.Node, t, queued)
 	}
-	return answer, l.offers.refused(h.Node, err)
+	return answer, l.offers.completeRefusal(h.Node, err)
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see refuse.
@@ -61,7 +61,7 @@ type Queued struct {
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
-	w, err := l.enqueue(claim, lock, t)
+	w, err := l.joinQueue(claim, lock, t)
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
 	}
@@ -73,15 +73,15 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 		case <-w.done:
 			return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
 		case <-l.epoch.ctx.Done():
-			return l.forsake(w)
+			return l.abandonWaiter(w)
 		case <-ctx.Done():
-			l.detach(w)
+			l.detachStream(w)
 			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
 		case <-progress.C:
 		}
-		if now := l.progress(w); now != nil && !same(now, last) {
+		if now := l.queuePosition(w); now != nil && !same(now, last) {
 			if err := queued(*now); err != nil {
-				l.detach(w)
+				l.detachStream(w)
 				return raftfsm.Answer{}, err
 			}
 			last = now
@@ -90,9 +90,9 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 	}
 }
 
-// forsake answers a waiter after its master was deposed. It takes the waiter out of the
+// abandonWaiter answers a waiter after its master was deposed. It takes the waiter out of the
 // queue, so that the log is not asked to grant what its client was told is not granted.
-func (l *Locks) forsake(w *waiter) (raftfsm.Answer, error) {
+func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
 	select {
@@ -101,18 +101,18 @@ func (l *Locks) forsake(w *waiter) (raftfsm.Answer, error) {
 	default:
 	}
 	if l.queues.get(w.key()) == w {
-		l.queues.leave(w.key())
+		l.queues.removeWaiter(w.key())
 	}
-	return raftfsm.Answer{}, w.forsaken(context.Cause(l.epoch.ctx))
+	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))
 }
 
-// enqueue gives a request its place, and offers the lock if it can be had.
-func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*waiter, error) {
+// joinQueue gives a request its place, and offers the lock if it can be had.
+func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*waiter, error) {
 	size := raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
-	l.epoch.mu.pause(l.queues.weight(lock.Name))
-	if err := l.files.finished(claim.Mutation); err != nil {
+	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
+	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
 		return nil, err // a late copy is not to stand in anybody's way
 	}
 	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
@@ -123,19 +123,19 @@ func (l *Locks) enqueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*wai
 	if err != nil {
 		return nil, err
 	}
-	if !l.offers.settle(w) {
-		l.offers.pump(lock.Name)
+	if !l.offers.askLog(w) {
+		l.offers.offerLock(lock.Name)
 	}
-	l.events.conflicting(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
+	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
 	return w, nil
 }
 
-// settle asks the log about a request that needs no free lock to be answered, and
+// askLog asks the log about a request that needs no free lock to be answered, and
 // reports whether it is one. While its handle is being closed it is asked nothing but
 // to refuse it: the lock that the handle holds may be free by then, and would be
 // granted to a closed handle. epoch.mu is held.
-func (o *offers) settle(w *waiter) bool {
-	if w.offered || w.refusal == nil && o.queues.closes(w.owner()) || !o.settled(w) {
+func (o *offers) askLog(w *waiter) bool {
+	if w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w) {
 		return false
 	}
 	claims := offer([]*waiter{w})
@@ -147,22 +147,22 @@ func (o *offers) settle(w *waiter) bool {
 	return true
 }
 
-// settled reports whether a request needs no lock to be free to be answered: it is
+// isAnswerable reports whether a request needs no lock to be free to be answered: it is
 // refused, or was answered before, or its handle holds the lock itself, or the node is
 // gone.
-func (o *offers) settled(w *waiter) bool {
+func (o *offers) isAnswerable(w *waiter) bool {
 	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
 	if w.refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
 		return true
 	}
 	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
-	return !lives || o.epoch.answered(w.claim.Mutation)
+	return !lives || o.epoch.isAnswered(w.claim.Mutation)
 }
 
-// pump offers a lock to those at the head of its queue who can have it now.
+// offerLock offers a lock to those at the head of its queue who can have it now.
 // epoch.mu is held.
-func (o *offers) pump(name api.Name) {
+func (o *offers) offerLock(name api.Name) {
 	tree := o.epoch.state().Tree
 	node, ok := tree.Get(name)
 	if !ok || node.Revoked != nil {
@@ -177,12 +177,12 @@ func (o *offers) pump(name api.Name) {
 	}
 }
 
-// reoffer notes that a command's claims are not on their way any more, whatever
+// withdrawOffers notes that a command's claims are not on their way any more, whatever
 // became of it; those that are still waiting may be offered the lock again. It is
 // the one place where what was marked for a command is unmarked. doubt says that
 // nobody knows what became of it. epoch.mu is held, and
 // released in between if the command is a Close.
-func (o *offers) reoffer(c raftfsm.Command, doubt bool) {
+func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
 			if w := o.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
@@ -193,23 +193,23 @@ func (o *offers) reoffer(c raftfsm.Command, doubt bool) {
 	}
 	switch {
 	case c.Cancel != nil:
-		if w := o.refusing(c.Cancel); w != nil {
+		if w := o.refusedWaiter(c.Cancel); w != nil {
 			w.offered = false
 		}
 	case c.Close != nil:
-		o.closed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
+		o.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
 }
 
-// closed notes that a command which closes a handle is not on its way any more,
+// handleClosed notes that a command which closes a handle is not on its way any more,
 // whatever became of it. If requests still wait through the handle, the lock's new
 // holder hears of the conflict. epoch.mu is held, and released in between.
-func (o *offers) closed(by namespace.Owner) {
-	if !o.queues.unclose(by) {
+func (o *offers) handleClosed(by namespace.Owner) {
+	if !o.queues.endClosing(by) {
 		return
 	}
 	var wants *waiter // the one that most is in conflict with
-	for w := range o.queues.through(by) {
+	for w := range o.queues.ofHandle(by) {
 		if w.refusal == nil {
 			o.outbox.putRequest(w)
 			o.outbox.putLock(w.lock.Name)
@@ -220,13 +220,13 @@ func (o *offers) closed(by namespace.Owner) {
 		o.epoch.mu.pause(1)
 	}
 	if wants != nil {
-		o.events.conflicting(wants.lock, by, wants.claim.Mode)
+		o.events.tellConflict(wants.lock, by, wants.claim.Mode)
 	}
 }
 
-// refusing returns the waiter that a command of the master's own refuses, or nil.
+// refusedWaiter returns the waiter that a command of the master's own refuses, or nil.
 // epoch.mu is held.
-func (o *offers) refusing(c *raftfsm.Cancel) *waiter {
+func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	w := o.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
 	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
 		return nil
@@ -234,36 +234,36 @@ func (o *offers) refusing(c *raftfsm.Cancel) *waiter {
 	return w
 }
 
-// granted records a grant for the metrics and the log.
-func (l *Locks) granted(claim raftfsm.ClaimResult) {
+// recordGrant records a grant for the metrics and the log.
+func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	if claim.Answer.Code() != api.OK {
 		return
 	}
-	l.holdTimes.begin(claim.Answer.Lock.Name, claim.Answer.Generation, l.epoch.clock())
-	l.events.lockAcquired(claim)
+	l.holdTimes.beginHold(claim.Answer.Lock.Name, claim.Answer.Generation, l.epoch.clock())
+	l.events.tellAcquired(claim)
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		l.epoch.metrics.LockGranted(l.epoch.clock().Sub(w.since))
 	}
 	l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
 }
 
-// detach takes note that a stream of a waiter broke.
-func (l *Locks) detach(w *waiter) {
+// detachStream takes note that a stream of a waiter broke.
+func (l *Locks) detachStream(w *waiter) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
 	l.queues.detach(w, l.epoch.clock().Add(l.sessions.leaseOf(w.claim.Mutation.Session)))
 	l.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
 }
 
-// progress describes a waiter's place; nil while a grant is on its way.
-func (l *Locks) progress(w *waiter) *Queued {
+// queuePosition describes a waiter's place; nil while a grant is on its way.
+func (l *Locks) queuePosition(w *waiter) *Queued {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
 	if w.offered || l.queues.get(w.key()) != w {
 		return nil
 	}
 	state := l.epoch.state()
-	place, waiting := l.queues.place(w)
+	place, waiting := l.queues.position(w)
 	q := &Queued{Ticket: w.ticket, Place: place, Waiting: waiting, Delayed: l.delays.left(w.lock.Name, l.epoch.clock())}
 	if node, ok := state.Tree.Get(w.lock.Name); ok {
 		q.Holders, q.MoreHolders = l.epoch.parties(state, node.Holders, api.MaxNamed)
@@ -271,9 +271,9 @@ func (l *Locks) progress(w *waiter) *Queued {
 	if place > maxEstimated {
 		return q
 	}
-	for ahead, other := range l.queues.inLine(w.lock.Name) {
+	for ahead, other := range l.queues.inOrder(w.lock.Name) {
 		if other == w {
-			q.Estimate = l.estimate(w.lock.Name, len(q.Holders) > 0, ahead)
+			q.Estimate = l.estimateWait(w.lock.Name, len(q.Holders) > 0, ahead)
 			break
 		}
 	}
@@ -284,16 +284,16 @@ func (l *Locks) progress(w *waiter) *Queued {
 // it may be: those further back are not told.
 const maxEstimated = 1000
 
-// estimate says how long one may have to wait who has ahead turns of others
+// estimateWait says how long one may have to wait who has ahead turns of others
 // before him, and the rest of the one that goes on; 0 if that cannot be told.
 // epoch.mu is held.
-func (l *Locks) estimate(name api.Name, held bool, ahead int) time.Duration {
+func (l *Locks) estimateWait(name api.Name, held bool, ahead int) time.Duration {
 	now := l.epoch.clock()
 	delayed := l.delays.left(name, now)
 	if !held && ahead == 0 {
 		return delayed
 	}
-	wait := l.holdTimes.estimate(name, held, ahead, now)
+	wait := l.holdTimes.estimateWait(name, held, ahead, now)
 	if wait == 0 {
 		return 0
 	}
@@ -312,13 +312,13 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 	lock := h.Node
 	if err := l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err := l.refuseClaim(ctx, claim, err)
-		return answer, l.offers.refused(lock, err)
+		return answer, l.offers.completeRefusal(lock, err)
 	}
 	claim.Try = true
-	result, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.weight(lock.Name))
+	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if first := l.overtaken(claim, lock); r == nil && first != nil {
+		if first := l.firstOvertaken(claim, lock); r == nil && first != nil {
 			r = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{first.claim.Mutation.Session}, HolderCount: 1}
 		}
 		if r != nil {
@@ -327,32 +327,32 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
 	if err != nil || len(result.Claims) == 0 {
-		return result.Answer, l.offers.refused(lock, err)
+		return result.Answer, l.offers.completeRefusal(lock, err)
 	}
 	a := result.Claims[0].Answer
 	if a.Code() == api.LockHeld {
 		l.epoch.mu.LockPatient()
-		l.events.conflicting(lock, result.Claims[0].Owner, claim.Mode)
+		l.events.tellConflict(lock, result.Claims[0].Owner, claim.Mode)
 		l.epoch.mu.Unlock()
 	}
-	return a, l.offers.refused(lock, a.Err())
+	return a, l.offers.completeRefusal(lock, a.Err())
 }
 
-// overtaken returns somebody who waits for a lock that a newcomer could have now,
+// firstOvertaken returns somebody who waits for a lock that a newcomer could have now,
 // and who came first. Nobody overtakes an earlier writer, with TryAcquire neither
 // (decision 8). If the lock is not to be had at all, the log says who holds it.
 // epoch.mu is held.
-func (l *Locks) overtaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
+func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
 	node, err := l.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
 		return nil
 	}
-	return l.queues.ahead(lock, claim.Mode)
+	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// refused completes the refusal of a lock: who holds it since when and why, or
+// completeRefusal completes the refusal of a lock: who holds it since when and why, or
 // how long it is delayed.
-func (o *offers) refused(lock namespace.Ref, err error) error {
+func (o *offers) completeRefusal(lock namespace.Ref, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
@@ -376,11 +376,11 @@ func (o *offers) refused(lock namespace.Ref, err error) error {
 	return e
 }
 
-// next offers the lock of a node to those who wait first, for a command that frees it. It
+// successorsOf offers the lock of a node to those who wait first, for a command that frees it. It
 // does so only if the state says that the command will: anybody may ask for a lock to be
 // given up that others hold, and who is named by such a command would not be by the one
 // that hands the lock over. epoch.mu is held.
-func (o *offers) next(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
+func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
 	lead := o.queues.leading(lock, 0)
 	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
 		return nil
@@ -393,11 +393,11 @@ func (o *offers) next(lock namespace.Ref, frees func(*namespace.Node) bool) []ra
 
 // Release gives a lock back; those who wait next have it in the same entry.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {
-	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.weight(h.Node.Name))
+	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.stepsOf(h.Node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
 			Mutation: mutation, Lock: h.Node, Handle: h.Owner.Handle, Generation: generation,
-			Successions: l.offers.next(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),
+			Successions: l.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),
 		}}
 	})
 	return err

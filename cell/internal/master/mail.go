@@ -8,13 +8,13 @@ package master
 // told that it missed events. That happens to sessions of the principal that is at its
 // bound, and to no others.
 type mail struct {
-	most    int            // bytes of one principal's events; the bounds below are parts of it
+	limit   int            // bytes of one principal's events; the bounds below are parts of it
 	used    map[string]int // bytes by principal
 	dropped func()         // is told of each event that was dropped
 }
 
 func newMail(dropped func()) *mail {
-	return &mail{most: maxPrincipalMail, used: map[string]int{}, dropped: dropped}
+	return &mail{limit: maxPrincipalMail, used: map[string]int{}, dropped: dropped}
 }
 
 // Of a principal's mail. A bound of 256 MiB is a million events of usual length. A
@@ -33,9 +33,9 @@ func eventSize(e *Event) int { return eventBytes + e.texts() }
 
 // hasRoom reports whether a principal's mail has room for an event that may be dropped.
 func (l *mail) hasRoom(principal string, e *Event) bool {
-	most := l.most - l.most/4
+	most := l.limit - l.limit/4
 	if invalidates(e) {
-		most = l.most
+		most = l.limit
 	}
 	return l.used[principal]+eventSize(e) <= most
 }
@@ -43,15 +43,15 @@ func (l *mail) hasRoom(principal string, e *Event) bool {
 // isOver reports whether a principal has more mail than even invalidations of
 // everything that it may have in its caches explain. A session that loses a lock then
 // is not extended any more: with each loss it would take more.
-func (l *mail) isOver(principal string) bool { return l.used[principal] > l.most*mostMail }
+func (l *mail) isOver(principal string) bool { return l.used[principal] > l.limit*maxMailFactor }
 
 // mostMail is that bound as a multiple of the other: invalidations of
 // maxPrincipalCopies take as many bytes again at most.
-const mostMail = 1 + maxPrincipalCopies/maxPrincipalMail
+const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 
-func (l *mail) take(principal string, bytes int) { l.used[principal] += bytes }
+func (l *mail) add(principal string, bytes int) { l.used[principal] += bytes }
 
-func (l *mail) give(principal string, bytes int) {
+func (l *mail) subtract(principal string, bytes int) {
 	if l.used[principal] -= bytes; l.used[principal] <= 0 {
 		delete(l.used, principal)
 	}

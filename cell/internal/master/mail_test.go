@@ -49,7 +49,7 @@ func TestEventBytes(t *testing.T) {
 func TestMailIsCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newTestMail()
-		l.most = rapid.IntRange(2_000, 40_000).Draw(t, "most")
+		l.limit = rapid.IntRange(2_000, 40_000).Draw(t, "most")
 		boxes := map[api.SessionID]*mailbox{}
 		for id := range api.SessionID(6) {
 			boxes[id] = newMailbox(l, fmt.Sprint("p", id%3))
@@ -62,9 +62,9 @@ func TestMailIsCounted(t *testing.T) {
 			case p < 80:
 				postCounted(t, l, boxes, b, random)
 			case p < 90:
-				b.tell()
+				b.takeEvents()
 			case p < 99:
-				b.acknowledge(b.told-min(b.told, uint64(random.IntN(3))), 0)
+				b.acknowledge(b.delivered-min(b.delivered, uint64(random.IntN(3))), 0)
 			case len(boxes) > 3:
 				b.discard()
 				for id := range boxes {
@@ -81,8 +81,8 @@ func TestMailIsCounted(t *testing.T) {
 				delete(boxes, id)
 			}
 			for len(b.events) > 0 {
-				b.tell()
-				b.acknowledge(b.told, b.told)
+				b.takeEvents()
+				b.acknowledge(b.delivered, b.delivered)
 			}
 			checkMail(t, l, boxes)
 		}
@@ -102,19 +102,19 @@ func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailb
 		Kind: kinds[random.IntN(len(kinds))], Path: strings.Repeat("p", random.IntN(api.MaxPath)), Child: strings.Repeat("c", random.IntN(9)),
 		Explanation: strings.Repeat("e", random.IntN(api.MaxReason)),
 	}
-	room := l.most - bytesByPrincipal(boxes)[b.principal]
+	room := l.limit - bytesByPrincipal(boxes)[b.principal]
 	want := room >= eventSize(e)
 	switch e.Kind {
 	case api.EventContentsModified:
-		want = room-l.most/4 >= eventSize(e)
+		want = room-l.limit/4 >= eventSize(e)
 	case api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver:
 		want = true
 	}
 	b.post(e)
 	if got := slices.Contains(b.events, e); got != want {
-		t.Fatalf("%v of %d bytes, with room for %d of %d: accepted is %v", e.Kind, eventSize(e), room, l.most, got)
+		t.Fatalf("%v of %d bytes, with room for %d of %d: accepted is %v", e.Kind, eventSize(e), room, l.limit, got)
 	}
-	if !want && b.marker <= b.told && !b.missed {
+	if !want && b.marker <= b.delivered && !b.missed {
 		t.Fatalf("%v was dropped, and the session will not be told", e.Kind)
 	}
 }
@@ -189,7 +189,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()
-		m.tables.boxes.mail.most = most
+		m.tables.boxes.mail.limit = most
 		m.epoch.mu.Unlock()
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
@@ -265,7 +265,7 @@ func countKinds(events []*Event) map[api.EventKind]int {
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()
-		m.tables.boxes.mail.most = 4 << 10
+		m.tables.boxes.mail.limit = 4 << 10
 		m.epoch.mu.Unlock()
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {

@@ -21,17 +21,17 @@ type mailbox struct {
 	principal string // whose session it is
 	bytes     int    // of events, as they are counted in mail
 
-	events   []*Event // not received, ascending by sequence
-	last     uint64   // sequence of the newest event
-	told     uint64   // of the newest event that a reply has carried
-	received uint64
-	acked    uint64
+	events    []*Event // not received, ascending by sequence
+	last      uint64   // sequence of the newest event
+	delivered uint64   // of the newest event that a reply has carried
+	received  uint64
+	acked     uint64
 
-	essential uint64 // of the newest essential event
-	owed      uint64 // what essential was when the latest reply was made
-	ends      int    // events of handles that are invalid, among events
-	marker    uint64 // of the marker among events; 0 if there is none
-	missed    bool   // an event was dropped after the marker was told
+	essential      uint64 // of the newest essential event
+	owedAtDelivery uint64 // what essential was when the latest reply was made
+	ends           int    // events of handles that are invalid, among events
+	marker         uint64 // of the marker among events; 0 if there is none
+	missed         bool   // an event was dropped after the marker was told
 
 	grant  uint64 // number of the newest grant made to the session
 	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
@@ -49,8 +49,8 @@ func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, p
 
 // discard drops everything, of a session that has ended.
 func (b *mailbox) discard() {
-	b.rouse()
-	b.mail.give(b.principal, b.bytes)
+	b.wakeCall()
+	b.mail.subtract(b.principal, b.bytes)
 	b.events, b.bytes, b.ends = nil, 0, 0
 }
 
@@ -78,7 +78,7 @@ func (b *mailbox) post(e *Event) uint64 {
 	case e.Kind == api.EventMasterFailedOver:
 	case !b.hasRoom(e):
 		b.mail.dropped()
-		return b.drop()
+		return b.dropEvent()
 	}
 	return b.add(e)
 }
@@ -88,21 +88,21 @@ func (b *mailbox) hasRoom(e *Event) bool {
 	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
 }
 
-// drop takes note that an event was dropped.
-func (b *mailbox) drop() uint64 {
+// dropEvent takes note that an event was dropped.
+func (b *mailbox) dropEvent() uint64 {
 	switch {
-	case b.marker > b.told:
+	case b.marker > b.delivered:
 		return b.last
 	case b.marker > 0:
 		b.missed = true
 		return b.last
 	default:
-		return b.mark()
+		return b.postMarker()
 	}
 }
 
-// mark queues the marker.
-func (b *mailbox) mark() uint64 {
+// postMarker queues the marker.
+func (b *mailbox) postMarker() uint64 {
 	b.marker = b.add(&Event{Kind: api.EventLost, Explanation: "events were dropped because too many waited; look again"})
 	return b.marker
 }
@@ -114,9 +114,9 @@ func (b *mailbox) add(e *Event) uint64 {
 		b.ends++
 	}
 	b.bytes += eventSize(e)
-	b.mail.take(b.principal, eventSize(e))
+	b.mail.add(b.principal, eventSize(e))
 	b.events = append(b.events, e)
-	b.rouse()
+	b.wakeCall()
 	return b.last
 }
 
@@ -126,7 +126,7 @@ func invalidates(e *Event) bool { return e.Kind == api.EventHandleInvalid }
 // acknowledge takes note of what the client has received and acknowledged.
 func (b *mailbox) acknowledge(received, acked uint64) {
 	received = max(received, acked)
-	if received > b.told {
+	if received > b.delivered {
 		return // what was never told cannot have been heard: a reply of another epoch is meant
 	}
 	for len(b.events) > 0 && b.events[0].Sequence <= received {
@@ -137,7 +137,7 @@ func (b *mailbox) acknowledge(received, acked uint64) {
 		again := b.missed
 		b.marker, b.missed = 0, false
 		if again {
-			b.mark()
+			b.postMarker()
 		}
 	}
 }
@@ -149,30 +149,30 @@ func (b *mailbox) removeFirst() {
 		b.ends--
 	}
 	b.bytes -= eventSize(first)
-	b.mail.give(b.principal, eventSize(first))
+	b.mail.subtract(b.principal, eventSize(first))
 	b.events[0] = nil
 	if b.events = b.events[1:]; len(b.events) == 0 {
 		b.events = nil
 	}
 }
 
-// heard reports whether the client has acknowledged everything that it was told,
+// isAcknowledged reports whether the client has acknowledged everything that it was told,
 // and everything essential that was waiting when it was last told something. Until
 // then a KeepAlive extends nothing (decision 6).
-func (b *mailbox) heard() bool { return b.acked >= max(b.told, b.owed) }
+func (b *mailbox) isAcknowledged() bool { return b.acked >= max(b.delivered, b.owedAtDelivery) }
 
-// tell returns what is to be delivered now, in a list of the caller's own: as many
+// takeEvents returns what is to be delivered now, in a list of the caller's own: as many
 // events as one reply holds.
-func (b *mailbox) tell() []*Event {
+func (b *mailbox) takeEvents() []*Event {
 	n, bytes := 0, 0
 	for n < len(b.events) {
 		if bytes += b.events[n].WireSize(); n > 0 && bytes > maxTold {
 			break
 		}
-		b.told = max(b.told, b.events[n].Sequence)
+		b.delivered = max(b.delivered, b.events[n].Sequence)
 		n++
 	}
-	b.owed = b.essential
+	b.owedAtDelivery = b.essential
 	return slices.Clone(b.events[:n])
 }
 
@@ -180,14 +180,14 @@ func (b *mailbox) tell() []*Event {
 func (b *mailbox) park() *parked {
 	if b.parked != nil {
 		b.parked.over = true
-		b.rouse()
+		b.wakeCall()
 	}
 	b.parked = &parked{wake: make(chan struct{})}
 	return b.parked
 }
 
-// rouse answers the parked KeepAlive now.
-func (b *mailbox) rouse() {
+// wakeCall answers the parked KeepAlive now.
+func (b *mailbox) wakeCall() {
 	if b.parked != nil {
 		close(b.parked.wake)
 		b.parked = nil

@@ -48,7 +48,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 		var acked uint64
 		keepAlive := func(lost bool) {
 			b.acknowledge(seen, acked)
-			if told := b.tell(); !lost {
+			if told := b.takeEvents(); !lost {
 				deliver(told)
 			}
 		}
@@ -109,8 +109,8 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
 		}
 		for len(b.events) > 0 {
-			b.tell()
-			b.acknowledge(b.told, b.told)
+			b.takeEvents()
+			b.acknowledge(b.delivered, b.delivered)
 		}
 		if b.ends != 0 {
 			t.Fatalf("round %d: %d ends in an empty mailbox", round, b.ends)
@@ -125,18 +125,18 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	for range 10_000 {
 		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
-	if !b.heard() {
+	if !b.isAcknowledged() {
 		t.Fatal("what nobody was told counts as not heard")
 	}
 	replies := 0
 	for {
 		replies++
-		told := b.tell()
+		told := b.takeEvents()
 		last := told[len(told)-1].Sequence
-		if b.post(&Event{Kind: api.EventContentsModified}); b.heard() {
+		if b.post(&Event{Kind: api.EventContentsModified}); b.isAcknowledged() {
 			t.Fatal("heard before it is acknowledged")
 		}
-		if b.acknowledge(last, last); b.heard() {
+		if b.acknowledge(last, last); b.isAcknowledged() {
 			break
 		}
 	}
@@ -151,12 +151,12 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
 	b.post(&Event{Kind: api.EventLockLost})
 	b.post(&Event{Kind: api.EventCacheInvalidation})
-	b.tell()
+	b.takeEvents()
 	b.acknowledge(2, 0)
-	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.heard() {
-		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.heard())
+	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.isAcknowledged() {
+		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.isAcknowledged())
 	}
-	if b.acknowledge(2, 2); !b.heard() {
+	if b.acknowledge(2, 2); !b.isAcknowledged() {
 		t.Error("everything is acknowledged, and was not heard")
 	}
 }
@@ -171,7 +171,7 @@ func TestManyInvalidations(t *testing.T) {
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
 			m.tables.copyset.register(reader.who.Session, "p", name)
-			m.coherence.begin(0, []api.Name{name})
+			m.coherence.beginChange(0, []api.Name{name})
 		}
 		m.epoch.mu.Unlock()
 		events, replies := 0, 0

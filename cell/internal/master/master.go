@@ -128,12 +128,12 @@ func (m *Master) Start() {
 			m.remover.add(node.Ref())
 		}
 	}
-	m.events.failedOver()
-	m.coherence.flushCaches()
-	m.revocations.resume(state)
-	m.work.Go(func() { m.epoch.proposer.run(m.epoch.ctx) })
+	m.events.tellFailOver()
+	m.coherence.beginFlush()
+	m.revocations.resumeRevocations(state)
+	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() { m.timekeeper.clockLoop(m.epoch.ctx) })
-	m.work.Go(m.remover.removals)
+	m.work.Go(m.remover.runRemover)
 }
 
 // Wait gives no proof of leadership any more, and returns when the master's own

@@ -115,7 +115,7 @@ func (c *member) openSome() {
 		}
 	}
 	path, _ := name.In("local")
-	c.ask("open "+string(name), 0, touched(name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+	c.ask("open "+string(name), 0, namesTouched(name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		q := OpenRequest{Mutation: by, Path: path, Directory: directory, Handle: h, Create: create}
 		q.Handle.Owner = namespace.Owner{Session: by.Session, Handle: api.HandleID(by.Number)}
 		return m.Files.Open(ctx, q)
@@ -235,7 +235,7 @@ func (c *member) changeSome() {
 	if hold, ok := c.holds[h.Owner.Handle]; ok && c.w.percent(50) {
 		preconditions = []raftfsm.Precondition{{Lock: hold.lock.Name, Mode: hold.mode, Generation: hold.generation}}
 	}
-	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.Node.Name), h.Owner.Handle, touched(h.Node.Name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
+	c.ask([]string{"write ", "delete ", "set the ACL of "}[kind]+string(h.Node.Name), h.Owner.Handle, namesTouched(h.Node.Name), func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		command := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: h.Node, Contents: []byte("x"), Preconditions: preconditions}}
 		switch kind {
 		case 1:

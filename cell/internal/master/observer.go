@@ -86,14 +86,14 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	o.takenAway(r)
 	// 8. Whoever was named in the command and has no answer is not on the way to a grant any
 	// more. Before 10: nobody is offered a lock who counts as being offered it.
-	o.offers.reoffer(c, false)
+	o.offers.withdrawOffers(c, false)
 	// 9. Locks that nobody has, told before they are offered (10), so that the next holder's
 	// event comes after.
-	o.events.vacated(r)
+	o.events.tellVacant(r)
 	// 10. What is free is offered, last: by what the queues say when all of this is observed.
 	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
-		o.offers.pump(name)
-		o.epoch.mu.pause(o.tables.queues.weight(name))
+		o.offers.offerLock(name)
+		o.epoch.mu.pause(o.tables.queues.stepsOf(name))
 	}
 }
 
@@ -107,7 +107,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, o.epoch.clock())
 		o.tables.boxes.byID[r.Session] = newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)
 	case c.Open != nil && r.Stat != nil:
-		o.files.nodeOpened(c.Open, r.Stat)
+		o.files.bindOpened(c.Open, r.Stat)
 	case c.Close != nil:
 		o.files.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
@@ -120,12 +120,12 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 		if claim.Pending {
 			continue
 		}
-		o.locks.granted(claim)
-		o.tables.queues.finish(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
+		o.locks.recordGrant(claim)
+		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
 		if claim.Answer.Code() == api.OK {
-			o.events.conflictsAlready(claim.Owner, claim.Answer)
+			o.events.tellConflictAlready(claim.Owner, claim.Answer)
 		}
-		o.epoch.mu.pause(o.tables.queues.weight(claim.Answer.Lock.Name))
+		o.epoch.mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
 	}
 }
 
@@ -133,8 +133,8 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 // behind it may have now.
 func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 	key := waiterKey{session: c.Mutation.Session, number: c.Mutation.Number}
-	if w := o.tables.queues.finish(key, r.Answer); w != nil {
-		o.offers.pump(w.lock.Name)
+	if w := o.tables.queues.answerWaiter(key, r.Answer); w != nil {
+		o.offers.offerLock(w.lock.Name)
 	}
 	if r.Code() == api.Cancelled { // it may be an Open that needed no entry
 		o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
@@ -158,7 +158,7 @@ func (o *observer) locksDelayed(r raftfsm.Result) {
 func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
-		o.events.publish(change)
+		o.events.publishChange(change)
 	}
 	if c.Delete != nil && len(r.Changes) > 0 {
 		o.tables.copyset.forgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)
@@ -169,7 +169,7 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 // released in between.
 func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
-		o.revocations.revoked(revocation)
+		o.revocations.tellHolders(revocation)
 	}
 	for _, id := range r.Terminating {
 		o.revocations.terminateSession(id)
@@ -193,7 +193,7 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 // and released in between.
 func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
-	o.revocations.forget(end.Session)
+	o.revocations.dropSession(end.Session)
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
@@ -205,9 +205,9 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 		o.epoch.mu.pause(maxSteps)
 	}
 	gone := api.Errorf(api.SessionExpired, "the session has ended: %v", end.Reason)
-	for w := range o.tables.queues.of(end.Session) {
-		o.tables.queues.fail(w.key(), gone)
-		o.epoch.mu.pause(o.tables.queues.weight(w.lock.Name))
+	for w := range o.tables.queues.ofSession(end.Session) {
+		o.tables.queues.failWaiter(w.key(), gone)
+		o.epoch.mu.pause(o.tables.queues.stepsOf(w.lock.Name))
 	}
 	o.epoch.metrics.SessionEnded(end.Reason)
 	level := slog.LevelInfo
@@ -227,10 +227,10 @@ func inDoubt(err error) bool {
 // unproposed takes note that a command of somebody's was not, or perhaps not (doubt),
 // committed: what it was to do is tried again on the next tick.
 func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
-	o.offers.reoffer(c, doubt)
+	o.offers.withdrawOffers(c, doubt)
 	switch {
 	case c.Cancel != nil:
-		if w := o.offers.refusing(c.Cancel); w != nil {
+		if w := o.offers.refusedWaiter(c.Cancel); w != nil {
 			o.tables.outbox.putRequest(w)
 		}
 	case c.Acquire != nil:
@@ -241,7 +241,7 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 		}
 	case c.EndSessions != nil:
 		for _, end := range c.EndSessions.Ends {
-			o.sessions.endAgain(end)
+			o.sessions.endLater(end)
 		}
 	case c.RaiseLease != nil:
 		delete(o.sessions.raising, c.RaiseLease.Session)
@@ -252,8 +252,8 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	}
 }
 
-// endAgain takes note that a session is to be ended which could not be yet. epoch.mu is held.
-func (s *Sessions) endAgain(end raftfsm.End) {
+// endLater takes note that a session is to be ended which could not be yet. epoch.mu is held.
+func (s *Sessions) endLater(end raftfsm.End) {
 	if !s.leases.Alive(end.Session) {
 		s.outbox.putEnd(end)
 	}

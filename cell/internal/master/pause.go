@@ -12,11 +12,11 @@ import (
 //
 // It measures each hold. The zero value is an unlocked mutex that measures nothing.
 type pausingMutex struct {
-	mu    sync.Mutex
-	line  sync.Mutex           // of patient holders that have paused: the first of them waits for mu, the others for line
-	watch func() time.Duration // may be nil
-	held  func(time.Duration)  // is told of each hold, after it; may be nil
-	most  int                  // instead of maxSteps: a test's, whose work is small; 0 otherwise
+	mu               sync.Mutex
+	line             sync.Mutex           // of patient holders that have paused: the first of them waits for mu, the others for line
+	watch            func() time.Duration // may be nil
+	held             func(time.Duration)  // is told of each hold, after it; may be nil
+	maxStepsOverride int                  // instead of maxSteps: a test's, whose work is small; 0 otherwise
 
 	// Guarded by mu.
 	began   time.Duration // by watch
@@ -35,7 +35,7 @@ const fewSteps = maxSteps / 16
 // Lock is that of sync.Mutex.
 func (p *pausingMutex) Lock() {
 	p.mu.Lock()
-	p.steps, p.limit, p.patient = 0, cmp.Or(p.most, maxSteps), false
+	p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, maxSteps), false
 	if p.watch != nil {
 		p.began = p.watch()
 	}

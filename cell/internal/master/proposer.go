@@ -98,11 +98,11 @@ func (p *proposer) enqueue(one *proposal) error {
 	if p.closed != nil {
 		return p.closed
 	}
-	if err := p.room(one); err != nil {
+	if err := p.checkRoom(one); err != nil {
 		return err
 	}
 	p.pending = append(p.pending, one)
-	p.weigh(one, 1)
+	p.account(one, 1)
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -110,10 +110,10 @@ func (p *proposer) enqueue(one *proposal) error {
 	return nil
 }
 
-// room says why a proposal cannot wait here, or could not be written. A quarter
+// checkRoom says why a proposal cannot wait here, or could not be written. A quarter
 // is kept for the master's own commands, by which locks are handed over and
 // sessions end. p.mu is held.
-func (p *proposer) room(one *proposal) error {
+func (p *proposer) checkRoom(one *proposal) error {
 	size, number, bytes := len(one.encoded), maxPending, p.limits.pending
 	if !one.own {
 		number, bytes = number*3/4, bytes*3/4
@@ -129,9 +129,9 @@ func (p *proposer) room(one *proposal) error {
 	return nil
 }
 
-// weigh counts a proposal that is put among those that wait, or taken from them.
+// account counts a proposal that is put among those that wait, or taken from them.
 // p.mu is held.
-func (p *proposer) weigh(one *proposal, sign int) {
+func (p *proposer) account(one *proposal, sign int) {
 	n := sign * len(one.encoded)
 	p.bytes += n
 	if one.by == 0 {
@@ -142,8 +142,8 @@ func (p *proposer) weigh(one *proposal, sign int) {
 	}
 }
 
-// run commits batches until ctx ends; what is still waiting then is refused.
-func (p *proposer) run(ctx context.Context) {
+// runProposer commits batches until ctx ends; what is still waiting then is refused.
+func (p *proposer) runProposer(ctx context.Context) {
 	defer p.close(ctx)
 	for {
 		select {
@@ -156,7 +156,7 @@ func (p *proposer) run(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			batch := p.take() // only in a turn: what is taken is committed, and so answered
+			batch := p.takeBatch() // only in a turn: what is taken is committed, and so answered
 			if more = len(batch) > 0; more {
 				p.commit(batch)
 			}
@@ -202,8 +202,8 @@ func commandsOf(batch []*proposal) []raftfsm.Command {
 	return commands
 }
 
-// take removes the next batch from the queue.
-func (p *proposer) take() []*proposal {
+// takeBatch removes the next batch from the queue.
+func (p *proposer) takeBatch() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, bytes := 0, 0
@@ -212,7 +212,7 @@ func (p *proposer) take() []*proposal {
 		if n > 0 && bytes > p.limits.batch {
 			break
 		}
-		p.weigh(p.pending[n], -1)
+		p.account(p.pending[n], -1)
 		n++
 	}
 	batch := p.pending[:n:n]

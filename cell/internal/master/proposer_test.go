@@ -38,7 +38,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
 		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
 		p.limits = l
-		go p.run(t.Context())
+		go p.runProposer(t.Context())
 		test(t, p, h)
 		close(h.release)
 	})

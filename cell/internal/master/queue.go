@@ -40,9 +40,9 @@ type waiterKey struct {
 	number  api.RequestNumber
 }
 
-// forsaken is the error of a waiter that this master answers no more, because of err. If
+// abandoned is the error of a waiter that this master answers no more, because of err. If
 // the log was asked to grant it the lock, and has not answered, that may yet be done.
-func (w *waiter) forsaken(err error) error {
+func (w *waiter) abandoned(err error) error {
 	if !w.offered && !w.doubt {
 		return err
 	}
@@ -136,8 +136,8 @@ func byTicket(w *waiter, t Ticket) int {
 	return 0
 }
 
-// leave takes a waiter out of its queue; nil if it is in none.
-func (q *queues) leave(key waiterKey) *waiter {
+// removeWaiter takes a waiter out of its queue; nil if it is in none.
+func (q *queues) removeWaiter(key waiterKey) *waiter {
 	w := q.get(key)
 	if w == nil {
 		return nil
@@ -164,18 +164,18 @@ func (q *queues) leave(key waiterKey) *waiter {
 	return w
 }
 
-// finish takes a waiter out of its queue and answers every stream that stands for
+// answerWaiter takes a waiter out of its queue and answers every stream that stands for
 // it; it returns the waiter, nil if there is none.
-func (q *queues) finish(key waiterKey, a raftfsm.Answer) *waiter { return q.dismiss(key, a, nil) }
+func (q *queues) answerWaiter(key waiterKey, a raftfsm.Answer) *waiter { return q.dismiss(key, a, nil) }
 
-// fail is finish for a waiter that the log does not answer.
-func (q *queues) fail(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
+// failWaiter is finish for a waiter that the log does not answer.
+func (q *queues) failWaiter(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
 
 // dismiss is finish and fail. Of a waiter that leaves without the lock those behind it may
 // have waited only for that, and no lock becomes free by it that would be offered to them:
 // the next tick does that.
 func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
-	w := q.leave(key)
+	w := q.removeWaiter(key)
 	if w == nil {
 		return nil
 	}
@@ -195,10 +195,10 @@ func (q *queues) detach(w *waiter, keep session.Instant) {
 	}
 }
 
-// forget drops waiters that stayed away for too long, at most most of them, and
+// dropAbsent drops waiters that stayed away for too long, at most most of them, and
 // reports whether there may be more. One that was offered its lock stays: what
 // becomes of the offer is not known yet.
-func (q *queues) forget(now session.Instant, most int) (more bool) {
+func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
 	var offered []*waiter
 	for range most {
 		if len(q.absent) == 0 || q.absent[0].keep >= now {
@@ -210,7 +210,7 @@ func (q *queues) forget(now session.Instant, most int) (more bool) {
 			offered = append(offered, w)
 			continue
 		}
-		q.leave(w.key())
+		q.removeWaiter(w.key())
 	}
 	more = len(q.absent) > 0 && q.absent[0].keep < now
 	for _, w := range offered {
@@ -229,15 +229,15 @@ func (q *queues) at(w *waiter) int {
 	return at
 }
 
-// place returns where a waiter stands, from 1, and how many wait.
-func (q *queues) place(w *waiter) (place, waiting int) {
+// position returns where a waiter stands, from 1, and how many wait.
+func (q *queues) position(w *waiter) (place, waiting int) {
 	return q.at(w) + 1, len(q.byName[w.lock.Name])
 }
 
-// inLine yields those who wait for a lock, in their order, each with the turns that
+// inOrder yields those who wait for a lock, in their order, each with the turns that
 // those before will take: one for each writer, and one for readers in a row, who
 // hold the lock together.
-func (q *queues) inLine(name api.Name) iter.Seq2[int, *waiter] {
+func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 	return func(yield func(int, *waiter) bool) {
 		ahead := -1
 		var before api.LockMode
@@ -268,7 +268,7 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
 	for _, w := range q.byName[lock.Name] {
-		if w.lock != lock || q.away(w) {
+		if w.lock != lock || q.isSkipped(w) {
 			continue
 		}
 		if held != 0 && w.claim.Mode.Conflicts(held) {
@@ -286,16 +286,18 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	return lead
 }
 
-// away reports whether a waiter is passed over for now.
-func (q *queues) away(w *waiter) bool { return w.absent || w.refusal != nil || q.closes(w.owner()) }
+// isSkipped reports whether a waiter is passed over for now.
+func (q *queues) isSkipped(w *waiter) bool {
+	return w.absent || w.refusal != nil || q.isClosing(w.owner())
+}
 
-// closes reports whether a Close of a handle is on its way. Until none is, those who
+// isClosing reports whether a Close of a handle is on its way. Until none is, those who
 // wait through the handle are offered nothing.
-func (q *queues) closes(owner namespace.Owner) bool { return q.closing[owner] > 0 }
+func (q *queues) isClosing(owner namespace.Owner) bool { return q.closing[owner] > 0 }
 
-// unclose notes that a Close of a handle is not on its way any more, and reports whether
+// endClosing notes that a Close of a handle is not on its way any more, and reports whether
 // it was the last.
-func (q *queues) unclose(owner namespace.Owner) (last bool) {
+func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	if q.closing[owner]--; q.closing[owner] > 0 {
 		return false
 	}
@@ -303,11 +305,11 @@ func (q *queues) unclose(owner namespace.Owner) (last bool) {
 	return true
 }
 
-// ahead returns the first in the queue who would be overtaken by a newcomer that
+// firstAhead returns the first in the queue who would be overtaken by a newcomer that
 // got the lock of that node in that mode; nil if there is none.
-func (q *queues) ahead(lock namespace.Ref, mode api.LockMode) *waiter {
+func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
-		if w.lock == lock && !q.away(w) && w.claim.Mode.Conflicts(mode) {
+		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
 			return w
 		}
 	}
@@ -335,18 +337,18 @@ func offer(lead []*waiter) []raftfsm.Claim {
 	return claims
 }
 
-// of yields the waiters of a session, which may leave meanwhile.
-func (q *queues) of(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
+// ofSession yields the waiters of a session, which may leave meanwhile.
+func (q *queues) ofSession(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
 
-// through yields those who wait through a handle, and so for one lock. They may leave
+// ofHandle yields those who wait through a handle, and so for one lock. They may leave
 // meanwhile.
-func (q *queues) through(owner namespace.Owner) iter.Seq[*waiter] {
+func (q *queues) ofHandle(owner namespace.Owner) iter.Seq[*waiter] {
 	return maps.Keys(q.byHandle[owner])
 }
 
-// on returns the waiters for a node, the last in the queue first, so that to
+// ofNode returns the waiters for a node, the last in the queue first, so that to
 // take them out one after the other moves nobody up.
-func (q *queues) on(node namespace.Ref) []*waiter {
+func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	var found []*waiter
 	for _, w := range slices.Backward(q.byName[node.Name]) {
 		if w.lock == node {
@@ -356,6 +358,6 @@ func (q *queues) on(node namespace.Ref) []*waiter {
 	return found
 }
 
-// weight is the steps that a look at the queue of a lock, or a change of it, takes: it
+// stepsOf is the steps that a look at the queue of a lock, or a change of it, takes: it
 // may pass many who are absent, or move many up.
-func (q *queues) weight(name api.Name) int { return 1 + len(q.byName[name])/64 }
+func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }

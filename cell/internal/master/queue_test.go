@@ -66,7 +66,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 					twin = append(twin, w)
 				}
 			case 3:
-				if got := q.leave(key); (got != nil) != slices.ContainsFunc(twin, func(w *waiter) bool { return w.key() == key }) {
+				if got := q.removeWaiter(key); (got != nil) != slices.ContainsFunc(twin, func(w *waiter) bool { return w.key() == key }) {
 					t.Fatalf("seed %d, step %d: leave(%v) = %v", seed, step, key, got)
 				}
 				drop(key)
@@ -80,7 +80,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 				}
 			case 7:
 				gone := twin.where(func(w *waiter) bool { return w.absent && w.keep < now && !w.offered })
-				q.forget(now, 1000)
+				q.dropAbsent(now, 1000)
 				for _, key := range gone {
 					drop(key)
 				}
@@ -97,7 +97,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	t.Helper()
 	waiting := 0
 	for id := range api.SessionID(6) {
-		got, want := keysOf(slices.Collect(q.of(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+		got, want := keysOf(slices.Collect(q.ofSession(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
 		if !slices.Equal(got, want) {
 			t.Errorf("session %d waits with %v, want %v", id, got, want)
 		}
@@ -109,14 +109,14 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	for _, name := range names {
 		for instance := range api.Generation(3) {
 			node := namespace.Ref{Name: name, Instance: instance}
-			if got, want := keysOf(q.on(node)), twin.where(func(w *waiter) bool { return w.lock == node }); !slices.Equal(got, want) {
+			if got, want := keysOf(q.ofNode(node)), twin.where(func(w *waiter) bool { return w.lock == node }); !slices.Equal(got, want) {
 				t.Errorf("%v wait for %v, want %v", got, node, want)
 			}
 		}
 		line := slices.DeleteFunc(slices.Clone(twin), func(w *waiter) bool { return w.lock.Name != name })
 		slices.SortFunc(line, func(a, b *waiter) int { return byTicket(a, b.ticket) })
 		for i, w := range line {
-			if place, of := q.place(w); place != i+1 || of != len(line) {
+			if place, of := q.position(w); place != i+1 || of != len(line) {
 				t.Errorf("%v has place %d of %d, want %d of %d", w.key(), place, of, i+1, len(line))
 			}
 		}
@@ -141,7 +141,7 @@ func TestForgetIsBounded(t *testing.T) {
 		left int
 		more bool
 	}{{6, true}, {2, true}, {0, false}} {
-		if more := q.forget(100, 4); more != want.more || len(q.bySession[1]) != want.left {
+		if more := q.dropAbsent(100, 4); more != want.more || len(q.bySession[1]) != want.left {
 			t.Errorf("%d are left, more: %v; want %+v", len(q.bySession[1]), more, want)
 		}
 	}

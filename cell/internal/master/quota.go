@@ -31,7 +31,7 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*Quot
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
-	done, err := in.page(ctx)
+	done, err := in.waitForPage(ctx)
 	if err != nil {
 		return p, err
 	}

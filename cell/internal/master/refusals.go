@@ -26,7 +26,7 @@ func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) 
 		return raftfsm.Result{}, because // it says nothing of the request itself
 	}
 	f.epoch.mu.Lock()
-	err := f.finished(by)
+	err := f.checkUnfinished(by)
 	f.epoch.mu.Unlock()
 	if err != nil {
 		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
@@ -56,11 +56,11 @@ func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
 	return told
 }
 
-// ended is the error of a call in the name of a session that is not served any
+// sessionEnded is the error of a call in the name of a session that is not served any
 // more. It is SessionExpired only if the log says that the session has ended, or
 // has to: until then a later master may know it alive, and this one does not tell
 // its client to let go of everything.
-func (e *epoch) ended(id api.SessionID) error {
+func (e *epoch) sessionEnded(id api.SessionID) error {
 	switch s, ok := e.state().Sessions.Get(id); {
 	case ok && s.Terminating != nil:
 		return &refusal.Refusal{Cause: refusal.SessionTerminating, Session: id, By: s.Terminating}

@@ -55,19 +55,19 @@ func newRemover(e *epoch, q *queues, c *coherence) *remover {
 func (r *remover) add(nodes ...namespace.Ref) {
 	if len(nodes) > 0 {
 		r.dying = append(r.dying, nodes...)
-		r.rouse()
+		r.wakeUp()
 	}
 }
 
 // cleared takes the removals that waited for a clearing which has ended.
 func (r *remover) cleared(removals []*removal) {
 	r.again = append(r.again, removals...)
-	r.rouse()
+	r.wakeUp()
 }
 
-// look has a removal wait for the next of its clearings, or be done if all are over.
-func (r *remover) look(one *removal) {
-	if cl := one.ch.pending(); cl != nil {
+// awaitClearing has a removal wait for the next of its clearings, or be done if all are over.
+func (r *remover) awaitClearing(one *removal) {
+	if cl := one.ch.nextClearing(); cl != nil {
 		cl.removals = append(cl.removals, one)
 		return
 	}
@@ -75,24 +75,24 @@ func (r *remover) look(one *removal) {
 	r.ready = append(r.ready, one)
 }
 
-func (r *remover) rouse() {
+func (r *remover) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// removals is the remover's goroutine. It ends with the epoch.
-func (r *remover) removals() {
+// runRemover is the remover's goroutine. It ends with the epoch.
+func (r *remover) runRemover() {
 	slow := time.NewTicker(slowChange)
 	defer slow.Stop()
 	for {
-		if r.flushed() != nil {
+		if r.awaitFlush() != nil {
 			return
 		}
 		batch := r.nextRemovals()
 		if len(batch) > 0 {
-			r.remove(batch)
+			r.proposeRemoval(batch)
 			continue
 		}
 		select {
@@ -105,11 +105,11 @@ func (r *remover) removals() {
 	}
 }
 
-// flushed waits until every client has dropped what an earlier master let it
+// awaitFlush waits until every client has dropped what an earlier master let it
 // cache, if there is anything to remove.
-func (r *remover) flushed() error {
+func (r *remover) awaitFlush() error {
 	r.epoch.mu.Lock()
-	flush := r.coherence.takeover()
+	flush := r.coherence.takeoverFlush()
 	var names []api.Name
 	if dying := r.dying; len(dying) > 0 {
 		names = append(names, dying[0].Name)
@@ -118,7 +118,7 @@ func (r *remover) flushed() error {
 	if len(names) == 0 {
 		return nil
 	}
-	return r.coherence.await(r.epoch.ctx, flush, names)
+	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)
 }
 
 // nextRemovals begins removals that wait to be begun, and returns those that
@@ -126,37 +126,37 @@ func (r *remover) flushed() error {
 func (r *remover) nextRemovals() []*removal {
 	r.epoch.mu.Lock()
 	defer r.epoch.mu.Unlock()
-	if r.coherence.takeover() != nil {
+	if r.coherence.takeoverFlush() != nil {
 		return nil // these nodes came since; flushed waits for it
 	}
 	for _, one := range r.again[:min(len(r.again), maxSteps)] {
-		r.look(one)
+		r.awaitClearing(one)
 	}
 	if r.again = r.again[min(len(r.again), maxSteps):]; len(r.again) > 0 {
-		r.rouse()
+		r.wakeUp()
 	} else {
 		r.again = nil
 	}
 	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
 		one := &removal{node: r.dying[0], began: r.epoch.clock()}
 		r.dying = r.dying[1:]
-		one.ch = r.coherence.begin(0, touched(one.node.Name))
+		one.ch = r.coherence.beginChange(0, namesTouched(one.node.Name))
 		r.waiting[one] = true
-		r.look(one)
+		r.awaitClearing(one)
 	}
 	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
-		r.rouse() // those are begun next, though all of these may have to wait
+		r.wakeUp() // those are begun next, though all of these may have to wait
 	}
-	batch := piece(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
+	batch := firstPart(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
 	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
 		r.ready = nil
 	}
 	return batch
 }
 
-// remove proposes the removal of nodes that are in nobody's cache, and lets their
+// proposeRemoval proposes the removal of nodes that are in nobody's cache, and lets their
 // names be cached again when it has taken effect.
-func (r *remover) remove(batch []*removal) {
+func (r *remover) proposeRemoval(batch []*removal) {
 	nodes := make([]namespace.Ref, len(batch))
 	for i, one := range batch {
 		nodes[i] = one.node
@@ -164,7 +164,7 @@ func (r *remover) remove(batch []*removal) {
 	}
 	_, err := r.epoch.commit(r.epoch.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
 		for _, one := range batch {
-			r.coherence.end(one.ch)
+			r.coherence.endChange(one.ch)
 		}
 	})
 	if err == nil || r.epoch.ctx.Err() != nil {
@@ -197,7 +197,7 @@ func (r *remover) reportSlowRemovals() {
 			names = append(names, one.node.Name)
 		}
 		for _, cl := range one.ch.clearings {
-			if !cl.over() {
+			if !cl.isDone() {
 				late[cl] = true
 			}
 		}

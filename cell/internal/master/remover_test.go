@@ -53,17 +53,17 @@ func slowCache(t *testing.T, cached ...api.Name) {
 		good := m.client(t, 1)
 		good.keepAlive(ctx)
 		slow := m.client(t, 2)
-		if !m.coherence.remember(slow.who.Session, cached...) {
+		if !m.coherence.registerReader(slow.who.Session, cached...) {
 			t.Fatal("the client cannot cache the nodes")
 		}
-		if err := m.Sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+		if err := m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
 			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d that somebody has in a cache", n, len(cached))
 		}
-		if !m.coherence.remember(good.who.Session, "/d/767") {
+		if !m.coherence.registerReader(good.who.Session, "/d/767") {
 			t.Error("a node that is gone cannot be cached, because of another that is not")
 		}
 		time.Sleep(13 * time.Second) // the slow client's lease
@@ -82,7 +82,7 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 		l.pending = 0 // nothing is taken
 		refuse := func([]byte) { m.limit(l) }
 		m.wrote.Store(&refuse) // from the end of the session on
-		if err := m.Sessions.endNow(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
+		if err := m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -23,20 +23,20 @@ type revocations struct {
 	events *publisher
 	offers *offers
 
-	locks map[api.SessionID]map[api.HandleID]lostLock
-	ends  map[api.SessionID]*ending
-	over  session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
+	locks      map[api.SessionID]map[api.HandleID]revokedLock
+	ends       map[api.SessionID]*termination
+	lastLeases session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
 }
 
-// lostLock is a revoked lock that one handle still holds.
-type lostLock struct {
+// revokedLock is a revoked lock that one handle still holds.
+type revokedLock struct {
 	lock       namespace.Ref
 	generation api.Generation
 	sequence   uint64 // of the event that tells the holder
 }
 
-// ending is a session that somebody else is ending.
-type ending struct {
+// termination is a session that somebody else is ending.
+type termination struct {
 	sequence uint64 // of the event that tells the client
 	proposed bool
 }
@@ -44,53 +44,53 @@ type ending struct {
 func newRevocations(e *epoch, t *tables, events *publisher, out *offers) *revocations {
 	return &revocations{
 		epoch: e, leases: t.leases, boxes: t.boxes, queues: t.queues, events: events, offers: out,
-		locks: map[api.SessionID]map[api.HandleID]lostLock{}, ends: map[api.SessionID]*ending{}}
+		locks: map[api.SessionID]map[api.HandleID]revokedLock{}, ends: map[api.SessionID]*termination{}}
 }
 
-// lose takes note that a holder is losing its lock.
-func (l *revocations) lose(owner namespace.Owner, lost lostLock) {
+// add takes note that a holder is losing its lock.
+func (l *revocations) add(owner namespace.Owner, lost revokedLock) {
 	if l.locks[owner.Session] == nil {
-		l.locks[owner.Session] = map[api.HandleID]lostLock{}
+		l.locks[owner.Session] = map[api.HandleID]revokedLock{}
 	}
 	l.locks[owner.Session][owner.Handle] = lost
 }
 
-// let forgets the loss of one lock.
-func (l *revocations) let(owner namespace.Owner) {
+// remove forgets the loss of one lock.
+func (l *revocations) remove(owner namespace.Owner) {
 	delete(l.locks[owner.Session], owner.Handle)
 	if len(l.locks[owner.Session]) == 0 {
 		delete(l.locks, owner.Session)
 	}
 }
 
-// propose takes note that the end of a session is being proposed.
-func (l *revocations) propose(id api.SessionID, e *ending) {
+// markProposed takes note that the end of a session is being proposed.
+func (l *revocations) markProposed(id api.SessionID, e *termination) {
 	e.proposed = true
-	l.over.Drop(id)
+	l.lastLeases.Drop(id)
 }
 
-// forget drops what is known of a session that has ended.
-func (l *revocations) forget(id api.SessionID) {
+// dropSession drops what is known of a session that has ended.
+func (l *revocations) dropSession(id api.SessionID) {
 	delete(l.ends, id)
 	delete(l.locks, id)
-	l.over.Drop(id)
+	l.lastLeases.Drop(id)
 }
 
-// next returns when the earliest of the ending sessions is over.
-func (l *revocations) next() (at session.Instant, ok bool) {
-	_, at, ok = l.over.Next()
+// nextDue returns when the earliest of the ending sessions is over.
+func (l *revocations) nextDue() (at session.Instant, ok bool) {
+	_, at, ok = l.lastLeases.Next()
 	return at, ok
 }
 
-// due returns ending sessions whose last lease is over, at most maxDue of them.
-func (l *revocations) due(now session.Instant) []raftfsm.End {
+// takeDue returns ending sessions whose last lease is over, at most maxDue of them.
+func (l *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
 	for len(ends) < maxDue {
-		id, over, ok := l.over.Next()
+		id, over, ok := l.lastLeases.Next()
 		if !ok || over > now {
 			break
 		}
-		l.propose(id, l.ends[id])
+		l.markProposed(id, l.ends[id])
 		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
 	}
 	return ends
@@ -98,11 +98,11 @@ func (l *revocations) due(now session.Instant) []raftfsm.End {
 
 // Break takes a lock away from its holders, at somebody's wish.
 func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
-	_, err := l.epoch.proposeMade(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.weight(c.Lock.Name))
+	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
 		if c.Now {
 			tree, by := l.epoch.state().Tree, l.epoch.principal(c.Mutation.Session)
-			c.Successions = l.offers.next(c.Lock, func(n *namespace.Node) bool {
+			c.Successions = l.offers.successorsOf(c.Lock, func(n *namespace.Node) bool {
 				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
 			})
 		}
@@ -118,17 +118,17 @@ func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 	return err
 }
 
-// revoked tells the holders of a revoked lock of their loss. epoch.mu is held.
-func (r *revocations) revoked(lost raftfsm.Revocation) {
+// tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
+func (r *revocations) tellHolders(lost raftfsm.Revocation) {
 	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.By.Break())
 	for _, owner := range lost.Holders {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
 			continue // it is broken once more, and its holder has been told
 		}
-		sequence := r.events.post(owner, lost.Lock, api.EventLockLost, &Event{
+		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
 		})
-		r.lose(owner, lostLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
+		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
 		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.mail.isOver(box.principal) {
 			r.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
 		}
@@ -156,25 +156,25 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	sequence := box.post(&Event{
 		Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why,
 	})
-	r.ends[id] = &ending{sequence: sequence}
-	r.over.Put(id, over)
-	for w := range r.queues.of(id) {
-		r.queues.fail(w.key(), w.forsaken(r.epoch.ended(id)))
-		r.epoch.mu.pause(r.queues.weight(w.lock.Name))
+	r.ends[id] = &termination{sequence: sequence}
+	r.lastLeases.Put(id, over)
+	for w := range r.queues.ofSession(id) {
+		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
+		r.epoch.mu.pause(r.queues.stepsOf(w.lock.Name))
 	}
 	r.epoch.log.Info("session is being ended", "session", id, "why", why)
 }
 
-// acknowledged acts upon what a session has heard by now: it has let go of what
+// actOnAcknowledgement acts upon what a session has heard by now: it has let go of what
 // those events took from it. epoch.mu is held, and released in between.
-func (r *revocations) acknowledged(id api.SessionID) {
+func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {
 		return
 	}
 	acked := box.acked
 	if e := r.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
-		r.propose(id, e)
+		r.markProposed(id, e)
 		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
 		r.epoch.submit(c)
 	}
@@ -190,13 +190,13 @@ func (r *revocations) acknowledged(id api.SessionID) {
 			continue
 		}
 		owner, of := namespace.Owner{Session: id, Handle: handle}, grant{lost.lock, lost.generation}
-		r.let(owner)
+		r.remove(owner)
 		let[of] = append(let[of], owner)
 		r.epoch.mu.pause(1)
 	}
 	for of, holders := range let {
 		for len(holders) > 0 {
-			some := piece(holders, r.queues.claims, func(namespace.Owner) int { return mostOwnerBytes })
+			some := firstPart(holders, r.queues.claims, func(namespace.Owner) int { return maxOwnerBytes })
 			holders = holders[len(some):]
 			r.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
 		}
@@ -204,19 +204,19 @@ func (r *revocations) acknowledged(id api.SessionID) {
 }
 
 // mostOwnerBytes is what a holder takes in a command, at most.
-const mostOwnerBytes = 24
+const maxOwnerBytes = 24
 
 // evict takes a revoked lock from holders that have let go of it, and names who has it
 // next. epoch.mu is held, and released in between.
 func (r *revocations) evict(c raftfsm.Evict) {
-	c.Successions = r.offers.next(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
+	c.Successions = r.offers.successorsOf(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	r.epoch.submit(raftfsm.Command{Evict: &c})
-	r.epoch.mu.pause(r.queues.weight(c.Lock.Name) + len(c.Holders)/8)
+	r.epoch.mu.pause(r.queues.stepsOf(c.Lock.Name) + len(c.Holders)/8)
 }
 
-// resume takes up what an earlier master had begun to take away: it tells again,
+// resumeRevocations takes up what an earlier master had begun to take away: it tells again,
 // and waits again. epoch.mu is held.
-func (r *revocations) resume(state *raftfsm.State) {
+func (r *revocations) resumeRevocations(state *raftfsm.State) {
 	for node := range state.Tree.Locked("") {
 		if node.Revoked == nil {
 			continue
@@ -225,7 +225,7 @@ func (r *revocations) resume(state *raftfsm.State) {
 		for _, h := range node.Holders {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
-		r.revoked(lost)
+		r.tellHolders(lost)
 	}
 	for s := range state.Sessions.All() {
 		if s.Terminating != nil {

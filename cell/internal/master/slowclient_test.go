@@ -60,7 +60,7 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 		e := owner.openEphemeral(t, "/ls/local/e")
 		for i, name := range []api.Name{"/e", ""} {
-			if !m.coherence.remember(readers[i].who.Session, name) {
+			if !m.coherence.registerReader(readers[i].who.Session, name) {
 				t.Fatal("it may not cache")
 			}
 		}
@@ -88,14 +88,14 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		m.coherence.slowClient = 2 * time.Second
 		names := []api.Name{"/a", "/b"}
 		for i := range clients {
-			if !m.coherence.remember(m.client(t, byte(i+1)).who.Session, names...) {
+			if !m.coherence.registerReader(m.client(t, byte(i+1)).who.Session, names...) {
 				t.Fatal("it may not cache")
 			}
 		}
 		var holds atomic.Int32
 		m.epoch.mu.Lock()
-		ch := m.coherence.begin(0, names)
-		m.epoch.mu.most = 1
+		ch := m.coherence.beginChange(0, names)
+		m.epoch.mu.maxStepsOverride = 1
 		m.epoch.mu.held = func(time.Duration) { holds.Add(1) }
 		m.epoch.mu.Unlock()
 		holds.Store(0)
@@ -110,6 +110,6 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		if n := int(holds.Load()); n < clients {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients", n, clients)
 		}
-		m.Master.coherence.end(ch)
+		m.Master.coherence.endChange(ch)
 	})
 }

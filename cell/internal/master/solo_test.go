@@ -392,7 +392,7 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 			t.Fatal(err)
 		}
 		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
-		m.coherence.remember(reader.who.Session, "/e", "")
+		m.coherence.registerReader(reader.who.Session, "/e", "")
 		if err := m.Files.Close(t.Context(), owner.mutation(), o.Handle); err != nil {
 			t.Fatal(err)
 		}
@@ -509,7 +509,7 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 			synctest.Wait()
 			cancel(api.Errorf(api.NotMaster, "deposed"))
 		}
-		go p.run(ctx)
+		go p.runProposer(ctx)
 		if err := propose(); err != nil {
 			t.Error(err)
 		}
@@ -530,8 +530,8 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 func TestRepliesDueTogether(t *testing.T) {
 	const lease = 12 * time.Second
 	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {
-		at := together(due, lease)
-		if at > due || due.Sub(at) >= lease/48 || together(at, lease) != at {
+		at := alignDue(due, lease)
+		if at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at {
 			t.Fatalf("due at %d, sent at %d", due, at)
 		}
 	}

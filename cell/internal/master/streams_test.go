@@ -107,7 +107,7 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) {
 			t.Error(a.err)
 		}
-		if !m.Master.epoch.answered(claim.Mutation) {
+		if !m.Master.epoch.isAnswered(claim.Mutation) {
 			t.Error("the log knows nothing of the refusal")
 		}
 	})

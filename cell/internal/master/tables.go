@@ -12,9 +12,9 @@ type tables struct {
 	boxes     *mailboxes
 	handles   *handles
 	queues    *queues
-	holdTimes *turns
+	holdTimes *holdTimes
 	delays    *delays
-	copyset   *caches
+	copyset   *copyset
 	outbox    *outbox
 }
 
@@ -25,9 +25,9 @@ func newTables(metrics Metrics) *tables {
 		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
 		handles:   newHandles(),
 		queues:    newQueues(out),
-		holdTimes: newTurns(),
+		holdTimes: newHoldTimes(),
 		delays:    newDelays(),
-		copyset:   newCaches(),
+		copyset:   newCopyset(),
 		outbox:    out,
 	}
 }

@@ -75,13 +75,13 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 		t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
 	}
 	ending, more := t.tables.outbox.takeEnds()
-	ending = append(ending, t.revocations.due(now)...)
+	ending = append(ending, t.revocations.takeDue(now)...)
 	for _, id := range expired {
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
 	}
 	ends := t.affordable(ending)
 	for _, end := range ending[ends:] {
-		t.sessions.endAgain(end)
+		t.sessions.endLater(end)
 	}
 	for left := ending[:ends]; len(left) > 0; {
 		var c raftfsm.Command
@@ -93,13 +93,13 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 	delays := t.tables.delays.due(now)
 	for _, over := range delays {
 		t.offers.endDelay(over)
-		t.epoch.mu.pause(t.tables.queues.weight(over.name))
+		t.epoch.mu.pause(t.tables.queues.stepsOf(over.name))
 	}
-	more = t.tables.queues.forget(now, maxForgotten) || more
+	more = t.tables.queues.dropAbsent(now, maxForgotten) || more
 	requests, left := t.tables.outbox.takeRequests()
 	more = more || left
 	for _, w := range requests {
-		t.offers.settle(w)
+		t.offers.askLog(w)
 	}
 	evictions, left := t.tables.outbox.takeEvictions()
 	more = more || left
@@ -109,14 +109,14 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 	locks, left := t.tables.outbox.takeLocks()
 	more = more || left
 	for _, name := range locks {
-		t.offers.pump(name)
-		t.epoch.mu.pause(t.tables.queues.weight(name))
+		t.offers.offerLock(name)
+		t.epoch.mu.pause(t.tables.queues.stepsOf(name))
 	}
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.next} {
+	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.nextDue} {
 		if due, ok := at(); ok {
 			next = min(next, due)
 		}

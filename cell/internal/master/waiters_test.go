@@ -154,13 +154,13 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
 
 		m.epoch.mu.Lock()
-		m.epoch.mu.most = 64
-		for i := range 2 * m.epoch.mu.most { // of whom the log knows nothing
+		m.epoch.mu.maxStepsOverride = 64
+		for i := range 2 * m.epoch.mu.maxStepsOverride { // of whom the log knows nothing
 			id := api.SessionID(1<<40 + i)
 			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
-		m.revocations.ends[c[0].who.Session] = &ending{} // its end comes after those
-		m.revocations.over.Put(c[0].who.Session, m.epoch.clock())
+		m.revocations.ends[c[0].who.Session] = &termination{} // its end comes after those
+		m.revocations.lastLeases.Put(c[0].who.Session, m.epoch.clock())
 		m.tables.queues.claims = 1 // a command for each of them
 		var between atomic.Bool
 		m.epoch.mu.held = func(time.Duration) {
