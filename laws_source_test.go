@@ -208,7 +208,7 @@ func lawState(t *testing.T, files []source) {
 		{"cell/refusal.go", "ErrRefused", "the error of a room below, for users"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
 		{"refusal/rows.go", "rows", "the causes"},
-		{"*/clock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
+		{"internal/bootclock/bootclock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
 		{"cmd/*/version.go", "version", "set by the linker"},
 	}
 	for _, f := range files {
@@ -309,11 +309,10 @@ func tableWrites(f source, tables []exempt, found func(ast.Node, string)) {
 // clock is read in few rooms and handed on as a function or as now.
 func lawClocks(t *testing.T, files []source) {
 	readers := []exempt{
-		{"cell/clock*.go", "", "the replica's clock, and the wall clock for display"},
-		{"client/clock*.go", "", "the client's clock"},
+		{"internal/bootclock", "", "the clock of replicas, clients and guardians"},
+		{"cell/clock*.go", "", "the wall clock, for display"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/testbed", "", "as celltest does"},
-		{"cmd/chubbyctl/internal/supervise/clock*.go", "", "the guardian is a process of its own, which shares the clock with chubbyctl"},
 		{"cmd/chubbyctl/clock.go", "Since", "for display: how long ago, by the wall clock"},
 		{"cmd/chubbyctl/clock.go", "Now", "for display: when a line of watch was printed"},
 		{"examples/primary/demo", "", "it shows how long things take, and waits for processes"},

@@ -56,7 +56,10 @@ func rooms() []room {
 		{"", nil, nil, "the front page; it holds no code"},
 		{"api", nil, nil, "the words of the protocol: every program links them, so they cost nothing but std"},
 		{"api/chubbypb", []string{"api"}, []string{grpc, proto}, "the wire, and the one table between codes and gRPC statuses"},
-		{"sequencer", []string{"api"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
+		{"internal/bootclock", nil, nil, "leases and deadlines are counted by one clock, in replicas, clients and guardians"},
+		{"internal/durable", nil, nil, "what must survive a crash of the machine is written in one way"},
+		{"internal/flock", nil, nil, "files are locked against other processes in one way, or not at all where the system cannot"},
+		{"sequencer", []string{"api", "internal/durable", "internal/flock"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
 		{"sequencer/seqgrpc", []string{"sequencer", "api"}, []string{grpc}, "the check as a gRPC interceptor"},
 		{"sequencer/seqhttp", []string{"sequencer", "api"}, nil, "the check as net/http middleware"},
 		{"refusal", []string{"api"}, nil, "pure: why the state machine says no, and the one place where that is put into words"},
@@ -68,7 +71,7 @@ func rooms() []room {
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
 		},
 		{
-			"cell/internal/disk", []string{"api", "session", "cell/internal/identity"}, []string{raft, boltlog, walLog, hclog, bbolt},
+			"cell/internal/disk", []string{"api", "session", "cell/internal/identity", "internal/durable", "internal/flock"}, []string{raft, boltlog, walLog, hclog, bbolt},
 			"what a replica keeps: the only room that knows a store, so that a log store is replaced here alone",
 		},
 		{
@@ -89,25 +92,25 @@ func rooms() []room {
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire"},
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
-			"client", []string{"api", "api/chubbypb", "sequencer", "session"}, []string{grpc},
+			"client", []string{"api", "api/chubbypb", "sequencer", "session", "internal/bootclock"}, []string{grpc},
 			"what applications link: never raft, never the server",
 		},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
-		{"cmd/chubbyd", []string{"cell", "api"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd", []string{"cell", "api", "internal/flock"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{
 			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
-		{"cmd/chubbyctl/internal/supervise", nil, nil, "what ends a command in time depends on nothing that can block"},
+		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
 		{"cmd/chubbyctl/internal/term", nil, nil, "how things are written to a terminal or for a program; it knows nothing of cells"},
 		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},
 		{

@@ -13,6 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -150,7 +151,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.LogStore = cmp.Or(cfg.LogStore, DefaultLogStore)
 	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, DefaultElectionTimeout)
 	if cfg.Clock == nil {
-		cfg.Clock = bootClock
+		cfg.Clock = func() session.Instant { return session.Instant(bootclock.Now()) }
 	}
 	if cfg.Wall == nil {
 		cfg.Wall = wallClock

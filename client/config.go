@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -132,7 +133,7 @@ func (c Config) withDefaults() Config {
 		c.CacheSize = defaultCacheSize
 	}
 	if c.Clock == nil {
-		c.Clock = systemClock()
+		c.Clock = func() session.Instant { return session.Instant(bootclock.Now()) }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/bootclock"
 )
 
 // childTask makes this program a child of the tests: clients that are to be
@@ -159,9 +158,5 @@ func (c child) waitNote(what string, after int, limit time.Duration) note {
 
 // machineNow reads the clock that all processes of the machine share.
 func machineNow() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err) // every Linux has it
-	}
-	return ts.Nano()
+	return int64(bootclock.Now())
 }

@@ -7,8 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const bootClock = unix.CLOCK_BOOTTIME
-
 // alarm rings at an instant of the boot-time clock, which counts on in suspend: if the
 // instant passes in suspend, it rings right after. Go's own timers stop in suspend.
 type alarm struct {
@@ -18,7 +16,7 @@ type alarm struct {
 }
 
 func newAlarm() (*alarm, error) {
-	fd, err := unix.TimerfdCreate(bootClock, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	fd, err := unix.TimerfdCreate(clock, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("create a timer: %w", err)
 	}

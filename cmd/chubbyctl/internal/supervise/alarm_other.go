@@ -2,13 +2,7 @@
 
 package supervise
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
-
-const bootClock = unix.CLOCK_MONOTONIC
+import "time"
 
 // alarm rings at an instant of the clock of now. Go's timers may stop in suspend, so
 // the alarm reads the clock ten times a second.
