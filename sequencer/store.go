@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/durable"
+	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // The file of a FileStore: a title, the text of one sequencer a line, ordered,
@@ -54,7 +56,7 @@ type storeKey struct {
 // holder of any of its locks can be left, delete it. The caller closes it after
 // the last Guard that uses it. On systems without flock(2), Windows for one,
 // the caller must see to it that one process at a time opens it.
-func OpenFileStore(name string) (*FileStore, error) { return openFileStore(name, syncDirectory) }
+func OpenFileStore(name string) (*FileStore, error) { return openFileStore(name, durable.SyncDir) }
 
 func openFileStore(name string, sync func(directory string) error) (*FileStore, error) {
 	if name == "" {
@@ -65,7 +67,7 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 		return nil, storeError("open", name, err)
 	}
 	f := &FileStore{name: name, lock: lock, sync: sync, busy: make(chan struct{}, 1)}
-	if err := lockFile(lock); err != nil {
+	if err := flock.Lock(lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
 			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, lock.Close())
 	}
@@ -218,15 +220,7 @@ func parseStore(text string) (map[storeKey]Sequencer, error) {
 // overwritten. The caller has filled busy.
 func (f *FileStore) replace(contents []byte) error {
 	temporary := f.name + ".new"
-	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(contents)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err := durable.WriteFile(temporary, contents, 0o600); err != nil {
 		return err
 	}
 	if err := os.Rename(temporary, f.name); err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/flock"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -102,7 +103,7 @@ func isKeptByAnother(name, text string) bool {
 	defer func() { _ = f.Close() }()
 	has := make([]byte, len(text)+1)
 	n, err := io.ReadFull(f, has)
-	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && claimed(f)
+	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && flock.IsLocked(f)
 }
 
 // replaceFile writes a file so that whoever reads it sees all of it or what was
@@ -114,7 +115,7 @@ func replaceFile(name, text string) (io.Closer, error) {
 	}
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after that, closing it has nothing to say
-	if claim(f) != nil {                             // without claims, the system may not rename what is open
+	if flock.Lock(f) != nil {                        // without claims, the system may not rename what is open
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // ownGroup puts a process into a process group of its own, which the terminal's signals
@@ -25,7 +25,7 @@ func lockFile(name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock.Lock(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}

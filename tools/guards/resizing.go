@@ -26,7 +26,7 @@ func resizingGuards() []guard {
 		},
 		{
 			name: "what a killed chubbyctl has left is taken over", file: "cmd/chubbyctl/sequencerfile.go",
-			old: "== text && claimed(f)", new: "== text",
+			old: "== text && flock.IsLocked(f)", new: "== text",
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsTakenOver",
 		},
 		{

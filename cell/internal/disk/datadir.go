@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
-	"golang.org/x/sys/unix"
+	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // What a data directory holds.
@@ -97,7 +97,7 @@ func lockDataDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, dataError(path, err, "the lock file cannot be opened")
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock.Lock(f); err != nil {
 		holder := "another process"
 		if pid, rerr := io.ReadAll(io.LimitReader(f, 20)); rerr == nil && len(pid) > 0 {
 			holder = "process " + strings.TrimSpace(string(pid))

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // makeDir makes a directory and those above it that are absent, durably: a name that is
@@ -26,13 +28,7 @@ func makeDir(dir string) error {
 // writeDurably gives a file new contents. After a crash it has the old ones or
 // the new ones.
 func writeDurably(path string, text []byte) error {
-	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return dataError(path, err, "it cannot be made")
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
+	if err := durable.WriteFile(path+newSuffix, text, 0o600); err != nil {
 		return dataError(path, err, "it cannot be written")
 	}
 	return moveIntoPlace(path)
@@ -48,11 +44,7 @@ func moveIntoPlace(path string) error {
 
 // syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return dataError(dir, err, "the directory cannot be synced")
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return dataError(dir, err, "the directory cannot be synced")
 	}
 	return nil
