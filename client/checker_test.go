@@ -354,7 +354,7 @@ func TestCheckerForgets(t *testing.T) {
 			return nil
 		})
 		k := newChecker(t, c, time.Second)
-		k.most = 3
+		k.maxLocks = 3
 		ask := func(lock int) {
 			s := checked(101)
 			s.Path = api.MustParsePath(fmt.Sprintf("/ls/foo/%d", lock))
@@ -376,8 +376,8 @@ func TestCheckerForgets(t *testing.T) {
 			t.Errorf("%+v, %d handles", stats, open)
 		}
 		k.Close()
-		if open := f.state().handles; open != 0 || k.watchers != 0 || len(k.asking) != 0 {
-			t.Errorf("%d handles are left, %d goroutines, %d questions", open, k.watchers, len(k.asking))
+		if open := f.state().handles; open != 0 || k.watchers != 0 || len(k.inflight) != 0 {
+			t.Errorf("%d handles are left, %d goroutines, %d questions", open, k.watchers, len(k.inflight))
 		}
 		closeClient(t, c)
 	})
@@ -400,7 +400,7 @@ func TestCheckerClose(t *testing.T) {
 			t.Errorf("after its time: %v", err)
 		}
 		synctest.Wait()
-		if len(k.asking) != 0 {
+		if len(k.inflight) != 0 {
 			t.Error("nobody waits, and the call goes on")
 		}
 		waits := make(chan error)

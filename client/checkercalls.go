@@ -9,124 +9,124 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// questions are the calls about one sequencer: the one under way, and the next.
-type questions struct {
-	now  *question // nil before the first
-	next *question // not sent; nil if nobody waits for it
+// inflightChecks are the checks of one sequencer: the one in flight, and the next.
+type inflightChecks struct {
+	current *check // nil before the first
+	next    *check // not sent yet; nil if nobody waits for it
 }
 
-// question is one call to the cell.
-type question struct {
-	waiting int // who waits for it; mu
-	cancel  context.CancelFunc
-	sent    session.Instant // of the attempt that was answered, or is under way; mu
-	epoch   api.Epoch       // that the session had heard of then; mu
-	falls   uint64          // of the lock, then; mu
-	done    chan struct{}   // closed when err is set
-	err     error
+// check is one call to the cell. The mu of the CachingChecker guards it.
+type check struct {
+	waiters       int // callers that wait for it
+	cancel        context.CancelFunc
+	sent          session.Instant // when the newest attempt was sent
+	epoch         api.Epoch       // of the session at that time
+	invalidations uint64          // of the lock at that time
+	done          chan struct{}   // closed when err is set
+	err           error
 }
 
-// find returns nothing if an answer that was kept will do, or else the call to
-// wait for. definite says that it is not sent before this, so that its answer
-// counts whatever it is; late allows one that is under way, whose answer counts
+// findAnswer returns no check if a kept answer will do, and else the check to wait
+// for. definite says that this check was not sent before, so that its answer counts
+// whatever it is. With late, the check may be the one in flight, whose answer counts
 // if it is kept.
-func (k *CachingChecker) find(s sequencer.Sequencer, late bool) (q *question, definite bool, err error) {
+func (k *CachingChecker) findAnswer(s sequencer.Sequencer, late bool) (c *check, definite bool, err error) {
 	now, epoch, safe := k.client.session.readClock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil, false, k.wasClosed(s)
+		return nil, false, k.closedError(s)
 	}
-	if safe && k.stands(s, now, epoch) {
+	if safe && k.isKeptGood(s, now, epoch) {
 		k.stats.Kept++
 		return nil, false, nil
 	}
-	all := k.asking[s]
-	if all == nil {
-		all = &questions{next: newQuestion()}
-		k.asking[s] = all
-		k.running.Go(func() { k.ask(s, all) })
+	checks := k.inflight[s]
+	if checks == nil {
+		checks = &inflightChecks{next: newCheck()}
+		k.inflight[s] = checks
+		k.running.Go(func() { k.runChecks(s, checks) })
 	}
-	if late && all.now != nil && all.now.waiting > 0 && now.Sub(all.now.sent) < k.maxAge {
-		all.now.waiting++
-		return all.now, false, nil
+	if late && checks.current != nil && checks.current.waiters > 0 && now.Sub(checks.current.sent) < k.maxAge {
+		checks.current.waiters++
+		return checks.current, false, nil
 	}
-	if all.next == nil {
-		all.next = newQuestion()
+	if checks.next == nil {
+		checks.next = newCheck()
 	}
-	all.next.waiting++
-	return all.next, true, nil
+	checks.next.waiters++
+	return checks.next, true, nil
 }
 
-func newQuestion() *question { return &question{done: make(chan struct{})} }
+func newCheck() *check { return &check{done: make(chan struct{})} }
 
-// leave ends the call that nobody waits for any more.
-func (k *CachingChecker) leave(q *question) {
+// leaveCheck ends the wait of one caller, and cancels the check if that was the last.
+func (k *CachingChecker) leaveCheck(c *check) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if q.waiting--; q.waiting == 0 && q.cancel != nil {
-		q.cancel()
+	if c.waiters--; c.waiters == 0 && c.cancel != nil {
+		c.cancel()
 	}
 }
 
-// ask makes one call after the other about a sequencer, while somebody waits for
+// runChecks makes one check of a sequencer after the other, while callers wait for
 // one.
-func (k *CachingChecker) ask(s sequencer.Sequencer, all *questions) {
+func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks) {
 	text := s.String()
 	for {
-		ctx, q := k.begin(s, all)
-		if q == nil {
+		ctx, c := k.startNextCheck(s, checks)
+		if c == nil {
 			return
 		}
-		k.finish(s, all, q, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
-			k.stamp(s, q)
-			return k.client.cell.checkAt(ctx, t, text)
+		k.finishCheck(s, checks, c, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
+			k.noteSent(s, c)
+			return k.client.cell.checkSequencerAt(ctx, t, text)
 		}))
 	}
 }
 
-// begin takes the next call, nil if nobody waits for one.
-func (k *CachingChecker) begin(s sequencer.Sequencer, all *questions) (context.Context, *question) {
+// startNextCheck takes the next check, nil if nobody waits for one.
+func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightChecks) (context.Context, *check) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	q := all.next
-	all.next = nil
-	if q == nil || q.waiting == 0 {
-		delete(k.asking, s)
+	c := checks.next
+	checks.next = nil
+	if c == nil || c.waiters == 0 {
+		delete(k.inflight, s)
 		return nil, nil
 	}
-	ctx, cancel := context.WithCancel(k.base)
-	q.cancel, all.now = cancel, q
-	q.sent = k.client.session.clock()
+	ctx, cancel := context.WithCancel(k.life)
+	c.cancel, checks.current = cancel, c
+	c.sent = k.client.session.clock()
 	k.stats.Asked++
-	return ctx, q
+	return ctx, c
 }
 
-// stamp notes when an attempt is sent, and what its answer will be compared with.
-func (k *CachingChecker) stamp(s sequencer.Sequencer, q *question) {
+// noteSent notes when an attempt is sent, and what was known then.
+func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	now, epoch, _ := k.client.session.readClock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	q.sent, q.epoch, q.falls = now, epoch, 0
+	c.sent, c.epoch, c.invalidations = now, epoch, 0
 	if l := k.locks[s.Path]; l != nil {
-		q.falls = l.falls
+		c.invalidations = l.invalidations
 	}
 }
 
-// finish hands out the answer to a call.
-func (k *CachingChecker) finish(s sequencer.Sequencer, all *questions, q *question, err error) {
+// finishCheck hands out the answer to a check.
+func (k *CachingChecker) finishCheck(s sequencer.Sequencer, checks *inflightChecks, c *check, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil && k.closed {
-		err = k.wasClosed(s)
+		err = k.closedError(s)
 	}
-	q.cancel()
-	all.now, q.err = nil, err
+	c.cancel()
+	checks.current, c.err = nil, err
 	switch l := k.locks[s.Path]; {
 	case err == nil && k.maxAge > 0:
-		k.keep(s, q)
+		k.keepAnswer(s, c)
 	case errors.Is(err, api.BadSequencer) && l != nil && l.good == s:
-		l.fall()
+		l.invalidate()
 	}
-	close(q.done)
+	close(c.done)
 }

@@ -9,100 +9,101 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// checkedLock is what is known of one lock. The mu of the CachingChecker guards it.
+// checkedLock is what a CachingChecker knows of one lock. The mu of the
+// CachingChecker guards it.
 type checkedLock struct {
-	path  api.Path
-	place *list.Element // in recent
-	good  sequencer.Sequencer
-	sent  session.Instant // the question to which good is the answer
-	epoch api.Epoch       // that the session had heard of when it was sent
-	falls uint64          // how often what was known has fallen
+	path          api.Path
+	element       *list.Element       // in recent
+	good          sequencer.Sequencer // the kept answer; zero if there is none
+	sent          session.Instant     // when the question was sent to which good is the answer
+	epoch         api.Epoch           // of the session at that time
+	invalidations uint64              // how often the kept answer was dropped
 
-	unwatch context.CancelFunc // ends the goroutine that watches it; nil if none does
-	open    bool               // its events are told
-	again   session.Instant    // not to be tried before
-	said    bool               // that it cannot be watched
+	stopWatch    context.CancelFunc // ends the goroutine that watches the lock; nil if none does
+	watched      bool               // its events arrive
+	retryWatchAt session.Instant    // it is not watched again before
+	warned       bool               // the log says that it cannot be watched
 }
 
-// stands reports whether an answer that was kept says that s is good; mu is held.
-func (k *CachingChecker) stands(s sequencer.Sequencer, now session.Instant, epoch api.Epoch) bool {
+// isKeptGood reports whether a kept answer says that s is good; mu is held.
+func (k *CachingChecker) isKeptGood(s sequencer.Sequencer, now session.Instant, epoch api.Epoch) bool {
 	l := k.locks[s.Path]
 	if l == nil || l.good != s || l.epoch != epoch || now.Sub(l.sent) >= k.maxAge {
 		return false
 	}
-	k.recent.MoveToFront(l.place)
+	k.recent.MoveToFront(l.element)
 	return true
 }
 
-// keep keeps a good answer, unless what was known of the lock has fallen since
-// the question was sent; mu is held.
-func (k *CachingChecker) keep(s sequencer.Sequencer, q *question) {
+// keepAnswer keeps a good answer, unless the lock was invalidated since the question
+// was sent; mu is held.
+func (k *CachingChecker) keepAnswer(s sequencer.Sequencer, c *check) {
 	l := k.locks[s.Path]
 	if l == nil {
-		if len(k.locks) >= k.most {
-			k.forget(k.recent.Back().Value.(*checkedLock))
+		if len(k.locks) >= k.maxLocks {
+			k.forgetLock(k.recent.Back().Value.(*checkedLock))
 		}
 		l = &checkedLock{path: s.Path}
-		l.place = k.recent.PushFront(l)
+		l.element = k.recent.PushFront(l)
 		k.locks[s.Path] = l
 	}
-	k.recent.MoveToFront(l.place)
-	if l.falls == q.falls && l.sent <= q.sent {
-		l.good, l.sent, l.epoch = s, q.sent, q.epoch
+	k.recent.MoveToFront(l.element)
+	if l.invalidations == c.invalidations && l.sent <= c.sent {
+		l.good, l.sent, l.epoch = s, c.sent, c.epoch
 	}
-	k.attend(l)
+	k.ensureWatched(l)
 }
 
-// forget makes room for another lock; mu is held.
-func (k *CachingChecker) forget(l *checkedLock) {
-	k.recent.Remove(l.place)
+// forgetLock makes room for another lock; mu is held.
+func (k *CachingChecker) forgetLock(l *checkedLock) {
+	k.recent.Remove(l.element)
 	delete(k.locks, l.path)
-	if l.unwatch != nil {
-		l.unwatch()
+	if l.stopWatch != nil {
+		l.stopWatch()
 	}
 }
 
-// fall makes the next question about the lock be asked; mu is held.
-func (l *checkedLock) fall() {
+// invalidate drops the kept answer; mu is held.
+func (l *checkedLock) invalidate() {
 	l.good = sequencer.Sequencer{}
-	l.falls++
+	l.invalidations++
 }
 
-// attend sees to it that the lock is watched; mu is held. Only a good answer
-// leads here: for an invented sequencer nothing is opened.
-func (k *CachingChecker) attend(l *checkedLock) {
-	b := k.client.session
-	if l.unwatch != nil || k.closed || k.watchers == k.most || b.ended.Err() != nil || b.clock() < l.again {
+// ensureWatched starts to watch the lock, unless it is watched; mu is held. It is
+// called for good answers only, so that nothing is opened for an invented sequencer.
+func (k *CachingChecker) ensureWatched(l *checkedLock) {
+	s := k.client.session
+	if l.stopWatch != nil || k.closed || k.watchers == k.maxLocks || s.ended.Err() != nil || s.clock() < l.retryWatchAt {
 		return
 	}
-	ctx, cancel := context.WithCancel(k.base)
-	l.unwatch = cancel
+	ctx, cancel := context.WithCancel(k.life)
+	l.stopWatch = cancel
 	k.watchers++
 	k.running.Go(func() {
 		defer cancel()
-		err := k.watch(ctx, l)
+		err := k.watchLock(ctx, l)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.watchers--
-		l.unwatch, l.open = nil, false
-		l.fall()
-		if err == nil || ctx.Err() != nil || b.ended.Err() != nil {
-			return // or it was watched, and the node is gone
+		l.stopWatch, l.watched = nil, false
+		l.invalidate()
+		if err == nil || ctx.Err() != nil || s.ended.Err() != nil {
+			return // nil: it was watched until the node was deleted
 		}
-		l.again = b.clock().Add(watchAgain)
-		if !l.said {
-			l.said = true
-			b.notifier.log(func() {
-				b.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
-					"path", l.path, "session", b.id, "time", k.maxAge, "error", err)
+		l.retryWatchAt = s.clock().Add(watchRetryInterval)
+		if !l.warned {
+			l.warned = true
+			s.notifier.log(func() {
+				s.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
+					"path", l.path, "session", s.id, "time", k.maxAge, "error", err)
 			})
 		}
 	})
 }
 
-// watch lets what is known of a lock fall at each of its events, until ctx, the
-// session or the node ends. An error says that it never was told of any.
-func (k *CachingChecker) watch(ctx context.Context, l *checkedLock) error {
+// watchLock invalidates the lock at each of its events, until ctx, the session or the
+// node ends. An error says that it could not be watched at all.
+func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	h, err := k.client.Open(ctx, l.path.String(), OpenOptions{
 		Read: true, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
 	})
@@ -122,15 +123,15 @@ func (k *CachingChecker) watch(ctx context.Context, l *checkedLock) error {
 		return api.Errorf(api.InvalidArgument, "its node is ephemeral, and the handle to watch it by would keep it alive; lock a permanent file")
 	}
 	k.mu.Lock()
-	l.open = true
-	l.fall() // what was told before this handle was open may have come to an end without an event
+	l.watched = true
+	l.invalidate() // a kept answer may have become wrong before this handle was open, without an event
 	k.mu.Unlock()
 	for _, err := range h.Events(ctx) {
 		k.mu.Lock()
-		l.fall()
+		l.invalidate()
 		k.mu.Unlock()
 		if err != nil {
-			break // the handle, the session or ctx is over
+			break // the handle, the session or ctx has ended
 		}
 	}
 	return nil

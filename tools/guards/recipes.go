@@ -11,12 +11,12 @@ func recipeGuards() []guard {
 		},
 		{
 			name: "a kept answer falls at the lock's events", file: "client/checkerlocks.go",
-			old: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n		l.fall()\n", new: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n",
+			old: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n		l.invalidate()\n", new: "	for _, err := range h.Events(ctx) {\n		k.mu.Lock()\n",
 			pkg: "./client", test: "TestCheckerFallsAtEvents",
 		},
 		{
 			name: "an answer is as old as its question", file: "client/checkerlocks.go",
-			old: "		l.good, l.sent, l.epoch = s, q.sent, q.epoch\n", new: "		l.good, l.sent, l.epoch = s, k.client.session.clock(), q.epoch\n",
+			old: "		l.good, l.sent, l.epoch = s, c.sent, c.epoch\n", new: "		l.good, l.sent, l.epoch = s, k.client.session.clock(), c.epoch\n",
 			pkg: "./client", test: "TestCheckerAgeCountsFromTheQuestion",
 		},
 		{
