@@ -174,7 +174,7 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	a.releaseInBackground()
 	var e *api.Error
 	if errors.As(err, &e) {
-		return nil, about(e, "acquire", h.path)
+		return nil, withOperation(e, "acquire", h.path)
 	}
 	return nil, a.leftError(ctx, &api.Error{Code: api.Unavailable, Op: "acquire", Path: h.path, Err: err,
 		Message: "the lock was granted, but is given back, because the session was in jeopardy until the end"})
@@ -216,12 +216,12 @@ const lostSinceText = "the lock was taken away, and granted to this handle again
 // releaseInBackground releases a lock that was granted and is not wanted.
 func (a *acquireCall) releaseInBackground() {
 	c := a.handle.client
-	c.janitor.leave(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
+	c.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
 }
 
 func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.insist(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration())))
+	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration())))
 }
 
 // settle settles a request that was abandoned: it withdraws the request, or, if the

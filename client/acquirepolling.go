@@ -47,7 +47,7 @@ func (a *acquireCall) awaitGrant(ctx context.Context) error {
 			timer.Reset(pause/2 + rand.N(pause/2))
 			pause = min(pause+pause/2, maxPollPause)
 		case <-c.session.ended.Done():
-			return about(c.session.errIfGone(), "acquire", a.handle.path)
+			return withOperation(c.session.errIfGone(), "acquire", a.handle.path)
 		case <-ctx.Done():
 			return &api.Error{Code: api.Unavailable, Op: "acquire", Path: a.handle.path, Err: contextError(ctx), Message: "nothing was sent"}
 		}

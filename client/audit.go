@@ -10,45 +10,45 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// mostAudits is how many questions of an audit are under way at once: enough to
-// be through thousands of handles in a second or two, and few beside the calls
-// of applications, all of which come back after a fail-over.
-const mostAudits = 4
+// maxConcurrentAudits is how many handles of a session are audited at once: enough to
+// audit thousands of handles in a second or two, and few compared with the calls of
+// applications, all of which come back after a fail-over.
+const maxConcurrentAudits = 4
 
-// auditor asks the master about held locks whenever events may have been lost,
-// and presents handles to a master that does not know them.
+// auditor asks the master about held locks whenever events may have been lost, and
+// presents handles to a master that does not know them.
 type auditor struct {
-	wake chan struct{} // capacity 1: an audit is asked for
+	wake chan struct{} // capacity 1: an audit was requested
 
-	mu   sync.Mutex // guards what follows
-	next *audit     // asked for and not begun; nil when none is
-	over bool       // there are no more audits
+	mu      sync.Mutex // guards what follows; no other mutex is taken while it is held
+	next    *audit     // requested and not begun; nil if there is none
+	stopped bool       // no audit will begin any more
 }
 
-// audit is one audit; done is closed when everything was asked that could be
-// asked when it began, or the session has ended, and with it every lock.
+// audit is one audit. done is closed when everything was asked that there was to ask
+// when the audit began, or when the session has ended, and with it every lock.
 type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
 
-// suspect asks for an audit that begins after now.
-func (a *auditor) suspect() *audit {
+// requestAudit requests an audit that begins after this call.
+func (a *auditor) requestAudit() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over {
-		none := &audit{done: make(chan struct{})}
-		close(none.done)
-		return none
+	if a.stopped {
+		ended := &audit{done: make(chan struct{})}
+		close(ended.done)
+		return ended
 	}
 	if a.next == nil {
 		a.next = &audit{done: make(chan struct{})}
-		a.wake <- struct{}{} // there is room: whoever takes next has taken this first
+		a.wake <- struct{}{} // never blocks: runAudits takes from wake before it takes next
 	}
 	return a.next
 }
 
-// begin takes the audit that was asked for.
-func (a *auditor) begin() *audit {
+// takeNext takes the audit that was requested.
+func (a *auditor) takeNext() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one := a.next
@@ -56,11 +56,11 @@ func (a *auditor) begin() *audit {
 	return one
 }
 
-// end lets go those who wait for an audit that will not be.
-func (a *auditor) end() {
+// stop ends the wait for an audit that will not begin any more.
+func (a *auditor) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over = true
+	a.stopped = true
 	if a.next != nil {
 		close(a.next.done)
 	}
@@ -68,22 +68,22 @@ func (a *auditor) end() {
 
 // runAudits makes audits until ctx, the session's, ends.
 func (c *Client) runAudits(ctx context.Context) {
-	defer c.auditor.end()
+	defer c.auditor.stop()
 	for {
 		select {
 		case <-c.auditor.wake:
 		case <-ctx.Done():
 			return
 		}
-		one := c.auditor.begin()
-		c.checkAll(ctx)
+		one := c.auditor.takeNext()
+		c.auditAll(ctx)
 		close(one.done)
 	}
 }
 
-// checkAll looks after every handle that has events or a lock, a few at a time.
-func (c *Client) checkAll(ctx context.Context) {
-	places := make(chan struct{}, mostAudits)
+// auditAll audits every handle that has events or a lock, a few at a time.
+func (c *Client) auditAll(ctx context.Context) {
+	slots := make(chan struct{}, maxConcurrentAudits)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, h := range c.handles.all() {
@@ -92,24 +92,24 @@ func (c *Client) checkAll(ctx context.Context) {
 			continue
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		all.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			if l != nil {
-				c.checkLock(ctx, l)
+				c.auditLock(ctx, l)
 			}
 			if unknown {
-				c.present(ctx, h)
+				c.presentHandle(ctx, h)
 			}
 		})
 	}
 }
 
-// suspected returns the lock that is to be asked about, and whether the handle
-// is to be presented to the master of that epoch.
+// auditNeeds returns the lock to ask about, nil if there is none, and whether the
+// handle must be presented to the master of that epoch.
 func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +122,8 @@ func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.watches || h.lock != nil)
 }
 
-// checkLock asks whether a lock is still held.
-func (c *Client) checkLock(ctx context.Context, l *Lock) {
+// auditLock asks the master whether a lock is still held.
+func (c *Client) auditLock(ctx context.Context, l *Lock) {
 	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.openToken()})
 		if err != nil {
@@ -135,14 +135,14 @@ func (c *Client) checkLock(ctx context.Context, l *Lock) {
 		return nil
 	})
 	var e *api.Error
-	if errors.As(err, &e) && tellsLoss(e.Code) && l.markTaken(brief(e)) {
+	if errors.As(err, &e) && impliesLockLost(e.Code) && l.markTaken(brief(e)) {
 		l.handle.pushEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: brief(e)})
 	}
 }
 
-// tellsLoss reports whether a refusal to show a lock's sequencer means that the
-// lock is not held.
-func tellsLoss(c api.Code) bool {
+// impliesLockLost reports whether a refusal to return a lock's sequencer means that
+// the lock is not held.
+func impliesLockLost(c api.Code) bool {
 	switch c {
 	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound:
 		return true
@@ -150,10 +150,10 @@ func tellsLoss(c api.Code) bool {
 	return false
 }
 
-// present shows a handle to a new master, which knows of it only then (Chubby
-// §2.9, step 8), and tells the application afterwards: from here on events come
-// again, and what happened before can be seen.
-func (c *Client) present(ctx context.Context, h *Handle) {
+// presentHandle presents a handle to a new master, which does not know of it before
+// (Chubby §2.9, step 8). Then it queues EventMasterFailedOver: from here on events
+// come again, and a program that looks now sees what happened before.
+func (c *Client) presentHandle(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.openToken()})

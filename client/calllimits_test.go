@@ -192,7 +192,7 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 			reads.Go(func() { _, _ = h.Stat(t.Context()) })
 		}
 		synctest.Wait()
-		one := c.auditor.suspect()
+		one := c.auditor.requestAudit()
 		select {
 		case <-one.done:
 		case <-time.After(c.Lease() / 2):

@@ -59,7 +59,7 @@ func contextError(ctx context.Context) error {
 
 // about returns an error of the other side, or of the session, as that of one
 // operation on one path; the original is left alone, as it may be shared.
-func about(e *api.Error, op, path string) *api.Error {
+func withOperation(e *api.Error, op, path string) *api.Error {
 	own := *e
 	if own.Op == "" {
 		own.Op = op

@@ -93,7 +93,7 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 		l.retryWatchAt = s.clock().Add(watchRetryInterval)
 		if !l.warned {
 			l.warned = true
-			s.notifier.log(func() {
+			s.notifier.enqueueLog(func() {
 				s.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
 					"path", l.path, "session", s.id, "time", k.maxAge, "error", err)
 			})
@@ -111,7 +111,7 @@ func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxCloseTime)
 		defer cancel()
 		_ = h.Close(ctx) // what cannot be closed goes with the session
 	}()

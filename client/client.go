@@ -17,7 +17,7 @@ import (
 // from several goroutines. It must be closed, also when the session is gone.
 type Client struct {
 	cell     *Cell
-	owns     bool   // the Cell is of this session alone, and closed with it
+	ownsCell bool   // the Cell is of this session alone, and closed with it
 	cfg      Config // of this session, which others of its Cell do not share
 	session  *sessionState
 	numbers  *requestNumbers
@@ -28,10 +28,10 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running sync.WaitGroup
-	stop    chan struct{} // closed by Close: the notifier may go
-	closing sync.Once
-	closed  error // of the first Close; set before closing is done
+	running      sync.WaitGroup
+	stopNotifier chan struct{} // closed by Close: the notifier may go
+	closeOnce    sync.Once
+	closeError   error // of the first Close; set before closing is done
 }
 
 // nonceSize is the bytes of chance that name a session before it has a number:
@@ -52,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 		_ = cell.Close() // it never fails
 		return nil, err
 	}
-	c.owns = true
+	c.ownsCell = true
 	return c, nil
 }
 
@@ -67,18 +67,18 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 // 256 and 128 are under way; others wait for those. KeepAlives wait for none of them: they
 // have a connection of their own, which they share only with what gives back.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
-	cfg := c.cfg.with(s).withDefaults()
+	cfg := c.cfg.withSession(s).withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	one := &Client{
 		cell: c, cfg: cfg, numbers: newRequestNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandleTable(),
-		auditor: newAuditor(), stop: make(chan struct{}),
+		auditor: newAuditor(), stopNotifier: make(chan struct{}),
 	}
 	if err := c.sessions.reserve(); err != nil {
-		return nil, about(err, "open a session", c.root())
+		return nil, withOperation(err, "open a session", c.rootPath())
 	}
-	if err := one.create(ctx); err != nil {
+	if err := one.createSession(ctx); err != nil {
 		c.sessions.release()
 		return nil, err
 	}
@@ -86,30 +86,30 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
-	one.start(ctx)
+	one.startGoroutines(ctx)
 	return one, nil
 }
 
 // start starts what Close waits for.
-func (c *Client) start(ctx context.Context) {
+func (c *Client) startGoroutines(ctx context.Context) {
 	c.running.Go(c.session.watchClock)
 	c.keeper = newKeeper(ctx, c)
 	c.running.Go(func() {
-		c.keeper.run()
+		c.keeper.keepAlive()
 		if !errors.Is(c.Err(), Closed) {
 			c.cell.sessions.remove(c.session) // it was lost, and its owner may close it much later
 		}
 	})
 	c.running.Go(func() {
-		c.janitor.run(c.session.ended)
+		c.janitor.settleAll(c.session.ended)
 		c.numbers.releasePlaces()
 	})
 	c.running.Go(func() { c.runAudits(c.session.ended) })
-	c.running.Go(func() { c.notifier.run(c.stop) })
+	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
 }
 
 // create makes the session, under one nonce however often it takes.
-func (c *Client) create(ctx context.Context) error {
+func (c *Client) createSession(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown" // it is for people
@@ -119,7 +119,7 @@ func (c *Client) create(ctx context.Context) error {
 		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
-	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.root(),
+	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.data.conn.Connect() // meanwhile: a call will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
@@ -135,15 +135,15 @@ func (c *Client) create(ctx context.Context) error {
 
 // closeTime bounds how long Close tries to reach the master while the lease runs:
 // a session that cannot be ended ends by itself.
-const closeTime = 5 * time.Second
+const maxCloseTime = 5 * time.Second
 
 // closeBound is how long Close tries. When the lease has run out, little is left
 // to be told: the cell is away, or is about to end the session itself.
-func (c *Client) closeBound() time.Duration {
+func (c *Client) closeTimeout() time.Duration {
 	if c.Left() <= 0 {
 		return CleanupTime
 	}
-	return closeTime
+	return maxCloseTime
 }
 
 // Close ends the session, which frees its locks at once, closes the connections
@@ -160,10 +160,10 @@ func (c *Client) closeBound() time.Duration {
 // lock-delay are over; the client is closed all the same. Later calls of Close do
 // nothing and return the same.
 func (c *Client) Close(ctx context.Context) error {
-	c.closing.Do(func() {
+	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
 		defer cancel()
-		ctx, stop := context.WithTimeout(ctx, c.closeBound())
+		ctx, stop := context.WithTimeout(ctx, c.closeTimeout())
 		defer stop()
 		own := c.session.endSession(Closed, "it was closed")
 		for _, l := range c.handles.unreleasedLocks() {
@@ -171,9 +171,9 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 		switch {
 		case own:
-			c.closed = c.endOwn(ctx)
+			c.closeError = c.endOwnSession(ctx)
 		case errors.Is(c.Err(), Closed): // by Close of the Cell
-			c.closed = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.cell.root(), Err: Closed,
+			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.cell.rootPath(), Err: Closed,
 				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
 			// The cell had ended it, and may wait to hear that all has been let go.
@@ -182,22 +182,22 @@ func (c *Client) Close(ctx context.Context) error {
 			case <-ctx.Done():
 			}
 		}
-		c.keeper.leave()
-		close(c.stop)
+		c.keeper.stop()
+		close(c.stopNotifier)
 		c.cell.sessions.remove(c.session)
-		if c.owns {
+		if c.ownsCell {
 			_ = c.cell.Close() // it never fails
 		}
 		c.running.Wait()
 	})
-	return c.closed
+	return c.closeError
 }
 
 // endOwn ends this client's session at the cell. Nothing of the session is left
 // that a new master would have to be heard of for; so where another is in office
 // by now, it is told in its own epoch.
-func (c *Client) endOwn(ctx context.Context) error {
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.root(),
+func (c *Client) endOwnSession(ctx context.Context) error {
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))

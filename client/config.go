@@ -92,7 +92,7 @@ func (c Config) Session() SessionConfig {
 }
 
 // with returns the configuration of a session of the Cell of c.
-func (c Config) with(s SessionConfig) Config {
+func (c Config) withSession(s SessionConfig) Config {
 	c.As, c.Lease, c.Grace, c.NoCache, c.CacheSize = s.As, s.Lease, s.Grace, s.NoCache, s.CacheSize
 	c.Clock, c.Logger, c.OnState = s.Clock, s.Logger, s.OnState
 	return c

@@ -23,7 +23,7 @@ func (t *target) noteDial(err error) {
 // explain returns the error of a call as chubbypb.Error does; of a replica that
 // cannot be connected to, in the system's words. gRPC wraps those in three
 // layers of its own, which for each of five servers is more than anybody reads.
-func (t *target) explain(err error) error {
+func (t *target) explainError(err error) error {
 	err = chubbypb.Error(err)
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable || e.Err == nil {
@@ -36,13 +36,13 @@ func (t *target) explain(err error) error {
 		return err
 	}
 	own := *e
-	own.Message, own.Err = plain(refused), refused
+	own.Message, own.Err = systemText(refused), refused
 	return &own
 }
 
 // brieflyUnavailable leaves the cause out of an error that says that a replica
 // cannot be reached: its message is in the words of the cause.
-func brieflyUnavailable(err error) error {
+func withoutCause(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable {
 		return err
@@ -53,7 +53,7 @@ func brieflyUnavailable(err error) error {
 }
 
 // plain is the innermost of what a dialer says: "connection refused".
-func plain(err error) string {
+func systemText(err error) string {
 	var system *os.SyscallError
 	var op *net.OpError
 	switch {

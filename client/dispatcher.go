@@ -115,7 +115,7 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 				k.session.endSession(EndedByCell, sessionUnknownText)
 				e = k.session.errIfGone()
 			}
-			return result, about(e, k.op, k.path)
+			return result, withOperation(e, k.op, k.path)
 		case v == verdictFollow && d.locator.redirect(t, e.Master) && hops%maxHops != 0:
 			hops++
 			continue
@@ -208,7 +208,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 		return nil, false
 	}
 	e = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
-	errors.As(t.explain(err), &e)
+	errors.As(t.explainError(err), &e)
 	return e, ctx.Err() != nil
 }
 
@@ -253,12 +253,12 @@ func (d *dispatcher) watchAnswer(ctx context.Context, t *target) (answered func(
 func (d *dispatcher) gaveUpError(ctx context.Context, k call, err, last error) error {
 	if k.session != nil {
 		if gone := k.session.errIfGone(); gone != nil {
-			return about(gone, k.op, k.path)
+			return withOperation(gone, k.op, k.path)
 		}
 	}
 	var e *api.Error
 	if ctx.Err() == nil && errors.As(err, &e) {
-		return about(e, k.op, k.path)
+		return withOperation(e, k.op, k.path)
 	}
 	gave := &api.Error{Code: api.Unavailable, Op: k.op, Path: k.path, Err: contextError(ctx)}
 	if errors.Is(ctx.Err(), context.Canceled) {

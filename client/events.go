@@ -34,11 +34,11 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		e, news, broken := h.takeEvent()
 		switch {
 		case broken != nil:
-			return api.Event{}, about(broken, op, h.path)
+			return api.Event{}, withOperation(broken, op, h.path)
 		case news == nil:
 			return e, nil
 		case why != nil:
-			return api.Event{}, about(why, op, h.path)
+			return api.Event{}, withOperation(why, op, h.path)
 		}
 		select {
 		case <-news:

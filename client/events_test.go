@@ -327,7 +327,7 @@ func TestFailOverPresentsHandles(t *testing.T) {
 		f.elect("b:1")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if most != mostAudits || len(f.heard("GetStat")) != 21 {
+		if most != maxConcurrentAudits || len(f.heard("GetStat")) != 21 {
 			t.Errorf("%d at a time, %d in all", most, len(f.heard("GetStat")))
 		}
 		for _, h := range list {
@@ -452,14 +452,14 @@ func TestEventsOfAnEarlierEpoch(t *testing.T) {
 		c := f.client(f.config())
 		h := watching(t, c)
 		k := newKeeper(t.Context(), c)
-		defer k.leave()
+		defer k.stop()
 		e := modified(1)
 		e.Handle, e.Sequence = uint64(h.id), 1
-		k.hear(nil, &chubbypb.KeepAliveReply{Epoch: 4, Events: []*chubbypb.Event{e}})
+		k.handleReply(nil, &chubbypb.KeepAliveReply{Epoch: 4, Events: []*chubbypb.Event{e}})
 		if len(h.waiting()) != 0 || k.inbox.acknowledged() != 0 {
 			t.Errorf("%v, acknowledged %d", h.waiting(), k.inbox.acknowledged())
 		}
-		k.hear(nil, &chubbypb.KeepAliveReply{Epoch: 5, Events: []*chubbypb.Event{e}})
+		k.handleReply(nil, &chubbypb.KeepAliveReply{Epoch: 5, Events: []*chubbypb.Event{e}})
 		if len(h.waiting()) != 1 || k.inbox.acknowledged() != 1 {
 			t.Errorf("%v, acknowledged %d", h.waiting(), k.inbox.acknowledged())
 		}

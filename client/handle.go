@@ -185,7 +185,7 @@ func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
 	send := closeSender(h.currentToken())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
-			_ = c.insist(ctx, "close", h.path, number, classCleanup, send)
+			_ = c.sendUntilAnswered(ctx, "close", h.path, number, classCleanup, send)
 		}})
 }
 

@@ -91,8 +91,8 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 			}
 			return send(ctx, t, caller, m)
 		}
-		c.janitor.leave(func(ctx context.Context) {
-			_ = c.insist(ctx, "close", c.cell.root(), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
+		c.janitor.add(func(ctx context.Context) {
+			_ = c.sendUntilAnswered(ctx, "close", c.cell.rootPath(), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
 		})
 	}
 }

@@ -4,38 +4,37 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// inbox keeps what was heard of the events of one epoch, and what of that may be
-// acknowledged. It belongs to the goroutine that sends KeepAlives.
+// inbox knows which events of one epoch have arrived, and which of them may be
+// acknowledged. It belongs to the goroutine of the keeper.
 //
-// An acknowledgement says that the owner has stopped. When the master takes a
-// lock away, it waits for the acknowledgement of that, and then gives the lock
-// to another (decision 10). So the event that a lock was lost is not
-// acknowledged because it was received, but when the lock's owner has let go: by
-// Release, or by Close of the handle or of the client. As an acknowledgement is
-// of everything up to a sequence number, what came later waits with it; what came
-// before does not. The same holds for the end of the session, which takes away
-// every lock. Events that are missing may have been any: they hold back until
-// every lock was asked about.
+// An acknowledgement says that the owner has stopped. When the master takes a lock
+// away, it waits for the acknowledgement of that, and then gives the lock to another
+// (decision 10). So the loss of a lock is not acknowledged when the event arrives,
+// but when the lock's owner has released it: by Release, or by Close of the handle or
+// of the client. Since an acknowledgement is for everything up to a sequence number,
+// later events wait with it, and earlier ones do not. The same holds for the end of
+// the session, which takes away every lock. Missing events may have been of any kind:
+// nothing after them is acknowledged before every lock was audited.
 //
-// That an event was received is told apart from that, and at once: nobody else's
-// change of what is cached here waits for the owner of a lock.
+// That an event was received is reported apart from that, and at once: so nobody's
+// change of a node that is cached here waits for the owner of a lock.
 type inbox struct {
-	seen    uint64 // sequence of the newest event
-	pending []hold // in the order of their sequences
+	seen  uint64 // sequence of the newest event
+	holds []hold // in the order of their sequences
 }
 
-// hold is the reason not to acknowledge an event.
+// hold is a reason not to acknowledge an event and what came after it.
 type hold struct {
 	sequence uint64
-	over     <-chan struct{} // closed when the reason is
-	// rest returns what has come to light meanwhile, and holds back in its place;
-	// nil for nothing.
-	rest func() []*Lock
+	done     <-chan struct{} // closed when the reason has ceased
+	// next returns the locks that are the reason after that, until they are released;
+	// it may be nil.
+	next func() []*Lock
 }
 
-// news reports whether an event is one after those seen, and notes it. gap says
-// that some between them are missing.
-func (x *inbox) news(e *chubbypb.Event) (fresh, gap bool) {
+// noteSequence notes an event. fresh says that it was not noted before, and gap that
+// events before it are missing.
+func (x *inbox) noteSequence(e *chubbypb.Event) (fresh, gap bool) {
 	sequence := e.GetSequence()
 	if sequence <= x.seen {
 		return false, false
@@ -45,55 +44,56 @@ func (x *inbox) news(e *chubbypb.Event) (fresh, gap bool) {
 	return true, gap
 }
 
-// await holds the newest event back until the owners of locks have let go.
-func (x *inbox) await(locks ...*Lock) {
+// holdForLocks holds the newest event until the owners of the locks have released
+// them.
+func (x *inbox) holdForLocks(locks ...*Lock) {
 	for _, l := range locks {
-		x.pending = append(x.pending, hold{sequence: x.seen, over: l.released})
+		x.holds = append(x.holds, hold{sequence: x.seen, done: l.released})
 	}
 }
 
-// doubt holds everything after a sequence back until an audit is done, and then
-// until the owners of the locks that rest returns have let go.
-func (x *inbox) doubt(after uint64, one *audit, rest func() []*Lock) {
-	x.pending = append(x.pending, hold{sequence: after + 1, over: one.done, rest: rest})
+// holdForAudit holds everything after a sequence until an audit is done, and then
+// until the owners of the locks that next returns have released them.
+func (x *inbox) holdForAudit(after uint64, one *audit, next func() []*Lock) {
+	x.holds = append(x.holds, hold{sequence: after + 1, done: one.done, next: next})
 }
 
-// settle drops the holds at the front that are over.
-func (x *inbox) settle() {
-	for len(x.pending) > 0 {
-		first := x.pending[0]
+// dropEndedHolds drops the holds at the front whose reasons have ceased.
+func (x *inbox) dropEndedHolds() {
+	for len(x.holds) > 0 {
+		first := x.holds[0]
 		select {
-		case <-first.over:
+		case <-first.done:
 		default:
 			return
 		}
-		x.pending = x.pending[1:]
-		if first.rest == nil {
+		x.holds = x.holds[1:]
+		if first.next == nil {
 			continue
 		}
 		var more []hold
-		for _, l := range first.rest() {
-			more = append(more, hold{sequence: first.sequence, over: l.released})
+		for _, l := range first.next() {
+			more = append(more, hold{sequence: first.sequence, done: l.released})
 		}
-		x.pending = append(more, x.pending...)
+		x.holds = append(more, x.holds...)
 	}
 }
 
 // acknowledged returns the sequence up to which events may be acknowledged.
 func (x *inbox) acknowledged() uint64 {
-	x.settle()
-	if len(x.pending) > 0 {
-		return x.pending[0].sequence - 1
+	x.dropEndedHolds()
+	if len(x.holds) > 0 {
+		return x.holds[0].sequence - 1
 	}
 	return x.seen
 }
 
-// held returns a channel that is closed when the first reason to hold back is
-// over; nil if nothing is held back.
-func (x *inbox) held() <-chan struct{} {
-	x.settle()
-	if len(x.pending) > 0 {
-		return x.pending[0].over
+// firstHold returns a channel that is closed when the reason of the first hold has
+// ceased; nil if nothing is held.
+func (x *inbox) firstHold() <-chan struct{} {
+	x.dropEndedHolds()
+	if len(x.holds) > 0 {
+		return x.holds[0].done
 	}
 	return nil
 }

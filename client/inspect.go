@@ -64,7 +64,7 @@ type SessionInfo struct {
 // Explain says who holds the lock on a node and who waits for it, who may have
 // the node in a cache, and, in sentences, what an operation on it would wait for.
 func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
-	p, err := c.parse("explain", path)
+	p, err := c.parsePath("explain", path)
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// janitor settles the requests whose callers left before the answer: each ends
-// up done or withdrawn for good, and its number finished. It works through them
-// one by one, in the order they were left. There are never more of them than
-// outstanding numbers.
+// janitor settles the requests that their callers have abandoned before the answer
+// came: each ends up done or withdrawn for good, and its number finished. It settles
+// one after the other, in the order in which they were added. There are never more of
+// them than outstanding numbers.
 type janitor struct {
 	wake chan struct{} // capacity 1: there is something in the queue
 
-	mu    sync.Mutex // guards what follows
-	queue []*leftover
-	last  *leftover // the youngest of all, settled or not
+	mu    sync.Mutex // guards what follows; no other mutex is taken while it is held
+	queue []*abandoned
+	last  *abandoned // the last that was added, settled or not
 }
 
-// leftover is one request that was left.
-type leftover struct {
+// abandoned is one abandoned request.
+type abandoned struct {
 	settle func(ctx context.Context)
 	done   chan struct{}
 }
 
 func newJanitor() *janitor { return &janitor{wake: make(chan struct{}, 1)} }
 
-// leave hands over a request.
-func (j *janitor) leave(settle func(ctx context.Context)) {
-	l := &leftover{settle: settle, done: make(chan struct{})}
+// add hands over a request.
+func (j *janitor) add(settle func(ctx context.Context)) {
+	request := &abandoned{settle: settle, done: make(chan struct{})}
 	j.mu.Lock()
-	j.queue = append(j.queue, l)
-	j.last = l
+	j.queue = append(j.queue, request)
+	j.last = request
 	j.mu.Unlock()
 	select {
 	case j.wake <- struct{}{}:
@@ -38,9 +38,10 @@ func (j *janitor) leave(settle func(ctx context.Context)) {
 	}
 }
 
-// settled waits until everything left so far is settled. A new request waits
-// for it, lest an old one that is still under way takes effect after it.
-func (j *janitor) settled(ctx context.Context) error {
+// awaitSettled waits until all requests that were added so far are settled. A new
+// request waits for that, because an old one that is still in flight must not take
+// effect after it.
+func (j *janitor) awaitSettled(ctx context.Context) error {
 	j.mu.Lock()
 	last := j.last
 	j.mu.Unlock()
@@ -55,13 +56,13 @@ func (j *janitor) settled(ctx context.Context) error {
 	}
 }
 
-// run settles until ctx, the session's, ends: then there is nothing left that
-// could take effect.
-func (j *janitor) run(ctx context.Context) {
+// settleAll settles requests until ctx, the session's, ends: then nothing is left
+// that could take effect.
+func (j *janitor) settleAll(ctx context.Context) {
 	for {
-		for l := j.next(); l != nil && ctx.Err() == nil; l = j.next() {
-			l.settle(ctx)
-			close(l.done)
+		for request := j.takeNext(); request != nil && ctx.Err() == nil; request = j.takeNext() {
+			request.settle(ctx)
+			close(request.done)
 		}
 		select {
 		case <-j.wake:
@@ -71,13 +72,13 @@ func (j *janitor) run(ctx context.Context) {
 	}
 }
 
-func (j *janitor) next() *leftover {
+func (j *janitor) takeNext() *abandoned {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.queue) == 0 {
 		return nil
 	}
-	l := j.queue[0]
+	request := j.queue[0]
 	j.queue = j.queue[1:]
-	return l
+	return request
 }

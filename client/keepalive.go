@@ -12,11 +12,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// patience is how long to wait for the answer to a KeepAlive: until the lease is
-// due to be extended, for so long it is parked, and then a sixth of the lease. A
-// quarter is then left to find another master, if this one hangs. left is what is
-// left of the lease; if that is nothing, or the KeepAlive extends nothing, it is as
-// long as it would be at most.
+// keepAliveTimeout returns how long to wait for the answer to a KeepAlive: as long as
+// the master parks it, which is until the lease is due to be extended, and a sixth of
+// the lease. If the master hangs, a quarter of the lease is then left to find
+// another. left is what is left of the lease; if it is not positive, or the KeepAlive
+// extends nothing, the result is the longest possible.
 func keepAliveTimeout(lease, left time.Duration) time.Duration {
 	lease = max(lease, api.MinLease) // should a master ever promise less
 	parked := session.Due(lease)
@@ -27,8 +27,8 @@ func keepAliveTimeout(lease, left time.Duration) time.Duration {
 }
 
 // keeper keeps the session alive: one KeepAlive is in flight at any time (Chubby
-// §2.8). It is one goroutine, which outlives the session when the cell ends
-// that: see farewell.
+// §2.8). It has one goroutine, which outlives the session if the cell ends that: see
+// acknowledgeEnd. What has no mutex belongs to that goroutine.
 type keeper struct {
 	client     *Client
 	cfg        Config
@@ -36,16 +36,16 @@ type keeper struct {
 	locator    *locator
 	dispatcher *dispatcher
 	pool       *pool
-	base       context.Context //nolint:containedctx // of the goroutine: ended by Close, when it has waited long enough
-	leave      context.CancelFunc
-	done       chan struct{} // closed when the goroutine is through
+	life       context.Context //nolint:containedctx // of the goroutine: ended by Close, once that has waited long enough
+	stop       context.CancelFunc
+	done       chan struct{} // closed when the goroutine has ended
 
-	epoch  api.Epoch // of the newest reply
-	inbox  inbox     // of that epoch
-	ending uint64    // sequence of the event that says that the session has ended; 0 if none was heard in this epoch
-	pause  retryPause
-	empty  bool // the newest reply brought nothing
-	buried bool // the master knows the session no more: there is nothing left to say
+	epoch        api.Epoch // of the newest reply
+	inbox        inbox     // of that epoch
+	endSequence  uint64    // of the EventSessionEnded of this epoch; 0 if there was none
+	pause        retryPause
+	lastWasEmpty bool // the newest reply brought nothing
+	finished     bool // no KeepAlive is of use any more: the master does not know the session
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
@@ -59,68 +59,69 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 		epoch:      c.Epoch(),
 		done:       make(chan struct{}),
 	}
-	k.base, k.leave = context.WithCancel(context.WithoutCancel(ctx))
+	k.life, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return k
 }
 
-// run keeps the session alive until it is over.
-func (k *keeper) run() {
+// keepAlive sends one KeepAlive after the other until the session is gone. Then it
+// acknowledges the end, if the cell has ended the session.
+func (k *keeper) keepAlive() {
 	defer close(k.done)
-	for over := k.session.ended; over.Err() == nil; {
-		t, err := k.locator.locate(over)
+	for ended := k.session.ended; ended.Err() == nil; {
+		t, err := k.locator.locate(ended)
 		if err != nil {
-			k.cfg.Logger.WarnContext(over, "no master to keep the session alive", "session", k.session.id, "error", err)
-			k.pause.wait(over)
+			k.cfg.Logger.WarnContext(ended, "no master to keep the session alive", "session", k.session.id, "error", err)
+			k.pause.wait(ended)
 			continue
 		}
 		sent, newest := k.cfg.Clock(), k.session.newestGrant()
 		left := k.client.Left()
-		if k.inbox.held() != nil {
-			left = 0 // it extends nothing, and is parked all the same
+		if k.inbox.firstHold() != nil {
+			left = 0 // this KeepAlive extends nothing, and is parked nevertheless
 		}
-		reply, e, let := k.send(t, newest, keepAliveTimeout(k.client.Lease(), left))
+		reply, e, released := k.sendKeepAlive(t, newest, keepAliveTimeout(k.client.Lease(), left))
 		if e != nil {
-			if !let {
-				k.missed(over, t, e)
+			if !released {
+				k.handleFailure(ended, t, e)
 			}
 			continue
 		}
-		w := k.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
-		if w == grantStale && !k.endedByCell() {
+		effect := k.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
+		if effect == grantStale && !k.isEndedByCell() {
 			k.locator.forgetMaster(t)
-			k.pause.wait(over)
+			k.pause.wait(ended)
 			continue
 		}
-		fresh := k.hear(t, reply)
+		fresh := k.handleReply(t, reply)
 		switch {
-		case w != grantIgnored || fresh:
-			k.pause, k.empty = retryPause{}, false
-		case k.empty:
-			k.pause.wait(over) // or it might go on like this
+		case effect != grantIgnored || fresh:
+			k.pause, k.lastWasEmpty = retryPause{}, false
+		case k.lastWasEmpty:
+			k.pause.wait(ended) // a master that answers at once each time must not be asked without a pause
 		default:
-			k.empty = true // the master wants a sign of life before it extends the lease: the next, at once
+			k.lastWasEmpty = true // the master asks for a sign of life before it extends the lease: send the next at once
 		}
 	}
-	k.farewell()
+	k.acknowledgeEnd()
 }
 
-// endedByCell reports whether the session is over by the word of the master. A
-// call may have heard it first; what is to be acknowledged stands in the reply to
-// a KeepAlive.
-func (k *keeper) endedByCell() bool {
+// isEndedByCell reports whether the session has ended because the master said so. A
+// call may have heard of it first; the event that must be acknowledged comes in the
+// reply to a KeepAlive.
+func (k *keeper) isEndedByCell() bool {
 	return errors.Is(context.Cause(k.session.ended), EndedByCell)
 }
 
-// send sends one KeepAlive and waits for the answer. If the owner of a lost lock
-// lets go meanwhile, it is given up, so that the next can say so: let reports
-// that.
-func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, let bool) {
-	ctx, cancel := context.WithTimeout(k.base, patience)
+// sendKeepAlive sends one KeepAlive and waits for the answer. If the owner of a lost
+// lock releases it meanwhile, the KeepAlive is given up, so that the next one can
+// acknowledge the loss; released says so.
+func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, released bool) {
+	ctx, cancel := context.WithTimeout(k.life, timeout)
 	defer cancel()
 	if k.session.ended.Err() == nil {
 		defer context.AfterFunc(k.session.ended, cancel)()
 	}
-	acknowledged, received, held := k.inbox.acknowledged(), k.inbox.seen, k.inbox.held()
+	acknowledged, received, held := k.inbox.acknowledged(), k.inbox.seen, k.inbox.firstHold()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -134,11 +135,11 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 		})
 	}
 	k.session.counters.keepAlives.Add(1)
-	over, late := t.control(), k.client.Lease()/12
-	doubt := time.AfterFunc(patience-late, func() { k.pool.checkConnection(t, over, late) })
-	defer doubt.Stop()
+	conn, late := t.control(), k.client.Lease()/12
+	lateTimer := time.AfterFunc(timeout-late, func() { k.pool.checkConnection(t, conn, late) })
+	defer lateTimer.Stop()
 	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
-		reply, err = over.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
+		reply, err = conn.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
 		})
@@ -149,167 +150,169 @@ func (k *keeper) send(t *target, newest uint64, patience time.Duration) (reply *
 	}
 	select {
 	case <-held:
-		new(retryPause).wait(k.base) // as in missed
+		new(retryPause).wait(k.life) // as in handleFailure
 		return nil, e, true
 	default:
 		return nil, e, false
 	}
 }
 
-// missed deals with a KeepAlive that was not answered, or refused. Only the
-// master's word that it is over ends a session before its time; about any other
-// error another master may think differently.
-func (k *keeper) missed(ctx context.Context, t *target, e *api.Error) {
+// handleFailure handles a KeepAlive that was refused or not answered. Only the
+// master's word that the session has ended ends it before its time; after any other
+// error another master may answer otherwise.
+func (k *keeper) handleFailure(ctx context.Context, t *target, e *api.Error) {
 	if ctx.Err() == nil {
 		k.session.counters.keepAlivesFailed.Add(1)
 	}
 	if e.Code == api.SessionExpired {
-		k.buried = true
+		k.finished = true
 		k.session.endSession(EndedByCell, sessionUnknownText)
 		return
 	}
 	if ctx.Err() != nil {
-		k.pause.wait(k.base) // the master may not have heard yet that this one was given up: another would be the second in flight
+		k.pause.wait(k.life) // the master may not know yet that this KeepAlive was given up: another would be the second in flight
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
 	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.locator.redirect(t, e.Master) {
-		k.pause.next() // the next time, not without a pause
+		k.pause.next() // a second redirection in a row is followed after a pause only
 		return
 	}
 	k.locator.forgetMaster(t)
 	k.pause.wait(ctx)
 }
 
-// hear deals with the events of a reply. Those of an earlier epoch than has been
-// heard of, and those heard already, say nothing. It reports whether there was
-// any that said something.
-func (k *keeper) hear(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
+// handleReply handles the events of a reply. It ignores those of an earlier epoch
+// than the newest, and those that it has handled already. It reports whether there
+// were others.
+func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 	epoch := api.Epoch(reply.GetEpoch())
 	switch {
 	case epoch < k.epoch:
 		return false
 	case epoch > k.epoch:
-		k.epoch, k.inbox, k.ending = epoch, inbox{}, 0
+		k.epoch, k.inbox, k.endSequence = epoch, inbox{}, 0
 		k.locator.noteEpoch(epoch)
 		k.session.counters.failOvers.Add(1)
-		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before this is acknowledged: until then the master makes no change
-		k.cfg.Logger.InfoContext(k.base, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
-		k.client.auditor.suspect()
+		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the reply is acknowledged: until then the master makes no change
+		k.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
+		k.client.auditor.requestAudit()
 	}
 	for _, e := range reply.GetEvents() {
 		before := k.inbox.seen
-		news, gap := k.inbox.news(e)
+		news, gap := k.inbox.noteSequence(e)
 		if !news {
 			continue
 		}
 		fresh = true
 		if gap {
-			k.cfg.Logger.ErrorContext(k.base, "events are missing", "session", k.session.id, "after", before, "next", e.GetSequence())
-			k.lose(before, "events are missing; look again")
+			k.cfg.Logger.ErrorContext(k.life, "events are missing", "session", k.session.id, "after", before, "next", e.GetSequence())
+			k.handleMissingEvents(before, "events are missing; look again")
 		}
-		k.event(e)
+		k.handleEvent(e)
 	}
 	return fresh
 }
 
-// event deals with one event (Chubby §2.5).
-func (k *keeper) event(e *chubbypb.Event) {
+// handleEvent handles one event (Chubby §2.5).
+func (k *keeper) handleEvent(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
 	case api.EventMasterFailedOver:
-		k.client.auditor.suspect() // and the application is told when its handle has been presented
+		k.client.auditor.requestAudit() // the application gets the event when its handle has been presented
 	case api.EventLost:
-		k.lose(e.GetSequence()-1, e.GetExplanation())
+		k.handleMissingEvents(e.GetSequence()-1, e.GetExplanation())
 	case api.EventSessionEnded:
-		k.ending = e.GetSequence()
+		k.endSequence = e.GetSequence()
 		k.session.endSession(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
-		k.inbox.await(k.client.handles.unreleasedLocks()...)
+		k.inbox.holdForLocks(k.client.handles.unreleasedLocks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
 		h := k.client.handles.get(api.HandleID(e.GetHandle()))
 		if h == nil {
 			return
 		}
 		l := h.noteTakenAway(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
-		if l != nil && kind == api.EventLockLost { // a node that is gone, and its lock, are kept for nobody
-			k.inbox.await(l)
+		if l != nil && kind == api.EventLockLost { // when a node is gone, nobody waits for its lock
+			k.inbox.holdForLocks(l)
 		}
 	case api.EventCacheInvalidation:
 		k.client.invalidatePath(e.GetPath())
 	default:
 		if !kind.Subscribable() {
-			k.misunderstand(e)
+			k.handleUnknownEvent(e)
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			h.deliverEvent(k.epoch, eventOf(e))
 		}
 	}
 }
 
-// misunderstand deals with an event of a kind that this version does not know, as a
-// newer master may send. It may say anything, so it counts as one that is missing: to
-// acknowledge it would say that what it takes away is not used any more.
-func (k *keeper) misunderstand(e *chubbypb.Event) {
-	k.cfg.Logger.WarnContext(k.base, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
-	k.lose(e.GetSequence()-1, "the master told of something that this version does not know; look again")
+// handleUnknownEvent handles an event of a kind that this version does not know,
+// which a newer master may send. It may say anything, so it counts as an event that
+// is missing: to acknowledge it would mean that what it takes away is not used any
+// more.
+func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
+	k.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
+	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 }
 
-// lose tells every handle that events after that sequence are missing. One of
-// them may have taken a lock away.
-func (k *keeper) lose(after uint64, explanation string) {
+// handleMissingEvents tells every handle that events after that sequence are missing.
+// One of them may have taken a lock away, so the locks are audited before it is
+// acknowledged.
+func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
 	for _, h := range k.client.handles.all() {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
-	one := k.client.auditor.suspect()
+	one := k.client.auditor.requestAudit()
 	if len(k.client.handles.unreleasedLocks()) > 0 {
-		k.inbox.doubt(after, one, k.client.handles.endedUnreleasedLocks)
+		k.inbox.holdForAudit(after, one, k.client.handles.endedUnreleasedLocks)
 	}
 }
 
-// farewell has the last word after the cell has ended the session. The
-// application has been told: its locks' contexts have ended, and nothing is
-// called any more. Only the acknowledgement is left, which frees what the
-// session held: it is sent when every lock has been let go by its owner, or not
-// at all, if the lease is over before. Until then the master hears that what was
-// cached is dropped.
-func (k *keeper) farewell() {
-	if !k.endedByCell() {
+// acknowledgeEnd sends the last KeepAlives of a session that the cell has ended. The
+// contexts of its locks have ended, and no call is made any more. What is left is the
+// acknowledgement, upon which the cell frees what the session held: it is sent when
+// all locks have been released by their owners, or never, if the lease runs out
+// before. Until then the KeepAlives tell the master that the client has dropped what
+// it had cached.
+func (k *keeper) acknowledgeEnd() {
+	if !k.isEndedByCell() {
 		return
 	}
-	for !k.buried && k.base.Err() == nil && k.client.Left() > 0 {
-		if !k.lastKeepAlive() {
-			k.pause.wait(k.base)
+	for !k.finished && k.life.Err() == nil && k.client.Left() > 0 {
+		if !k.sendLastKeepAlive() {
+			k.pause.wait(k.life)
 		}
 	}
 }
 
-// lastKeepAlive acknowledges what was heard. It reports whether the next, if
-// there is to be one, has news to send.
-func (k *keeper) lastKeepAlive() bool {
-	ctx, cancel := context.WithTimeout(k.base, k.client.Left())
+// sendLastKeepAlive acknowledges what may be acknowledged. It returns false if the
+// next KeepAlive should come after a pause, because it will have nothing new to say.
+func (k *keeper) sendLastKeepAlive() bool {
+	ctx, cancel := context.WithTimeout(k.life, k.client.Left())
 	defer cancel()
 	t, err := k.locator.locate(ctx)
 	if err != nil {
-		k.buried = errors.Is(err, Closed) // there will be no master any more
+		k.finished = errors.Is(err, Closed) // the Cell was closed: no master will be found
 		return false
 	}
-	ended, held := k.ending, k.inbox.held() != nil
+	ended, held := k.endSequence, k.inbox.firstHold() != nil
 	wait := k.cfg.CallTimeout
 	if held {
 		wait = keepAliveTimeout(k.client.Lease(), 0)
 	}
-	reply, e, let := k.send(t, k.session.newestGrant(), min(wait, k.client.Left()))
-	if let {
+	reply, e, released := k.sendKeepAlive(t, k.session.newestGrant(), min(wait, k.client.Left()))
+	if released {
 		return true
 	}
 	if e != nil {
-		k.missed(k.base, t, e)
-		return true // it has paused
+		k.handleFailure(k.life, t, e)
+		return true // handleFailure has paused
 	}
 	if ended != 0 && !held && api.Epoch(reply.GetEpoch()) == k.epoch {
-		k.buried = true // the master has the acknowledgement
+		k.finished = true // the master has the acknowledgement
 		return true
 	}
 	seen, epoch := k.inbox.seen, k.epoch
-	k.hear(t, reply)
+	k.handleReply(t, reply)
 	return k.inbox.seen > seen || k.epoch > epoch
 }

@@ -17,7 +17,7 @@ import (
 
 // pages asks for page after page until the last one, or until yield wants no more.
 // ask returns a page and the mark of the next, which is empty on the last.
-func pages[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx context.Context, t *target, after []byte) (page []T, next []byte, err error)) iter.Seq2[T, error] {
+func eachPage[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx context.Context, t *target, after []byte) (page []T, next []byte, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var after []byte
 		for {
@@ -49,7 +49,7 @@ func pages[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx co
 }
 
 // gather returns what a listing yields, or its error.
-func gather[T any](list iter.Seq2[T, error]) ([]T, error) {
+func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for one, err := range list {
 		if err != nil {
@@ -64,7 +64,7 @@ func gather[T any](list iter.Seq2[T, error]) ([]T, error) {
 // delayed, by path; an empty prefix is the whole cell. Of a very large cell it takes
 // less memory to take them one by one, from EachLock.
 func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
-	list, err := gather(c.EachLock(ctx, prefix))
+	list, err := collectPages(c.EachLock(ctx, prefix))
 	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return list, err
 }
@@ -78,7 +78,7 @@ func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, 
 // LocksOf lists the locks that a session holds, by path; none if there is no such
 // session.
 func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error) {
-	list, err := gather(c.lockPages(ctx, "", id))
+	list, err := collectPages(c.lockPages(ctx, "", id))
 	return slices.DeleteFunc(list, func(l LockInfo) bool { // a master of an earlier version lists all
 		return l.MoreHolders == 0 && !slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
 	}), err
@@ -87,13 +87,13 @@ func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error
 func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) iter.Seq2[LockInfo, error] {
 	const op = "list locks"
 	if prefix == "" {
-		prefix = c.root()
+		prefix = c.rootPath()
 	}
-	p, err := c.parse(op, prefix)
+	p, err := c.parsePath(op, prefix)
 	if err != nil {
 		return func(yield func(LockInfo, error) bool) { yield(LockInfo{}, err) }
 	}
-	return pages(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
+	return eachPage(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
 		reply, err := t.data.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
 		for _, l := range reply.GetLocks() {
 			page = append(page, lockInfo(l))
@@ -120,7 +120,7 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 // Sessions lists the sessions of the cell, by id. Of a very large cell it takes less
 // memory to take them one by one, from EachSession.
 func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
-	return gather(c.EachSession(ctx))
+	return collectPages(c.EachSession(ctx))
 }
 
 // EachSession yields the sessions of the cell, by id. An error is the last that it
@@ -140,7 +140,7 @@ func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionI
 }
 
 func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[SessionInfo, error] {
-	return pages(ctx, c, "list sessions", c.root(), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
+	return eachPage(ctx, c, "list sessions", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
 		reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
 		for _, s := range reply.GetSessions() {
 			page = append(page, SessionInfo{

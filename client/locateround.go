@@ -197,7 +197,7 @@ func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 	defer late.Stop()
 	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: l.cfg.Cell})
 	if err != nil {
-		return locateAnswer{address: address, err: t.explain(err)}
+		return locateAnswer{address: address, err: t.explainError(err)}
 	}
 	if own := reply.GetCell(); l.cfg.Cell != api.LocalCell && own != "" && own != l.cfg.Cell {
 		return locateAnswer{address: address, err: &api.Error{Code: api.WrongCell, Op: "look for the master", Path: "/" + api.Root + "/" + l.cfg.Cell,

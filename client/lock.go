@@ -105,7 +105,7 @@ func (l *Lock) markTaken(explanation string) bool {
 	c := l.handle.client
 	l.cancel(why)
 	c.session.untrackLock(l)
-	c.notifier.log(func() {
+	c.notifier.enqueueLog(func() {
 		c.cfg.Logger.Error("a lock was taken away", "path", l.handle.path, "token", l.Token(), "session", c.session.id, "error", why)
 	})
 	return true
@@ -164,11 +164,11 @@ func (l *Lock) Release(ctx context.Context) error {
 	send := releaseSender(h.currentToken(), l.seq.Generation)
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
-			_ = h.client.insist(ctx, "release", h.path, number, classCleanup, send)
+			_ = h.client.sendUntilAnswered(ctx, "release", h.path, number, classCleanup, send)
 		}})
 	switch {
 	case taken != nil:
-		return about(taken, "release", h.path) // whatever the cell answers: it may not know the lock any more
+		return withOperation(taken, "release", h.path) // whatever the cell answers: it may not know the lock any more
 	case errors.Is(err, api.NotHeld):
 		return &api.Error{Code: api.LockLost, Op: "release", Path: h.path, Message: "the lock had been lost before it was released", Err: err}
 	}

@@ -5,54 +5,54 @@ import (
 	"sync"
 )
 
-// maxNotices is how many notices of each kind may wait for their receiver.
-// Sessions change state once in a lease at most, so it has then been asleep for
-// many minutes.
+// maxNotices is how many notices of each kind may wait. Sessions change state once in
+// a lease at most, so OnState has then not returned for many minutes.
 const maxNotices = 64
 
-// notifier runs what is to be told, in order, outside of every lock. It is a
-// queue and not a channel, so that nobody ever waits for the receiver.
+// notifier calls the logger and OnState, in order, while no mutex is held. It is a
+// queue and not a channel, so that nothing waits for a slow logger or OnState.
 type notifier struct {
 	wake chan struct{} // capacity 1: there is something in the queue
 
-	mu    sync.Mutex // guards queue
+	mu    sync.Mutex // guards queue; no other mutex is taken while it is held
 	queue []notice
 }
 
-// notice is one thing to be told.
+// notice is one call that is to be made.
 type notice struct {
-	tell   func()
-	change bool // of the session's state; else a line of the log
+	call     func()
+	isChange bool // it reports a change of the session's state; else it writes a line of the log
 }
 
 func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
-// log queues a line of the log. Of too many the oldest is left out.
-func (n *notifier) log(tell func()) {
+// enqueueLog queues a call that writes a line of the log. If too many wait, the
+// oldest line is dropped.
+func (n *notifier) enqueueLog(f func()) {
 	n.mu.Lock()
-	n.limit(false, func(list []int) int { return list[0] })
-	n.queue = append(n.queue, notice{tell: tell})
+	n.makeRoom(false, func(list []int) int { return list[0] })
+	n.queue = append(n.queue, notice{call: f})
 	n.mu.Unlock()
-	n.rouse()
+	n.wakeUp()
 }
 
-// change queues a change of the session's state. Of too many the newest takes the
-// place of the one before it, so that the last that is told is the state that the
-// session is in, however many there are, and whatever else is to be told.
-func (n *notifier) change(tell func()) {
+// enqueueChange queues a call that reports a change of the session's state. If too
+// many wait, it takes the place of the newest of them: so the last that is reported
+// is the state in which the session is, however many changes and lines wait.
+func (n *notifier) enqueueChange(f func()) {
 	n.mu.Lock()
-	n.limit(true, func(list []int) int { return list[len(list)-1] })
-	n.queue = append(n.queue, notice{tell: tell, change: true})
+	n.makeRoom(true, func(list []int) int { return list[len(list)-1] })
+	n.queue = append(n.queue, notice{call: f, isChange: true})
 	n.mu.Unlock()
-	n.rouse()
+	n.wakeUp()
 }
 
-// limit makes room for a notice of that kind: which says what is left out, of the
-// indices of those that wait; mu is held.
-func (n *notifier) limit(change bool, which func(list []int) int) {
+// makeRoom drops one of the notices of that kind if too many wait: the one that which
+// chooses, from their indices; mu is held.
+func (n *notifier) makeRoom(change bool, which func(list []int) int) {
 	var list []int
 	for i, one := range n.queue {
-		if one.change == change {
+		if one.isChange == change {
 			list = append(list, i)
 		}
 	}
@@ -62,15 +62,15 @@ func (n *notifier) limit(change bool, which func(list []int) int) {
 	}
 }
 
-func (n *notifier) rouse() {
+func (n *notifier) wakeUp() {
 	select {
 	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run delivers until stop is closed, and then what is still to be told.
-func (n *notifier) run(stop <-chan struct{}) {
+// deliverAll delivers notices until stop is closed, and then those that still wait.
+func (n *notifier) deliverAll(stop <-chan struct{}) {
 	for stopped := false; !stopped; {
 		select {
 		case <-n.wake:
@@ -81,13 +81,13 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// deliver tells what waits.
+// deliver delivers the notices that wait.
 func (n *notifier) deliver() {
 	n.mu.Lock()
 	queue := n.queue
 	n.queue = nil
 	n.mu.Unlock()
 	for _, one := range queue {
-		one.tell()
+		one.call()
 	}
 }

@@ -22,13 +22,13 @@ func TestSlowReceiver(t *testing.T) {
 		stop, gate := make(chan struct{}), make(chan struct{})
 		var lines, changes, all []int
 		var running sync.WaitGroup
-		running.Go(func() { n.run(stop) })
-		n.log(func() { <-gate })
+		running.Go(func() { n.deliverAll(stop) })
+		n.enqueueLog(func() { <-gate })
 		synctest.Wait()
 		const last = 3*maxNotices - 1
 		for i := range last + 1 {
-			n.log(func() { lines, all = append(lines, i), append(all, i) })
-			n.change(func() { changes, all = append(changes, i), append(all, i) })
+			n.enqueueLog(func() { lines, all = append(lines, i), append(all, i) })
+			n.enqueueChange(func() { changes, all = append(changes, i), append(all, i) })
 		}
 		close(gate)
 		synctest.Wait()
@@ -55,10 +55,10 @@ func TestClosedAfterTheLastNotice(t *testing.T) {
 			stop, gate := make(chan struct{}), make(chan struct{})
 			told := false
 			var running sync.WaitGroup
-			running.Go(func() { n.run(stop) })
-			n.log(func() { <-gate })
+			running.Go(func() { n.deliverAll(stop) })
+			n.enqueueLog(func() { <-gate })
 			synctest.Wait()
-			n.change(func() { told = true })
+			n.enqueueChange(func() { told = true })
 			close(stop)
 			close(gate)
 			running.Wait()

@@ -24,7 +24,7 @@ const (
 )
 
 // wire returns how a request says it; kind is that of an existing node.
-func (c Create) wire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
+func (c Create) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
 	switch c {
 	case Existing:
 		return api.MustExist, kind, kind == 0 || kind.Valid()
@@ -68,19 +68,19 @@ type OpenOptions struct {
 // answer the error is Uncertain: the node may have been created, and the handle
 // is closed in the background.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
-	p, err := c.cell.parse("open", path)
+	p, err := c.cell.parsePath("open", path)
 	if err != nil {
 		return nil, err
 	}
-	if err := opts.fault(p); err != nil {
+	if err := opts.validate(p); err != nil {
 		return nil, err
 	}
 	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
 	}
-	h, err := c.open(ctx, newHandle(c, p, opts), opts.request(p))
+	h, err := c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p))
 	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
-		return c.open(ctx, newHandle(c, p, opts), opts.request(p)) // which waits until they are closed
+		return c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p)) // which waits until they are closed
 	}
 	return h, err
 }
@@ -94,7 +94,7 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err != nil {
 		return nil, fmt.Errorf("open %q in %s: %w", name, h.path, err)
 	}
-	if err := opts.fault(p); err != nil {
+	if err := opts.validate(p); err != nil {
 		return nil, err
 	}
 	ctx, leave, err := h.beginCall(ctx, "open")
@@ -102,21 +102,21 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 		return nil, err
 	}
 	defer leave()
-	request := opts.request(p)
+	request := opts.wireRequest(p)
 	request.Path, request.Directory = name, h.currentToken()
-	below, err := h.client.open(ctx, newHandle(h.client, p, opts), request)
+	below, err := h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
 	if errors.Is(err, api.QuotaExceeded) && h.client.closeAllIdleHandles() {
-		below, err = h.client.open(ctx, newHandle(h.client, p, opts), request)
+		below, err = h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
 	}
 	return below, h.poisonedError("open", err)
 }
 
 // open opens h, which is new.
-func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
+func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
 	var reply *chubbypb.OpenReply
 	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
-		reply, err = t.data.chubby.Open(ctx, with(request, caller, m))
+		reply, err = t.data.chubby.Open(ctx, openRequestFor(request, caller, m))
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 		// Events about the handle may come before the answer that brings it.
 		onNumber: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
-			c.unopen(ctx, h.path, number, request)
+			c.settleOpen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
 		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
@@ -150,13 +150,13 @@ func (c *Client) open(ctx context.Context, h *Handle, request *chubbypb.OpenRequ
 	h.token, h.knownInEpoch = reply.GetHandle(), epoch
 	h.mu.Unlock()
 	if h.watches && c.Epoch() != epoch {
-		c.auditor.suspect() // another master took over meanwhile, and may have been told of all handles but this
+		c.auditor.requestAudit() // another master took over meanwhile, and may have been told of all handles but this
 	}
 	return h, nil
 }
 
 // with returns the request as it is sent by one attempt.
-func with(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
+func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
 	return &chubbypb.OpenRequest{
 		Caller: caller, Mutation: m, Path: request.GetPath(), Directory: request.GetDirectory(), Events: request.GetEvents(), Read: request.GetRead(), Write: request.GetWrite(), ChangeAcl: request.GetChangeAcl(),
 		LockDelayNs: request.GetLockDelayNs(), Create: request.GetCreate(), Kind: request.GetKind(), Ephemeral: request.GetEphemeral(),
@@ -165,11 +165,11 @@ func with(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mu
 }
 
 // fault checks the options.
-func (o OpenOptions) fault(p api.Path) error {
+func (o OpenOptions) validate(p api.Path) error {
 	bad := func(format string, args ...any) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}
 	}
-	create, kind, ok := o.Create.wire(o.Kind)
+	create, kind, ok := o.Create.toWire(o.Kind)
 	switch {
 	case !o.Read && !o.Write && !o.ChangeACL:
 		return bad("the handle is to be for nothing: set Read, Write or ChangeACL of OpenOptions")
@@ -190,30 +190,30 @@ func (o OpenOptions) fault(p api.Path) error {
 			return bad("events of kind %v tell of what is read, and Read is not set", kind)
 		}
 	}
-	return contentsFault(o.Contents, "open", p.String())
+	return checkContents(o.Contents, "open", p.String())
 }
 
 // request returns the request that says the options, which have no fault.
-func (o OpenOptions) request(p api.Path) *chubbypb.OpenRequest {
-	create, kind, _ := o.Create.wire(o.Kind)
+func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
+	create, kind, _ := o.Create.toWire(o.Kind)
 	var events []chubbypb.EventKind
 	for _, kind := range o.Events {
 		events = append(events, chubbypb.EventKind(kind))
 	}
 	return &chubbypb.OpenRequest{
 		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, Events: events, LockDelayNs: int64(o.LockDelay),
-		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: wireACL(o.ACL),
+		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: aclToWire(o.ACL),
 	}
 }
 
 // smallOpen is how many bytes of contents an Open may bring along over the connection of the
 // sessions. On a network of 1 Mbit/s the cleanup calls, maxCleanupCalls at a time, delay a KeepAlive
 // by little more than a second, and by four if all of the paths and lists are as long as can be.
-const smallOpen = 1 << 10
+const maxSmallOpen = 1 << 10
 
 // unopen settles an Open that was left: it is withdrawn, or, if it was done, its
 // answer is asked for again and the handle in it closed.
-func (c *Client) unopen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
+func (c *Client) settleOpen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
 	withdrawn, err := c.withdraw(ctx, "open", path, number)
 	if err != nil || withdrawn.GetCancelled() {
 		c.numbers.finish(number)
@@ -221,23 +221,23 @@ func (c *Client) unopen(ctx context.Context, path string, number uint64, request
 	}
 	var handle []byte
 	in, over := classCleanup, (*target).control // what gives back later waits for this
-	if len(request.GetContents()) > smallOpen {
+	if len(request.GetContents()) > maxSmallOpen {
 		in, over = classUnlimited, func(t *target) *connection { return t.data }
 	}
-	err = c.insist(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		reply, err := over(t).chubby.Open(ctx, with(request, caller, m))
+	err = c.sendUntilAnswered(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		reply, err := over(t).chubby.Open(ctx, openRequestFor(request, caller, m))
 		handle = reply.GetHandle()
 		return err
 	})
 	if err != nil {
 		return // it was done, and failed
 	}
-	_ = c.insist(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
+	_ = c.sendUntilAnswered(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
 }
 
 // parse checks a path, and that it is not in another cell, as far as is known:
 // the cell called local has a name of its own.
-func (c *Cell) parse(op, path string) (api.Path, error) {
+func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	p, err := api.ParsePath(path)
 	if err != nil {
 		return api.Path{}, fmt.Errorf("%s: %w", op, err)
@@ -253,4 +253,4 @@ func (c *Cell) parse(op, path string) (api.Path, error) {
 }
 
 // root is the path of the whole cell.
-func (c *Cell) root() string { return "/" + api.Root + "/" + c.cfg.Cell }
+func (c *Cell) rootPath() string { return "/" + api.Root + "/" + c.cfg.Cell }

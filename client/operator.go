@@ -13,7 +13,7 @@ import (
 const noReason = "no reason given"
 
 // reasonFault refuses a reason that is too long to be kept.
-func reasonFault(reason, op, path string) error {
+func checkReason(reason, op, path string) error {
 	if len(reason) <= api.MaxReason {
 		return nil
 	}
@@ -33,13 +33,13 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 	if id == 0 || id == c.Session() {
 		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
 	}
-	if err := reasonFault(reason, op, c.cell.root()); err != nil {
+	if err := checkReason(reason, op, c.cell.rootPath()); err != nil {
 		return err
 	}
 	if reason == "" {
 		reason = noReason
 	}
-	return c.mutate(ctx, mutation{op: op, path: c.cell.root(),
+	return c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			_, err := t.data.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
 			return err
@@ -52,14 +52,14 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 // and lock-delay are over (decision 10). With now it is free at once, and two
 // may then believe that they hold it.
 func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
-	p, err := c.cell.parse("break the lock", path)
+	p, err := c.cell.parsePath("break the lock", path)
 	if err != nil {
 		return err
 	}
 	if reason == "" {
 		return &api.Error{Code: api.InvalidArgument, Op: "break the lock", Path: path, Message: "the reason is empty; say why, those who held the lock are told"}
 	}
-	if err := reasonFault(reason, "break the lock", path); err != nil {
+	if err := checkReason(reason, "break the lock", path); err != nil {
 		return err
 	}
 	return c.mutate(ctx, mutation{op: "break the lock", path: path,

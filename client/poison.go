@@ -32,7 +32,7 @@ func (h *Handle) beginCall(ctx context.Context, op string) (within context.Conte
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.unusable != nil {
-		return nil, nil, about(h.unusable, op, h.path)
+		return nil, nil, withOperation(h.unusable, op, h.path)
 	}
 	h.callsInFlight++
 	within, cancel := context.WithCancelCause(ctx)

@@ -131,7 +131,7 @@ func (p *pool) options(t *target, c *connection) []grpc.DialOption {
 		}),
 		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithUnaryInterceptor(refuseUnary), grpc.WithStreamInterceptor(refuseStream),
+		grpc.WithUnaryInterceptor(checkUnaryText), grpc.WithStreamInterceptor(checkStreamText),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
 	}
 }

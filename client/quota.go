@@ -21,7 +21,7 @@ type QuotaUse struct {
 // Quotas lists the principals that use anything of the cell, and the directories
 // that have a quota.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
-	return gather(pages(ctx, c, "list quotas", c.root(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
+	return collectPages(eachPage(ctx, c, "list quotas", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
 		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
 		for _, q := range reply.GetQuotas() {
 			page = append(page, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
@@ -42,16 +42,16 @@ func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
 func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
 	op := "set the quota of " + principal
 	if principal == "" || len(principal) > api.MaxPrincipal {
-		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.cell.root(),
+		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.cell.rootPath(),
 			Message: fmt.Sprintf("the name of the principal is %d bytes long; want 1 to %d", len(principal), api.MaxPrincipal)}
 	}
-	return c.setQuota(ctx, op, c.cell.root(), q, &chubbypb.SetQuotaRequest{Principal: principal})
+	return c.setQuota(ctx, op, c.cell.rootPath(), q, &chubbypb.SetQuotaRequest{Principal: principal})
 }
 
 // SetDirectoryQuota sets how many nodes, and bytes of contents, may be below a
 // directory; 0 is no limit.
 func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, bytes int64) error {
-	p, err := c.cell.parse("set quota", path)
+	p, err := c.cell.parsePath("set quota", path)
 	if err != nil {
 		return err
 	}

@@ -49,13 +49,13 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 		switch {
 		case err == nil:
 			refused = nil
-			if err := c.serve(ctx, register); err != nil {
+			if err := c.runSession(ctx, register); err != nil {
 				return err
 			}
 			lost = cell.cfg.Clock()
 		case ctx.Err() != nil && refused != nil:
 			return fmt.Errorf("%w; the last answer was: %w", err, refused)
-		case ctx.Err() != nil || !cell.passes(err, lost):
+		case ctx.Err() != nil || !cell.isTemporaryRefusal(err, lost):
 			return err
 		default:
 			refused = err
@@ -68,24 +68,24 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 // quotaTime is how long a session that was lost may count against the quota of its
 // principal: a lease, however long, and as much again for the cell to find it out,
 // also after a fail-over.
-const quotaTime = 2 * api.MaxLease
+const maxQuotaWait = 2 * api.MaxLease
 
 // passes reports whether a session that was refused with err may be had later: it
 // ended before its creation was answered, or the one before, which was lost at that
 // time, counts against the quota until the cell has ended it.
-func (c *Cell) passes(err error, lost session.Instant) bool {
+func (c *Cell) isTemporaryRefusal(err error, lost session.Instant) bool {
 	switch api.CodeOf(err) {
 	case api.SessionExpired:
 		return true
 	case api.QuotaExceeded:
-		return lost != 0 && c.cfg.Clock().Sub(lost) < quotaTime
+		return lost != 0 && c.cfg.Clock().Sub(lost) < maxQuotaWait
 	}
 	return false
 }
 
 // serve calls the functions of Renew, waits for the session to be over, and closes
 // the client. It returns nil if there is to be another session.
-func (c *Client) serve(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
+func (c *Client) runSession(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// Once ctx has ended, there is still a session to be closed.
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // a session that cannot be ended ends by itself
 	within, cancel := c.session.withSession(ctx)
@@ -103,7 +103,7 @@ func (c *Client) serve(ctx context.Context, register []func(ctx context.Context,
 	if ctx.Err() == nil {
 		return nil
 	}
-	e := &api.Error{Code: api.DeadlineExceeded, Op: "keep a session", Path: c.cell.root(), Err: contextError(ctx), Message: "its time was over, and it has been closed"}
+	e := &api.Error{Code: api.DeadlineExceeded, Op: "keep a session", Path: c.cell.rootPath(), Err: contextError(ctx), Message: "its time was over, and it has been closed"}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		e.Code = api.Cancelled
 	}

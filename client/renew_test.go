@@ -30,7 +30,7 @@ func (f *fake) renew(cfg Config) *renewal {
 	register := func(ctx context.Context, c *Client) error {
 		if r.before != nil {
 			select {
-			case <-r.before.stop:
+			case <-r.before.stopNotifier:
 			default:
 				r.overlaps++
 			}
@@ -203,8 +203,8 @@ func TestRenewRefused(t *testing.T) {
 		refuse(api.QuotaExceeded)
 		began = time.Now()
 		r.before.session.endSession(EndedByCell, "as a test")
-		time.AfterFunc(2*quotaTime, r.stop)
-		if err := <-r.done; errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) || time.Since(began) < quotaTime || time.Since(began) > quotaTime+closeTime+time.Second {
+		time.AfterFunc(2*maxQuotaWait, r.stop)
+		if err := <-r.done; errors.Is(err, context.Canceled) || !errors.Is(err, api.QuotaExceeded) || time.Since(began) < maxQuotaWait || time.Since(began) > maxQuotaWait+maxCloseTime+time.Second {
 			t.Errorf("when it never has: %v after %v", err, time.Since(began))
 		}
 

@@ -263,7 +263,7 @@ func (m *histories) check() {
 }
 
 // view is what a host that looks on knows.
-type view struct {
+type replicaView struct {
 	host string
 
 	mu       sync.Mutex // guards what follows
@@ -273,7 +273,7 @@ type view struct {
 }
 
 // watch looks at files and at a directory, whenever it is told that something has changed, until gone.
-func (s *scenario) watch(v *view, gone <-chan struct{}) {
+func (s *scenario) watch(v *replicaView, gone <-chan struct{}) {
 	for {
 		c, err := client.New(s.ctx, s.config(v.host, false))
 		if err != nil {
@@ -302,7 +302,7 @@ func (s *scenario) watch(v *view, gone <-chan struct{}) {
 	}
 }
 
-func (s *scenario) follow(ctx context.Context, c *client.Client, v *view, path string) {
+func (s *scenario) follow(ctx context.Context, c *client.Client, v *replicaView, path string) {
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
 	for err == nil {
 		var text []byte
@@ -323,7 +323,7 @@ func (s *scenario) follow(ctx context.Context, c *client.Client, v *view, path s
 	}
 }
 
-func (s *scenario) list(ctx context.Context, c *client.Client, v *view) {
+func (s *scenario) list(ctx context.Context, c *client.Client, v *replicaView) {
 	kinds := []api.EventKind{api.EventChildAdded, api.EventChildRemoved}
 	h, err := c.Open(ctx, "/ls/local/dir", client.OpenOptions{Read: true, Events: kinds})
 	e := api.Event{Kind: api.EventLost}

@@ -42,7 +42,7 @@ type scenario struct {
 	mu     sync.Mutex // guards what follows
 	serial int
 	open   map[string]*client.Client // the session of a host
-	views  []*view
+	views  []*replicaView
 }
 
 func paths(kind string, n int) (list []string) {
@@ -83,7 +83,7 @@ func TestScenario(t *testing.T) {
 		}
 		gone := make(chan struct{})
 		for i := range watchers {
-			v := &view{host: fmt.Sprintf("watcher%d", i), seen: map[string]api.Generation{}, children: map[string]bool{}}
+			v := &replicaView{host: fmt.Sprintf("watcher%d", i), seen: map[string]api.Generation{}, children: map[string]bool{}}
 			s.views = append(s.views, v)
 			watching.Go(func() { s.watch(v, gone) })
 		}

@@ -47,7 +47,7 @@ func Servers(ctx context.Context, cell string) ([]string, error) {
 // of cells configure, sorted. A source that cannot be read has none; Servers says
 // what is wrong with it.
 func ConfiguredCells() []string {
-	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir}.configured()
+	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir}.configuredCells()
 }
 
 // devReplicas is how many ports of this host a cell without configuration is
@@ -55,7 +55,7 @@ func ConfiguredCells() []string {
 const devReplicas = 5
 
 // maxConfig bounds the file of cells, in bytes: thousands of cells.
-const maxConfig = 1 << 20
+const maxCellsFile = 1 << 20
 
 // userConfigDir is ~/.config on every system, so that one instruction serves
 // everybody.
@@ -90,15 +90,15 @@ func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
 }
 
 // configured lists the cells of the variable and of the file.
-func (s sources) configured() []string {
+func (s sources) configuredCells() []string {
 	var names []string
 	for entry := range strings.SplitSeq(s.getenv("CHUBBY_CELLS"), ";") {
 		if name, _, ok := strings.Cut(entry, "="); ok {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}
-	if path, _ := s.file(); path != "" {
-		if text, err := s.readFile(path); err == nil && len(text) <= maxConfig {
+	if path, _ := s.cellsFile(); path != "" {
+		if text, err := s.readFile(path); err == nil && len(text) <= maxCellsFile {
 			var cells map[string]any
 			if yaml.Unmarshal(text, &cells) == nil {
 				names = slices.AppendSeq(names, maps.Keys(cells))
@@ -111,7 +111,7 @@ func (s sources) configured() []string {
 
 // file is the path of the file of cells, "" if there can be none; named says that
 // CHUBBY_CONFIG has named it.
-func (s sources) file() (path string, named bool) {
+func (s sources) cellsFile() (path string, named bool) {
 	if path = s.getenv("CHUBBY_CONFIG"); path != "" {
 		return path, true
 	}
@@ -153,7 +153,7 @@ type cellEntry struct {
 }
 
 func (s sources) fromFile(cell string) ([]string, error) {
-	path, named := s.file()
+	path, named := s.cellsFile()
 	if path == "" {
 		return nil, nil
 	}
@@ -182,8 +182,8 @@ func (s sources) fromFile(cell string) ([]string, error) {
 
 // parseFile reads the file of cells, strictly: an unknown key is a fault.
 func parseFile(text []byte, cell string) (cellEntry, bool, error) {
-	if len(text) > maxConfig {
-		return cellEntry{}, false, fmt.Errorf("%d bytes; at most %d are allowed", len(text), maxConfig)
+	if len(text) > maxCellsFile {
+		return cellEntry{}, false, fmt.Errorf("%d bytes; at most %d are allowed", len(text), maxCellsFile)
 	}
 	cells := map[string]cellEntry{}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

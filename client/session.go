@@ -137,7 +137,7 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 
 // report has the notifier log a change of state, and call OnState with it.
 func (s *sessionState) report(level slog.Level, change StateChange) {
-	s.notifier.change(func() {
+	s.notifier.enqueueChange(func() {
 		s.logger.Log(s.ended, level, "the session is "+change.State.String(),
 			"session", s.id, "epoch", change.Epoch, "left", change.Left, "error", change.Err)
 		if s.onState != nil {

@@ -27,7 +27,7 @@ func (c *slowConn) Write(p []byte) (int, error) {
 // However many Opens are settled at a time that were done and left without an answer, and
 // whatever they bring along, all sessions are kept alive, also over a slow network.
 func TestKeepAlivesWaitForNoSettledOpen(t *testing.T) {
-	for _, size := range []int{smallOpen, smallOpen + 1, largeRequest} {
+	for _, size := range []int{maxSmallOpen, maxSmallOpen + 1, largeRequest} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				var rate atomic.Int64

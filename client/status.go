@@ -51,7 +51,7 @@ type Member struct {
 }
 
 // view is what one replica says of itself and of its cell.
-type view struct {
+type replicaView struct {
 	address string
 	status  *chubbypb.StatusReply
 	members []Member
@@ -61,21 +61,21 @@ type view struct {
 
 // view asks one replica, for at most DialTimeout. Locate comes first, because a
 // server of another cell refuses it.
-func (c *Cell) view(ctx context.Context, address string) view {
+func (c *Cell) viewReplica(ctx context.Context, address string) replicaView {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
-	v := view{address: address}
+	v := replicaView{address: address}
 	t, giveBack, err := c.pool.borrow(address)
 	if err == nil {
-		err = t.explain(v.ask(ctx, t, c.cfg.Cell))
+		err = t.explainError(v.ask(ctx, t, c.cfg.Cell))
 		giveBack()
 	}
 	v.refused = errors.Is(err, syscall.ECONNREFUSED)
-	v.err = brieflyUnavailable(err)
+	v.err = withoutCause(err)
 	return v
 }
 
-func (v *view) ask(ctx context.Context, t *target, cell string) error {
+func (v *replicaView) ask(ctx context.Context, t *target, cell string) error {
 	if _, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: cell}); err != nil {
 		return err
 	}
@@ -93,17 +93,17 @@ func (v *view) ask(ctx context.Context, t *target, cell string) error {
 // survey asks the servers of the cell, and the replicas that they name, all at
 // once, until enough says that a view is all it takes. It fails if no replica of
 // the cell answers, with what each said. Its goroutines have ended when it returns.
-func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([]view, error) {
+func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) bool) ([]replicaView, error) {
 	servers, err := c.locator.addresses(ctx)
 	if err != nil {
 		var e *api.Error
 		if errors.As(err, &e) {
-			return nil, about(e, op, c.root())
+			return nil, withOperation(e, op, c.rootPath())
 		}
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	arrived := make(chan view)
+	arrived := make(chan replicaView)
 	asked := map[string]bool{}
 	// A cell whose members come and go leaves no connections behind.
 	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.locator.knownAddresses()...)) }()
@@ -116,7 +116,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 		}
 		asked[address] = true
 		running.Go(func() {
-			v := c.view(ctx, address)
+			v := c.viewReplica(ctx, address)
 			select {
 			case arrived <- v:
 			case <-ctx.Done():
@@ -126,10 +126,10 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 	for _, address := range servers {
 		ask(address)
 	}
-	var views []view
+	var views []replicaView
 	answered := false
 	for len(views) < len(asked) {
-		v := c.next(ctx, arrived, asked, views)
+		v := c.nextView(ctx, arrived, asked, views)
 		views = append(views, v)
 		answered = answered || v.err == nil
 		if v.err == nil && enough(v) {
@@ -140,35 +140,35 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(view) bool) ([
 		}
 	}
 	if !answered {
-		return nil, c.nobody(ctx, op, views)
+		return nil, c.noAnswerError(ctx, op, views)
 	}
 	return views, nil
 }
 
 // next waits for a view; once ctx has ended, it is that somebody has not answered.
-func (c *Cell) next(ctx context.Context, arrived <-chan view, asked map[string]bool, views []view) view {
+func (c *Cell) nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
 	select {
 	case v := <-arrived:
 		return v
 	case <-ctx.Done():
 	}
 	for address := range asked {
-		if !slices.ContainsFunc(views, func(v view) bool { return v.address == address }) {
-			return view{address: address, err: &api.Error{Code: api.Unavailable, Message: "no answer", Err: contextError(ctx)}}
+		if !slices.ContainsFunc(views, func(v replicaView) bool { return v.address == address }) {
+			return replicaView{address: address, err: &api.Error{Code: api.Unavailable, Message: "no answer", Err: contextError(ctx)}}
 		}
 	}
-	return view{}
+	return replicaView{}
 }
 
 // nobody is the error of a survey without an answer from the cell.
-func (c *Cell) nobody(ctx context.Context, op string, views []view) error {
-	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.address, b.address) })
+func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView) error {
+	slices.SortFunc(views, func(a, b replicaView) int { return strings.Compare(a.address, b.address) })
 	var said, addresses []string
 	refused := true
 	for _, v := range views {
 		var e *api.Error
 		if errors.As(v.err, &e) && e.Code == api.WrongCell {
-			return about(e, op, c.root())
+			return withOperation(e, op, c.rootPath())
 		}
 		refused = refused && v.refused
 		said, addresses = append(said, v.address+": "+brief(v.err)), append(addresses, v.address)
@@ -180,13 +180,13 @@ func (c *Cell) nobody(ctx context.Context, op string, views []view) error {
 	if refused && len(views) > 0 {
 		e = refusedByAll(c.cfg.Cell, addresses, 0)
 	}
-	return about(e, op, c.root())
+	return withOperation(e, op, c.rootPath())
 }
 
 // Members lists the replicas of the cell's configuration, by id. Any replica can
 // answer; there need not be a master.
 func (c *Cell) Members(ctx context.Context) ([]Member, error) {
-	views, err := c.survey(ctx, "list members", func(view) bool { return true })
+	views, err := c.survey(ctx, "list members", func(replicaView) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (c *Cell) Members(ctx context.Context) ([]Member, error) {
 // those they name. Replicas that do not answer within Config.DialTimeout are
 // listed with the reason; it fails only if none answers.
 func (c *Cell) Status(ctx context.Context) (Status, error) {
-	views, err := c.survey(ctx, "ask for status", func(view) bool { return false })
+	views, err := c.survey(ctx, "ask for status", func(replicaView) bool { return false })
 	if err != nil {
 		return Status{}, err
 	}
@@ -212,17 +212,17 @@ func (c *Cell) Status(ctx context.Context) (Status, error) {
 	var s Status
 	var named api.Epoch
 	for _, v := range views {
-		s.add(v, names)
+		s.addView(v, names)
 		if epoch := api.Epoch(v.status.GetEpoch()); v.status.GetMaster() != "" && epoch >= named {
 			s.Named, named = v.status.GetMaster(), epoch
 		}
 	}
-	s.finish()
+	s.compareReplicas()
 	return s, nil
 }
 
 // add takes one replica's view.
-func (s *Status) add(v view, names map[string]string) {
+func (s *Status) addView(v replicaView, names map[string]string) {
 	if v.err != nil {
 		s.Replicas = append(s.Replicas, ReplicaStatus{ID: names[v.address], Client: v.address, Err: v.err})
 		return
@@ -244,7 +244,7 @@ func (s *Status) add(v view, names map[string]string) {
 }
 
 // finish works out what takes all the answers.
-func (s *Status) finish() {
+func (s *Status) compareReplicas() {
 	var furthest uint64
 	for _, r := range s.Replicas {
 		furthest = max(furthest, r.Applied)

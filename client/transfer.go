@@ -21,36 +21,36 @@ import (
 // the master after that, or ctx ends before it is known, the error is Uncertain,
 // and it may yet hand over. The other errors are the master's, as PermissionDenied.
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
-	h := &handover{client: c, to: to}
+	h := &transferCall{client: c, to: to}
 	const op = "transfer the mastership"
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.root(), session: c.session, attempt: h.attempt})
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.rootPath(), session: c.session, attempt: h.attempt})
 	var e *api.Error
 	switch {
-	case err == nil && h.failed == nil:
+	case err == nil && h.resultError == nil:
 		return h.master, nil
 	case err == nil:
-		return "", about(h.failed, op, c.cell.root())
-	case came == outcomeUncertain && h.asked != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
+		return "", withOperation(h.resultError, op, c.cell.rootPath())
+	case came == outcomeUncertain && h.askedEpoch != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
 		own := *e
-		own.Code, own.Message = api.Uncertain, h.whom+" was asked to hand over, and may yet do so; "+e.Message
+		own.Code, own.Message = api.Uncertain, h.askedReplica+" was asked to hand over, and may yet do so; "+e.Message
 		return "", &own
 	}
 	return "", err
 }
 
 // handover is one call of Transfer.
-type handover struct {
-	client *Client
-	to     string
-	asked  api.Epoch  // in which a master was asked last; 0 if none was
-	whom   string     // that master
-	last   *api.Error // what came of it
-	master string     // the result,
-	failed *api.Error // or why there is none
+type transferCall struct {
+	client       *Client
+	to           string
+	askedEpoch   api.Epoch  // in which a master was asked last; 0 if none was
+	askedReplica string     // that master
+	lastError    *api.Error // what came of it
+	master       string     // the result,
+	resultError  *api.Error // or why there is none
 }
 
 // attempt asks the master, if it is not that already which was wanted.
-func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+func (h *transferCall) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {
 		return err
@@ -59,26 +59,26 @@ func (h *handover) attempt(ctx context.Context, t *target, caller *chubbypb.Call
 	switch {
 	case id == "" || id != now.GetReplica():
 		return &api.Error{Code: api.NotMaster, Replica: now.GetReplica(), Master: now.GetMasterAddress(), Message: "it is not the master"}
-	case h.asked == 0:
-	case epoch > h.asked && (id == h.to || h.to == "" && id != h.whom):
+	case h.askedEpoch == 0:
+	case epoch > h.askedEpoch && (id == h.to || h.to == "" && id != h.askedReplica):
 		h.master = id
 		return nil
-	case epoch == h.asked:
-		h.failed = &api.Error{Code: api.Uncertain, Replica: id, Err: h.last.Err,
-			Message: fmt.Sprintf("%s was asked to hand over and is still the master; it may yet do so: %s", id, brief(h.last))}
+	case epoch == h.askedEpoch:
+		h.resultError = &api.Error{Code: api.Uncertain, Replica: id, Err: h.lastError.Err,
+			Message: fmt.Sprintf("%s was asked to hand over and is still the master; it may yet do so: %s", id, brief(h.lastError))}
 		return nil
 	}
-	asked, whom := h.asked, h.whom
-	h.asked, h.whom = api.Epoch(caller.GetEpoch()), id
+	asked, whom := h.askedEpoch, h.askedReplica
+	h.askedEpoch, h.askedReplica = api.Epoch(caller.GetEpoch()), id
 	reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.to})
 	if err == nil {
 		h.master = reply.GetMaster()
 		return nil
 	}
-	h.last = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
-	errors.As(t.explain(err), &h.last)
-	if v := verdictOf(h.last); v == verdictRetry || v == verdictStaleEpoch {
-		h.asked, h.whom = asked, whom // it did nothing
+	h.lastError = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
+	errors.As(t.explainError(err), &h.lastError)
+	if v := verdictOf(h.lastError); v == verdictRetry || v == verdictStaleEpoch {
+		h.askedEpoch, h.askedReplica = asked, whom // it did nothing
 	}
 	return err
 }

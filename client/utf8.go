@@ -18,12 +18,12 @@ import (
 // an answer.
 
 // refuseUnary gives a call of one reply that error.
-func refuseUnary(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func checkUnaryText(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return explainText(request, invoke(ctx, method, request, reply, conn, opts...))
 }
 
 // refuseStream gives it a call of many replies.
-func refuseStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func checkStreamText(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, opts...)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func IfSequencer(s sequencer.Sequencer) WriteOption {
 }
 
 // collect returns what the options say. It fails for a condition that cannot be met.
-func collect(op, path string, options []WriteOption) (writeOptions, error) {
+func writeOptionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 	var o writeOptions
 	for _, option := range options {
 		option(&o)
@@ -53,11 +53,11 @@ func collect(op, path string, options []WriteOption) (writeOptions, error) {
 // error is Uncertain: the write may have happened, but will not happen later
 // than any later write of this client.
 func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...WriteOption) (api.Stat, error) {
-	if err := contentsFault(contents, "write", h.path); err != nil {
+	if err := checkContents(contents, "write", h.path); err != nil {
 		return api.Stat{}, err
 	}
 	var stat api.Stat
-	o, err := collect("write", h.path, options)
+	o, err := writeOptionsOf("write", h.path, options)
 	if err != nil {
 		return stat, err
 	}
@@ -75,7 +75,7 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	return stat, err
 }
 
-func contentsFault(contents []byte, op, path string) error {
+func checkContents(contents []byte, op, path string) error {
 	if len(contents) <= api.MaxContents {
 		return nil
 	}
@@ -87,14 +87,14 @@ func contentsFault(contents []byte, op, path string) error {
 // handle must have been opened with ChangeACL.
 func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
 	var stat api.Stat
-	o, err := collect("set ACL", h.path, options)
+	o, err := writeOptionsOf("set ACL", h.path, options)
 	if err != nil {
 		return stat, err
 	}
 	err = h.mutate(ctx, "set ACL", effectAny, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
-				Caller: caller, Mutation: m, Handle: token, Acl: wireACL(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+				Caller: caller, Mutation: m, Handle: token, Acl: aclToWire(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
 			})
 			if err == nil {
 				stat, err = reply.GetStat().Stat()
@@ -105,7 +105,7 @@ func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption
 	return stat, err
 }
 
-func wireACL(a api.ACL) *chubbypb.ACL {
+func aclToWire(a api.ACL) *chubbypb.ACL {
 	return &chubbypb.ACL{Read: a.Read, Write: a.Write, Change: a.Change}
 }
 
@@ -113,7 +113,7 @@ func wireACL(a api.ACL) *chubbypb.ACL {
 // holds its lock. IfSequencer is the only option; IfGeneration is
 // InvalidArgument. The handle remains to be closed.
 func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
-	o, err := collect("delete", h.path, options)
+	o, err := writeOptionsOf("delete", h.path, options)
 	if err != nil {
 		return err
 	}

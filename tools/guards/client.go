@@ -6,7 +6,7 @@ func clientGuards() []guard {
 	return []guard{
 		{
 			name: "what gives back is carried through although it was refused for now", file: "client/mutate.go",
-			old: "		if came == outcomeNotDone {\n", new: "		if attempts == 0 {\n",
+			old: "		if result == outcomeNotDone {\n", new: "		if attempts == 0 {\n",
 			pkg: "./client", test: "TestRefusedCloseAndReleaseAreCarriedThrough",
 		},
 		{
@@ -62,7 +62,7 @@ func clientGuards() []guard {
 		},
 		{
 			name: "an event of an unknown kind is not acknowledged before locks were asked about", file: "client/keepalive.go",
-			old: "	k.lose(e.GetSequence()-1, \"the master told", new: "	k.lose(e.GetSequence(), \"the master told",
+			old: "	k.handleMissingEvents(e.GetSequence()-1, \"the master told", new: "	k.handleMissingEvents(e.GetSequence(), \"the master told",
 			pkg: "./client", test: "TestUnknownEventsHoldBack",
 		},
 	}

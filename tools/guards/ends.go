@@ -11,7 +11,7 @@ func endGuards() []guard {
 		},
 		{
 			name: "an audit that will not be holds nothing back", file: "client/audit.go",
-			old: "	defer c.auditor.end()\n", new: "",
+			old: "	defer c.auditor.stop()\n", new: "",
 			pkg: "./client", test: "TestMissingEventsAndTheEnd",
 		},
 		{

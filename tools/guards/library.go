@@ -31,7 +31,7 @@ func libraryGuards() []guard {
 		},
 		{
 			name: "a change of state is told whatever else is", file: "client/notifier.go",
-			old: "		if one.change == change {\n", new: "		if true || one.change {\n",
+			old: "		if one.isChange == change {\n", new: "		if true || one.isChange {\n",
 			pkg: "./client", test: "TestJeopardyIsToldWithManyLocks|TestSlowReceiver",
 		},
 		{

@@ -5,7 +5,7 @@ func lineGuards() []guard {
 	return []guard{
 		{
 			name: "a silent connection of the sessions is replaced", file: "client/keepalive.go",
-			old: "k.pool.checkConnection(t, over, late)", new: "",
+			old: "k.pool.checkConnection(t, conn, late)", new: "",
 			pkg: "./client", test: "TestSilentConnection",
 		},
 		{
@@ -50,7 +50,7 @@ func lineGuards() []guard {
 		},
 		{
 			name: "what settles requests has room with what gives back", file: "client/mutate.go",
-			old: "session: c.session, class: in,\n", new: "session: c.session,\n",
+			old: "		session: c.session,\n		class:   class,\n", new: "		session: c.session,\n",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoSettling",
 		},
 		{

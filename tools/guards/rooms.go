@@ -21,7 +21,7 @@ func roomGuards() []guard {
 		},
 		{
 			name: "KeepAlives have a connection of their own", file: "client/keepalive.go",
-			old: "over, late := t.control(), ", new: "over, late := t.data, ",
+			old: "conn, late := t.control(), ", new: "conn, late := t.data, ",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoCall",
 		},
 		{

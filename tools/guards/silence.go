@@ -16,7 +16,7 @@ func silenceGuards() []guard {
 		},
 		{
 			name: "an Open that was left is settled over the connection of the sessions only if it is small", file: "client/open.go",
-			old: "len(request.GetContents()) > smallOpen", new: "len(request.GetContents()) > largeRequest",
+			old: "len(request.GetContents()) > maxSmallOpen", new: "len(request.GetContents()) > largeRequest",
 			pkg: "./client", test: "TestKeepAlivesWaitForNoSettledOpen",
 		},
 		{

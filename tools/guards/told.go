@@ -71,7 +71,7 @@ func toldGuards() []guard {
 		},
 		{
 			name: "who is asked for a sign of life comes back at once", file: "client/keepalive.go",
-			old: "			k.empty = true // ", new: "			k.pause.wait(over)\n			time.Sleep(k.client.Left()) // ",
+			old: "			k.lastWasEmpty = true // ", new: "			k.pause.wait(ended)\n			time.Sleep(k.client.Left()) // ",
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
 		{
