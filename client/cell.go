@@ -6,21 +6,19 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Cell is a cell to look at, without a session. Its methods may be called from
+// Cell is the access to a cell, without a session. Its methods may be called from
 // several goroutines.
 type Cell struct {
 	cfg        Config
 	pool       *pool
 	locator    *locator
 	dispatcher *dispatcher
-	// sessions are those that were opened with NewSession.
-	sessions *sessionSet
-	places   *queuePlaces // of requests that wait for locks
+	sessions   *sessionSet
+	places     *queuePlaces
 }
 
-// Dial returns a Cell. It connects to nothing yet; it fails with
-// InvalidArgument for a faulty configuration. ctx does not bound what it
-// returns.
+// Dial returns a Cell. It does not connect yet. It fails with InvalidArgument if the
+// configuration is invalid. The Cell does not end with ctx.
 func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -46,12 +44,12 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	}, nil
 }
 
-// Close closes the connections and returns when no goroutine of the Cell itself
-// runs any more. Calls that are still waiting fail. Sessions that are still open
-// are over at once, for this process: the contexts of their locks end, with the
-// cause Closed, and calls fail with SessionExpired. The cell is not told, and
-// keeps them, and their locks, until lease and lock-delays are over; so close
-// them first. They are to be closed also after it.
+// Close closes the connections and returns when none of the Cell's own goroutines
+// runs any more. Calls that still wait fail. Sessions that are still open end at
+// once, for this process only: the contexts of their locks end, with the cause
+// Closed, and calls fail with SessionExpired. The cell is not told, and keeps them
+// and their locks until lease and lock-delays have passed; so close the sessions
+// first. Each must be closed after that too.
 func (c *Cell) Close() error {
 	c.sessions.endAll()
 	c.pool.close()

@@ -13,12 +13,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Client is a session with a cell, which Cell returns. Its methods may be called
-// from several goroutines. It must be closed, also when the session is gone.
+// Client is a session with a cell, which Cell returns. Its methods may be called from
+// several goroutines. Close it, also when the session is gone.
 type Client struct {
 	cell     *Cell
-	ownsCell bool   // the Cell is of this session alone, and closed with it
-	cfg      Config // of this session, which others of its Cell do not share
+	ownsCell bool   // New made the Cell for this session alone: Close closes it
+	cfg      Config // of this session; other sessions of the Cell may differ
 	session  *sessionState
 	numbers  *requestNumbers
 	janitor  *janitor
@@ -28,20 +28,21 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running      sync.WaitGroup
-	stopNotifier chan struct{} // closed by Close: the notifier may go
+	running      sync.WaitGroup // the five goroutines; see "Goroutines" in doc.go
+	stopNotifier chan struct{}  // closed by Close: ends the goroutine of the notifier
 	closeOnce    sync.Once
-	closeError   error // of the first Close; set before closing is done
+	closeError   error // of the first Close; set before closeOnce is done
 }
 
-// nonceSize is the bytes of chance that name a session before it has a number:
+// nonceSize is the number of random bytes that name a session before it has a number:
 // enough that no two clients choose the same.
 const nonceSize = 16
 
-// New finds the master of a cell and opens a session with it. It keeps trying
-// until ctx ends, and then fails with Unavailable, saying whom it asked and what
-// each answered; a server of another cell is WrongCell, at once. ctx bounds New
-// only: the session lives until Close, or until it is lost (Done).
+// New finds the master of a cell and opens a session with it. It keeps trying until
+// ctx ends, and then fails with Unavailable, and says which servers it asked and what
+// each answered. If a server belongs to another cell, it fails with WrongCell at
+// once. ctx bounds New only: the session lives until Close, or until it is lost
+// (Done).
 func New(ctx context.Context, cfg Config) (*Client, error) {
 	cell, err := Dial(ctx, cfg)
 	if err != nil {
@@ -56,24 +57,31 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// NewSession opens a session over the connections of the Cell, as New does.
-// Sessions of one Cell share its connections and the search for the master, and
-// nothing else; what is the session's own in the Config of the Cell is not
-// theirs. The Client is to be closed, before the Cell, which it leaves open.
+// NewSession opens a session over the connections of the Cell, as New does. The
+// sessions of a Cell share its connections and its search for the master, and nothing
+// else; what is a session's own in the Config of the Cell does not apply to them.
+// Close the Client before the Cell; Close of the Client leaves the Cell open.
 //
-// A Cell has at most 1,000 sessions; NewSession fails with QuotaExceeded beyond that. Of
-// their requests for locks 1,000 are in queues at a time (see Handle.Acquire), and of
-// their reads, of their changes, and of what gives back (Release, Close of a handle), 200,
-// 256 and 128 are under way; others wait for those. KeepAlives wait for none of them: they
-// have a connection of their own, which they share only with what gives back.
+// A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded.
+// Of the requests of all of them for locks, 1,000 are in queues at a time (see
+// Handle.Acquire). Of their reads, changes and cleanup calls (Release, Close of a
+// handle) 200, 256 and 128 are in flight; others wait for those. KeepAlives wait for
+// none of them: they have a connection of their own, which they share with cleanup
+// calls only.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.withSession(s).withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	one := &Client{
-		cell: c, cfg: cfg, numbers: newRequestNumbers(c.places), janitor: newJanitor(), notifier: newNotifier(), handles: newHandleTable(),
-		auditor: newAuditor(), stopNotifier: make(chan struct{}),
+		cell:         c,
+		cfg:          cfg,
+		numbers:      newRequestNumbers(c.places),
+		janitor:      newJanitor(),
+		notifier:     newNotifier(),
+		handles:      newHandleTable(),
+		auditor:      newAuditor(),
+		stopNotifier: make(chan struct{}),
 	}
 	if err := c.sessions.reserve(); err != nil {
 		return nil, withOperation(err, "open a session", c.rootPath())
@@ -90,14 +98,14 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 	return one, nil
 }
 
-// start starts what Close waits for.
+// startGoroutines starts the goroutines for which Close waits.
 func (c *Client) startGoroutines(ctx context.Context) {
 	c.running.Go(c.session.watchClock)
 	c.keeper = newKeeper(ctx, c)
 	c.running.Go(func() {
 		c.keeper.keepAlive()
 		if !errors.Is(c.Err(), Closed) {
-			c.cell.sessions.remove(c.session) // it was lost, and its owner may close it much later
+			c.cell.sessions.remove(c.session) // the session was lost, and its owner may close it much later
 		}
 	})
 	c.running.Go(func() {
@@ -108,21 +116,26 @@ func (c *Client) startGoroutines(ctx context.Context) {
 	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
 }
 
-// create makes the session, under one nonce however often it takes.
+// createSession creates the session at the cell, under one nonce in all attempts.
 func (c *Client) createSession(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // it is for people
+		host = "unknown" // people read it, nothing depends on it
 	}
 	request := &chubbypb.CreateSessionRequest{
-		Cell: c.cfg.Cell, Nonce: make([]byte, nonceSize), LeaseNs: int64(c.cfg.Lease), Host: host, Pid: int64(os.Getpid()), As: c.cfg.As,
+		Cell:     c.cfg.Cell,
+		Nonce:    make([]byte, nonceSize),
+		LeaseNs:  int64(c.cfg.Lease),
+		Host:     host,
+		Pid:      int64(os.Getpid()),
+		As:       c.cfg.As,
 		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
-			t.data.conn.Connect() // meanwhile: a call will follow
-			sent := c.cfg.Clock() // of this attempt: the lease counts from the request that is answered
+			t.data.conn.Connect() // meanwhile, as calls over it will follow
+			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
@@ -133,12 +146,13 @@ func (c *Client) createSession(ctx context.Context) error {
 	return err
 }
 
-// closeTime bounds how long Close tries to reach the master while the lease runs:
-// a session that cannot be ended ends by itself.
+// maxCloseTime bounds how long Close tries to reach the master while the lease runs.
+// A session that cannot be ended ends when its lease runs out.
 const maxCloseTime = 5 * time.Second
 
-// closeBound is how long Close tries. When the lease has run out, little is left
-// to be told: the cell is away, or is about to end the session itself.
+// closeTimeout returns how long Close tries to reach the master. When the lease has
+// run out there is little to gain: the cell cannot be reached, or is about to end the
+// session itself.
 func (c *Client) closeTimeout() time.Duration {
 	if c.Left() <= 0 {
 		return CleanupTime
@@ -146,19 +160,19 @@ func (c *Client) closeTimeout() time.Duration {
 	return maxCloseTime
 }
 
-// Close ends the session, which frees its locks at once, closes the connections
-// that New has made for it, and returns when no goroutine of the client runs any
-// more. The contexts of locks are cancelled first, and the caller says by it that
-// the work under them has stopped. What calls have left to be done in the
-// background is not waited for: the end of the session releases every lock and
-// closes every handle.
+// Close ends the session, which frees its locks at once, closes the connections that
+// New has made for it, and returns when none of its goroutines runs any more. The
+// contexts of the locks are cancelled first; a caller of Close says that the work
+// under them has stopped. Close does not wait for what other calls have left to be
+// done in the background: the end of the session releases every lock and closes every
+// handle.
 //
-// It tries to reach the master until the deadline of ctx, at most 5 s; for
-// CleanupTime if ctx has been cancelled, also before the call (see CleanupContext), or the
-// lease has run out. So it may be deferred with the context that a signal ends. An
-// error means that the cell may keep the session, and its locks, until lease and
-// lock-delay are over; the client is closed all the same. Later calls of Close do
-// nothing and return the same.
+// It tries to reach the master until the deadline of ctx, for 5 s at most; for
+// CleanupTime if ctx has been cancelled, also before the call (see CleanupContext),
+// or if the lease has run out. So it may be deferred with the context that a signal
+// ends. An error means that the cell may keep the session and its locks until lease
+// and lock-delay have passed; the client is closed nevertheless. Later calls of Close
+// do nothing and return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
@@ -176,7 +190,7 @@ func (c *Client) Close(ctx context.Context) error {
 			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.cell.rootPath(), Err: Closed,
 				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
-			// The cell had ended it, and may wait to hear that all has been let go.
+			// The cell has ended the session, and may wait for the acknowledgement, which the release of the locks allows.
 			select {
 			case <-c.keeper.done:
 			case <-ctx.Done():
@@ -193,9 +207,9 @@ func (c *Client) Close(ctx context.Context) error {
 	return c.closeError
 }
 
-// endOwn ends this client's session at the cell. Nothing of the session is left
-// that a new master would have to be heard of for; so where another is in office
-// by now, it is told in its own epoch.
+// endOwnSession ends this client's session at the cell. It names the latest known
+// epoch, and not that of the session: a new master would refuse the old one so that
+// the client presents its handles first, of which none is left.
 func (c *Client) endOwnSession(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
@@ -223,25 +237,25 @@ func (c *Client) CheckSequencer(ctx context.Context, text string) error {
 // Session returns the number of the session.
 func (c *Client) Session() api.SessionID { return c.session.id }
 
-// Epoch returns the epoch of the newest master that the session has heard of.
+// Epoch returns the epoch of the newest master that the session knows of.
 func (c *Client) Epoch() api.Epoch { return api.Epoch(c.session.wireCaller().GetEpoch()) }
 
-// State looks at the clock and says what may be believed of the session.
+// State checks the clock and returns the state of the session.
 func (c *Client) State() session.State {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	return c.session.refresh()
 }
 
-// Left returns how long the lease still runs by the local clock: negative once
-// it ran out.
+// Left returns for how long the lease still runs by the local clock. It is negative
+// once the lease has run out.
 func (c *Client) Left() time.Duration {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	return c.session.local.End().Sub(c.session.clock())
 }
 
-// Lease returns the length of the newest grant, which may be longer than the
+// Lease returns the length of the newest lease granted, which may be longer than the
 // one asked for.
 func (c *Client) Lease() time.Duration {
 	c.session.mu.Lock()

@@ -12,66 +12,65 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is everything a client is told. The zero Config is that of the cell
-// named local. It is not changed after New or Dial.
+// Config is the configuration of a client. The zero Config is for the cell named
+// local. It is not changed after New or Dial.
 type Config struct {
 	// Cell is the name of the cell; empty is "local".
 	Cell string
 	// Servers are the client addresses (host:port) of the cell's replicas, not
-	// necessarily all of them. If it is empty they are found as the function
-	// Servers describes, again at every round of looking for the master.
+	// necessarily all of them. If it is empty, they are found as the function Servers
+	// describes, again in every round of the search for the master.
 	Servers []string
-	// As is the principal to act as, where the servers take a client's word for
-	// it; else empty.
+	// As is the principal to act as, where the servers believe what a client says of
+	// itself; else empty.
 	As string
 
 	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
 	// api.DefaultLease. The master may grant a longer one.
 	Lease time.Duration
-	// Grace is how long after the local end of its lease a session may still be
-	// saved (Chubby §2.8); 0 is api.DefaultGrace.
+	// Grace is the grace period: how long after the local end of its lease a session may
+	// still be saved (Chubby §2.8); 0 is api.DefaultGrace.
 	Grace time.Duration
 
-	// NoCache makes every read ask the cell. Without it, what was read is kept as
-	// long as it is true (Chubby §2.7); nobody can change it before this client has
-	// dropped it, which takes a round trip, or its lease is over. A process that
-	// reads little, or stops often for long, does others a favour by not caching.
+	// NoCache makes every read ask the cell. Without it, what was read is cached as long
+	// as it is true (Chubby §2.7): others can change a node only when this client has
+	// dropped it, which takes a round trip, or its lease has run out. Processes that read
+	// little, or that are often suspended for long, should set it.
 	NoCache bool
-	// CacheSize bounds what is kept, in bytes, counted roughly; 0 is 64 MiB.
+	// CacheSize bounds the cache, in bytes, counted roughly; 0 is 64 MiB.
 	CacheSize int
 
 	// DialTimeout bounds one attempt to connect to one replica; 0 is 2 s.
 	DialTimeout time.Duration
-	// CallTimeout bounds one attempt of one call, so that a replica that hangs
-	// cannot hold it; the call itself is bounded by its context. 0 is 5 s. (After
-	// one second the others are asked whether there is another master.)
+	// CallTimeout bounds one attempt of one call, so that a replica that hangs does not
+	// block the call, which its context bounds. 0 is 5 s. (After one second the other
+	// replicas are asked whether there is another master.)
 	CallTimeout time.Duration
 
-	// RefusedFor is how long to look for a cell of which every server that is known
-	// refuses the connection, if none was reached before: nothing listens there, and
-	// waiting seldom helps. Calls fail with Unavailable and the cause NothingListens
-	// then. 0 is for as long as the context of the call lasts.
+	// RefusedFor is how long to look for the master while all servers refuse the
+	// connection and none was ever reached: nothing listens there, and waiting seldom
+	// helps. Then calls fail with Unavailable and the cause NothingListens. 0 is as long
+	// as the context of the call lasts.
 	RefusedFor time.Duration
 
-	// Clock measures leases; nil is a clock that counts on in suspend, where the
-	// system has one.
+	// Clock measures leases. nil is a clock that counts while the machine is suspended,
+	// where the system has one.
 	Clock session.Clock
-	// Logger is told of fail-overs, jeopardy and lost locks; nil is none.
+	// Logger logs fail-overs, jeopardy and lost locks; nil logs nothing.
 	Logger *slog.Logger
 	// Dialer connects to a replica; nil is TCP, which looks a name up each time.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
-	// OnState is called after every change of the session's state, in order and
-	// from one goroutine, except that Close is not reported. It must not call
-	// Close, which waits for it. While it runs, the session goes on: only further
-	// changes, and lines of the log, wait for it. If 64 changes wait already, a new
-	// one takes the place of the newest of them, so that the last that is reported
-	// is the state that the session is in.
+	// OnState is called after every change of the session's state, in order and from one
+	// goroutine; but not for Close. It must not call Close, which waits for it. While it
+	// runs, the session goes on: only further changes, and lines of the log, wait for
+	// it. If 64 changes wait, a new one takes the place of the newest of them, so that
+	// the last one reported is the state in which the session is.
 	OnState func(StateChange)
 }
 
-// SessionConfig is the part of Config that is a session's own: sessions of one
-// Cell may differ in it. Zero is what it is in Config. Config.Session returns that
-// of a Config.
+// SessionConfig is the part of a Config that is a session's own: sessions of one Cell
+// may differ in it. A zero field means what it means in a Config. Config.Session
+// returns that part of a Config.
 type SessionConfig struct {
 	As        string
 	Lease     time.Duration
@@ -91,7 +90,7 @@ func (c Config) Session() SessionConfig {
 	}
 }
 
-// with returns the configuration of a session of the Cell of c.
+// withSession returns the configuration of a session of the Cell that c configures.
 func (c Config) withSession(s SessionConfig) Config {
 	c.As, c.Lease, c.Grace, c.NoCache, c.CacheSize = s.As, s.Lease, s.Grace, s.NoCache, s.CacheSize
 	c.Clock, c.Logger, c.OnState = s.Clock, s.Logger, s.OnState
@@ -102,17 +101,17 @@ func (c Config) withSession(s SessionConfig) Config {
 type StateChange struct {
 	State session.State // the new state
 	Epoch api.Epoch     // of the newest grant
-	Left  time.Duration // until the local end of the lease; in jeopardy, until the grace period is over
+	Left  time.Duration // until the local end of the lease; in jeopardy, until the end of the grace period
 	Err   error         // why the session is gone
 }
 
 const (
-	defaultDialTimeout = 2 * time.Second // a reachable host answers sooner, also across the world
-	defaultCacheSize   = 64 << 20        // bytes: 256 of the largest files; of small ones the cell lets a session keep some 15,000
+	defaultDialTimeout = 2 * time.Second // a reachable host answers sooner, even on another continent
+	defaultCacheSize   = 64 << 20        // bytes: 256 of the largest files; of small ones the cell allows a session about 15,000
 	defaultCallTimeout = 5 * time.Second // longer than a healthy master under load takes
 )
 
-// withDefaults returns the configuration with every zero filled in.
+// withDefaults returns the configuration with defaults in place of zero fields.
 func (c Config) withDefaults() Config {
 	if c.Cell == "" {
 		c.Cell = api.LocalCell
@@ -155,7 +154,7 @@ func (c Config) cacheLimit() int {
 	return c.CacheSize
 }
 
-// validate reports every fault of a configuration with its defaults filled in.
+// validate returns every fault of a configuration with its defaults filled in.
 func (c Config) validate() error {
 	var faults []error
 	if !api.ValidCell(c.Cell) {
