@@ -7,19 +7,18 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Cause is why a session, or a lock or a handle with it, came to its end. It is an error to
+// Cause is why a session ended, or a lock or a handle with it. It is an error to
 // compare with: errors.Is(c.Err(), client.GraceOver).
 type Cause uint8
 
-// The causes.
 const (
 	Closed       Cause = 1 // Close was called
-	EndedByCell  Cause = 2 // the master says that the session has ended
-	GraceOver    Cause = 3 // no master was heard of within lease and grace period, by the local clock
-	LeaseNearEnd Cause = 4 // of a lock: the moment at which another could hold it is less than a Margin away
+	EndedByCell  Cause = 2 // the master said that the session had ended
+	GraceOver    Cause = 3 // no master has answered within lease and grace period, by the local clock
+	LeaseNearEnd Cause = 4 // of a lock: another could hold it in less than a Margin
 	LockReleased Cause = 5 // of a lock: it was released, or its handle closed
-	LockTaken    Cause = 6 // of a lock: the master says that it is not held any more
-	Poisoned     Cause = 7 // of an operation on a handle: Poison was called
+	LockTaken    Cause = 6 // of a lock: the master said that it was not held any more
+	Poisoned     Cause = 7 // of an operation on a handle: Handle.Poison was called
 
 	NothingListens Cause = 8 // of a call: every server of the cell refuses the connection (Config.RefusedFor)
 )
@@ -47,8 +46,8 @@ func (c Cause) Error() string {
 	return fmt.Sprintf("cause %d", uint8(c))
 }
 
-// contextError is why a context has ended: its own error, and its cause if that
-// says more.
+// contextError returns why a context has ended: its error, and its cause if that says
+// more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || cause == err { //nolint:errorlint // the same value, not the same kind
@@ -57,8 +56,9 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w (%w)", err, cause)
 }
 
-// about returns an error of the other side, or of the session, as that of one
-// operation on one path; the original is left alone, as it may be shared.
+// withOperation returns a copy of an error of the other side, or of the session, with
+// the operation and the path of a call, unless it has its own. The original may be
+// shared.
 func withOperation(e *api.Error, op, path string) *api.Error {
 	own := *e
 	if own.Op == "" {
@@ -70,7 +70,7 @@ func withOperation(e *api.Error, op, path string) *api.Error {
 	return &own
 }
 
-// closedError is what a call without a session gets after Close.
+// closedError is the error of a call without a session after Close.
 func closedError() *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: "the client is closed", Err: Closed}
 }

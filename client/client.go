@@ -207,9 +207,9 @@ func (c *Client) Close(ctx context.Context) error {
 	return c.closeError
 }
 
-// endOwnSession ends this client's session at the cell. It names the latest known
-// epoch, and not that of the session: a new master would refuse the old one so that
-// the client presents its handles first, of which none is left.
+// endOwnSession ends this client's session at the cell. It names the latest epoch
+// that is known: masters refuse an earlier one so that a client learns of a fail-over
+// before it goes on, and this session does not go on.
 func (c *Client) endOwnSession(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(),
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {

@@ -10,19 +10,19 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// dialled takes note of an attempt to connect.
+// noteDial notes the result of an attempt to connect.
 func (t *target) noteDial(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the attempt was given up, and says nothing of the replica
+		return // the attempt was given up, which says nothing of the replica
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refused = err
 }
 
-// explain returns the error of a call as chubbypb.Error does; of a replica that
-// cannot be connected to, in the system's words. gRPC wraps those in three
-// layers of its own, which for each of five servers is more than anybody reads.
+// explainError returns the error of a call as chubbypb.Error does; that of a replica
+// that cannot be connected to, in the system's words. gRPC wraps those in three
+// layers of its own, which for each of five servers is more than people read.
 func (t *target) explainError(err error) error {
 	err = chubbypb.Error(err)
 	var e *api.Error
@@ -40,8 +40,8 @@ func (t *target) explainError(err error) error {
 	return &own
 }
 
-// brieflyUnavailable leaves the cause out of an error that says that a replica
-// cannot be reached: its message is in the words of the cause.
+// withoutCause removes the cause from an error that says that a replica cannot be
+// reached: its message has the words of the cause already.
 func withoutCause(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable {
@@ -52,7 +52,8 @@ func withoutCause(err error) error {
 	return &own
 }
 
-// plain is the innermost of what a dialer says: "connection refused".
+// systemText returns the innermost text of an error of a dialer: "connection
+// refused".
 func systemText(err error) string {
 	var system *os.SyscallError
 	var op *net.OpError

@@ -11,18 +11,18 @@ import (
 // LockInfo is one lock that is held, waited for or delayed.
 type LockInfo struct {
 	Path       string
-	Mode       api.LockMode // 0 when nobody holds it
+	Mode       api.LockMode // 0 if nobody holds it
 	Generation api.Generation
 	Holders    []api.Holder  // at most api.MaxListed of them
 	Waiters    []Waiter      // the first api.MaxListed
-	Delayed    time.Duration // nobody may have it for so long, because a holder failed
-	Revoked    string        // why it is being taken from its holders, who have not let go yet; empty if it is not
+	Delayed    time.Duration // for so long nobody gets it, because a holder failed
+	Revoked    string        // why it is being taken away from its holders, who have not released it yet; else empty
 
 	MoreHolders int // besides those listed
 	MoreWaiters int // behind those listed
 }
 
-// Waiter is one who waits for a lock.
+// Waiter is a request that waits for a lock.
 type Waiter struct {
 	api.Holder
 	Place   int // 1 is next
@@ -30,24 +30,24 @@ type Waiter struct {
 	Waiting time.Duration
 	// Estimate is how much longer it may be, as in Queued; 0 if the master does not know.
 	Estimate time.Duration
-	Absent   bool // its connection is broken; its place is kept for a while
+	Absent   bool // its connection is broken; its position is kept for a while
 }
 
 // Explanation is what an operation on a node would wait for.
 type Explanation struct {
 	Lock      LockInfo // who holds the lock, and who waits for it
-	Sentences []string // the same, and more, for people
-	Cachers   []Cacher // whom a change of the node would wait for, the longest waited for first; at most api.MaxListed
+	Sentences []string // the same, and more, as text for people
+	Cachers   []Cacher // the sessions that a change of the node would wait for, the one waited for longest first; at most api.MaxListed
 
 	MoreCachers int // besides those listed
 }
 
-// Cacher is a session that may have a node in its cache: a change of the node
-// waits until it has dropped that, or has ended (Chubby §2.7).
+// Cacher is a session that may have a node in its cache: a change of the node waits
+// until the session has dropped it, or has ended (Chubby §2.7).
 type Cacher struct {
 	api.Holder
-	Waiting time.Duration // a change has waited for it for so long; 0 if none waits
-	AtMost  time.Duration // it has ended after this long, unless it drops it before
+	Waiting time.Duration // how long a change has waited for it; 0 if none waits
+	AtMost  time.Duration // after so long it has dropped the node, or has ended
 }
 
 // SessionInfo is one session of a cell.

@@ -12,11 +12,12 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Listings come from the master in pages, each of its own moment: an entry that is
-// there all the time is listed once, one that comes or goes meanwhile perhaps.
+// The master sends a listing in pages, each of which shows another moment: an entry that
+// exists throughout is listed once, an entry that is added or removed meanwhile may be
+// listed or not.
 
-// pages asks for page after page until the last one, or until yield wants no more.
-// ask returns a page and the mark of the next, which is empty on the last.
+// eachPage asks for page after page until the last one, or until yield returns false. ask
+// returns a page and the mark of the next, which is empty on the last page.
 func eachPage[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx context.Context, t *target, after []byte) (page []T, next []byte, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var after []byte
@@ -48,7 +49,7 @@ func eachPage[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx
 	}
 }
 
-// gather returns what a listing yields, or its error.
+// collectPages returns all that a listing yields, or its error.
 func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for one, err := range list {
@@ -60,17 +61,17 @@ func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 	return all, nil
 }
 
-// Locks lists the locks at and below a path that are held, waited for or
-// delayed, by path; an empty prefix is the whole cell. Of a very large cell it takes
-// less memory to take them one by one, from EachLock.
+// Locks lists the locks at and below a path that are held, waited for or delayed, by
+// path; an empty prefix stands for the whole cell. For a very large cell EachLock
+// needs less memory.
 func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	list, err := collectPages(c.EachLock(ctx, prefix))
 	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return list, err
 }
 
-// EachLock yields the locks at and below a path that are held, waited for or
-// delayed, those nearer to the root first. An error is the last that it yields.
+// EachLock yields the locks at and below a path that are held, waited for or delayed,
+// those nearer to the root first. If it yields an error, that is the last.
 func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return c.lockPages(ctx, prefix, 0)
 }
@@ -117,19 +118,19 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 	return info
 }
 
-// Sessions lists the sessions of the cell, by id. Of a very large cell it takes less
-// memory to take them one by one, from EachSession.
+// Sessions lists the sessions of the cell, by id. For a very large cell EachSession
+// needs less memory.
 func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return collectPages(c.EachSession(ctx))
 }
 
-// EachSession yields the sessions of the cell, by id. An error is the last that it
-// yields.
+// EachSession yields the sessions of the cell, by id. If it yields an error, that is
+// the last.
 func (c *Cell) EachSession(ctx context.Context) iter.Seq2[SessionInfo, error] {
 	return c.sessionPages(ctx, 0)
 }
 
-// FindSession returns one session, and whether there is such a one.
+// FindSession returns one session, and whether it exists.
 func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionInfo, found bool, err error) {
 	for s, err := range c.sessionPages(ctx, id) {
 		if err != nil || s.Session == id { // a master of an earlier version lists all

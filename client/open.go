@@ -10,11 +10,10 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Create says what Open does when there is no node of that name, and when there
-// is.
+// Create says whether Open creates the node: what it does if there is no node of that
+// name, and if there is one.
 type Create uint8
 
-// The ways to create.
 const (
 	Existing     Create = 0 // do not create: an absent node is NotFound
 	File         Create = 1 // create a file if the node is absent
@@ -23,7 +22,7 @@ const (
 	NewDirectory Create = 4 // create a directory; a node of that name is Exists
 )
 
-// wire returns how a request says it; kind is that of an existing node.
+// toWire returns how a request says it; kind is that of an existing node.
 func (c Create) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
 	switch c {
 	case Existing:
@@ -40,32 +39,32 @@ func (c Create) toWire(kind api.Kind) (create api.Create, created api.Kind, ok b
 	return 0, 0, false
 }
 
-// OpenOptions says what a handle is opened for: Read, Write or ChangeACL, one at
-// least. Rights are checked when it is opened, by the node's ACLs.
+// OpenOptions says for what a handle is opened: Read, Write or ChangeACL, at least
+// one. The node's ACLs are checked for these rights when it is opened.
 type OpenOptions struct {
 	Read      bool // to read contents, metadata and listings
 	Write     bool // to write contents, delete, and acquire the lock in either mode (Chubby §2.4)
 	ChangeACL bool // to change the ACL names
 
-	// Events are what Next and Events tell of (Chubby §2.5): kinds that are
-	// Subscribable. Those about contents and children need Read.
+	// Events are the kinds of events that Next and Events return (Chubby §2.5). They must
+	// be Subscribable, and those about contents and children need Read.
 	Events []api.EventKind
 
-	// LockDelay is how long nobody may have a lock that was held through this
-	// handle when its session failed (Chubby §2.4): 0 to api.MaxLockDelay. Zero
-	// means zero; api.DefaultLockDelay is a good choice where the servers that
-	// the lock protects do not check sequencers.
+	// LockDelay is for how long nobody gets a lock that was held through this handle when
+	// its session failed (Chubby §2.4): 0 to api.MaxLockDelay. Zero means zero;
+	// api.DefaultLockDelay is a good choice where the servers that the lock protects do
+	// not check sequencers.
 	LockDelay time.Duration
 
 	Create    Create
-	Kind      api.Kind // with Existing: what the node must be; 0 accepts either
-	Ephemeral bool     // the created node goes when nobody has it open any more
+	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
+	Ephemeral bool     // the created node is deleted when nobody has it open any more
 	Contents  []byte   // of a created file
 	ACL       api.ACL  // of a created node; empty names are inherited
 }
 
-// Open opens a node, creating it if the options say so. If ctx ends before an
-// answer the error is Uncertain: the node may have been created, and the handle
+// Open opens a node, and creates it first if the options say so. If ctx ends before
+// an answer, the error is Uncertain: the node may have been created, and the handle
 // is closed in the background.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
 	p, err := c.cell.parsePath("open", path)
@@ -80,15 +79,15 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	}
 	h, err := c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p))
 	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
-		return c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p)) // which waits until they are closed
+		return c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p)) // waits until the janitor has closed them
 	}
 	return h, err
 }
 
-// Open opens a node below a directory, whose handle h is (Chubby §2.6). name has
-// one component or several, joined by slashes. The node is looked for in the
-// instance of the directory that h is bound to. The cell is asked each time: only
-// Client.Open is answered from the cache.
+// Open opens a node below a directory, whose handle h is (Chubby §2.6). name has one
+// component or several, joined by slashes. The node is looked up in the instance of
+// the directory to which h is bound. The cell is asked each time; only Client.Open
+// uses the cache.
 func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Handle, error) {
 	p, err := api.ParsePath(h.path + "/" + name)
 	if err != nil {
@@ -111,7 +110,7 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	return below, h.poisonedError("open", err)
 }
 
-// open opens h, which is new.
+// sendOpen opens h, which is new, at the cell.
 func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
 	var reply *chubbypb.OpenReply
 	var epoch api.Epoch // of the master that answered
@@ -123,7 +122,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	f := c.cache.beginFetch(h.name)
 	defer c.cache.endFetch(f)
 	m := mutation{op: "open", path: h.path, send: send, size: len(request.GetContents()),
-		// Events about the handle may come before the answer that brings it.
+		// Events about the handle may arrive before the answer to the Open.
 		onNumber: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
 			c.settleOpen(ctx, h.path, number, request)
@@ -150,21 +149,32 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	h.token, h.knownInEpoch = reply.GetHandle(), epoch
 	h.mu.Unlock()
 	if h.watches && c.Epoch() != epoch {
-		c.auditor.requestAudit() // another master took over meanwhile, and may have been told of all handles but this
+		c.auditor.requestAudit() // another master took over meanwhile, and all handles but this may have been presented to it
 	}
 	return h, nil
 }
 
-// with returns the request as it is sent by one attempt.
+// openRequestFor returns the request as one attempt sends it.
 func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
 	return &chubbypb.OpenRequest{
-		Caller: caller, Mutation: m, Path: request.GetPath(), Directory: request.GetDirectory(), Events: request.GetEvents(), Read: request.GetRead(), Write: request.GetWrite(), ChangeAcl: request.GetChangeAcl(),
-		LockDelayNs: request.GetLockDelayNs(), Create: request.GetCreate(), Kind: request.GetKind(), Ephemeral: request.GetEphemeral(),
-		Contents: request.GetContents(), Acl: request.GetAcl(),
+		Caller:      caller,
+		Mutation:    m,
+		Path:        request.GetPath(),
+		Directory:   request.GetDirectory(),
+		Events:      request.GetEvents(),
+		Read:        request.GetRead(),
+		Write:       request.GetWrite(),
+		ChangeAcl:   request.GetChangeAcl(),
+		LockDelayNs: request.GetLockDelayNs(),
+		Create:      request.GetCreate(),
+		Kind:        request.GetKind(),
+		Ephemeral:   request.GetEphemeral(),
+		Contents:    request.GetContents(),
+		Acl:         request.GetAcl(),
 	}
 }
 
-// fault checks the options.
+// validate checks the options.
 func (o OpenOptions) validate(p api.Path) error {
 	bad := func(format string, args ...any) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}
@@ -193,7 +203,7 @@ func (o OpenOptions) validate(p api.Path) error {
 	return checkContents(o.Contents, "open", p.String())
 }
 
-// request returns the request that says the options, which have no fault.
+// wireRequest returns the request for these options, which must be valid.
 func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
 	create, kind, _ := o.Create.toWire(o.Kind)
 	var events []chubbypb.EventKind
@@ -201,18 +211,28 @@ func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
 		events = append(events, chubbypb.EventKind(kind))
 	}
 	return &chubbypb.OpenRequest{
-		Path: p.String(), Read: o.Read, Write: o.Write, ChangeAcl: o.ChangeACL, Events: events, LockDelayNs: int64(o.LockDelay),
-		Create: chubbypb.Create(create), Kind: chubbypb.Kind(kind), Ephemeral: o.Ephemeral, Contents: o.Contents, Acl: aclToWire(o.ACL),
+		Path:        p.String(),
+		Read:        o.Read,
+		Write:       o.Write,
+		ChangeAcl:   o.ChangeACL,
+		Events:      events,
+		LockDelayNs: int64(o.LockDelay),
+		Create:      chubbypb.Create(create),
+		Kind:        chubbypb.Kind(kind),
+		Ephemeral:   o.Ephemeral,
+		Contents:    o.Contents,
+		Acl:         aclToWire(o.ACL),
 	}
 }
 
-// smallOpen is how many bytes of contents an Open may bring along over the connection of the
-// sessions. On a network of 1 Mbit/s the cleanup calls, maxCleanupCalls at a time, delay a KeepAlive
-// by little more than a second, and by four if all of the paths and lists are as long as can be.
+// maxSmallOpen is how many bytes of contents an Open may carry over the control
+// connection. On a network of 1 Mbit/s the cleanup calls, maxCleanupCalls at a time,
+// delay a KeepAlive by little more than a second, and by four if all of the paths and
+// lists are as long as they may be.
 const maxSmallOpen = 1 << 10
 
-// unopen settles an Open that was left: it is withdrawn, or, if it was done, its
-// answer is asked for again and the handle in it closed.
+// settleOpen settles an Open that was abandoned: it is withdrawn, or, if it was done,
+// its answer is asked for again, and the handle in it closed.
 func (c *Client) settleOpen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
 	withdrawn, err := c.withdraw(ctx, "open", path, number)
 	if err != nil || withdrawn.GetCancelled() {
@@ -220,11 +240,11 @@ func (c *Client) settleOpen(ctx context.Context, path string, number uint64, req
 		return
 	}
 	var handle []byte
-	in, over := classCleanup, (*target).control // what gives back later waits for this
+	class, over := classCleanup, (*target).control // later cleanup calls wait for this one
 	if len(request.GetContents()) > maxSmallOpen {
-		in, over = classUnlimited, func(t *target) *connection { return t.data }
+		class, over = classUnlimited, func(t *target) *connection { return t.data }
 	}
-	err = c.sendUntilAnswered(ctx, "open", path, number, in, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+	err = c.sendUntilAnswered(ctx, "open", path, number, class, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		reply, err := over(t).chubby.Open(ctx, openRequestFor(request, caller, m))
 		handle = reply.GetHandle()
 		return err
@@ -235,7 +255,7 @@ func (c *Client) settleOpen(ctx context.Context, path string, number uint64, req
 	_ = c.sendUntilAnswered(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
 }
 
-// parse checks a path, and that it is not in another cell, as far as is known:
+// parsePath checks a path, and that it is not in another cell, as far as is known:
 // the cell called local has a name of its own.
 func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	p, err := api.ParsePath(path)
@@ -252,5 +272,5 @@ func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	return p, nil
 }
 
-// root is the path of the whole cell.
+// rootPath returns the path of the root of the cell.
 func (c *Cell) rootPath() string { return "/" + api.Root + "/" + c.cfg.Cell }

@@ -8,9 +8,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// QuotaUse is what one principal, or one directory, uses and may use. Of a
-// directory only nodes and bytes are counted, and an amount allowed of 0 is no
-// limit.
+// QuotaUse is what one principal, or one directory, uses and may use. Of a directory
+// only nodes and bytes are counted, and a quota of 0 is no limit.
 type QuotaUse struct {
 	Principal string
 	Path      string // of a directory; then Principal is empty
@@ -18,8 +17,8 @@ type QuotaUse struct {
 	Allowed   api.Quota
 }
 
-// Quotas lists the principals that use anything of the cell, and the directories
-// that have a quota.
+// Quotas lists the principals that use anything of the cell, and the directories that
+// have a quota.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
 	return collectPages(eachPage(ctx, c, "list quotas", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
 		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
@@ -36,9 +35,9 @@ func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
 	}
 }
 
-// SetPrincipalQuota sets what the sessions of a principal may use together; an
-// amount of 0 is that of api.DefaultQuota. What is used above it stays, and
-// nothing is added.
+// SetPrincipalQuota sets what the sessions of a principal may use together; an amount
+// of 0 is that of api.DefaultQuota. What is used above the quota stays, and nothing
+// can be added.
 func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
 	op := "set the quota of " + principal
 	if principal == "" || len(principal) > api.MaxPrincipal {
@@ -58,7 +57,7 @@ func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, 
 	return c.setQuota(ctx, "set quota", path, api.Quota{Nodes: nodes, Bytes: bytes}, &chubbypb.SetQuotaRequest{Path: p.String()})
 }
 
-// setQuota sends a request that says already whose quota it is.
+// setQuota completes and sends a request that names the principal or the directory.
 func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, whose *chubbypb.SetQuotaRequest) error {
 	if err := q.Validate(); err != nil {
 		return fmt.Errorf("%s %s: %w", op, path, err)

@@ -43,28 +43,28 @@ func Servers(ctx context.Context, cell string) ([]string, error) {
 	}.servers(ctx, cell)
 }
 
-// ConfiguredCells returns the names of the cells that CHUBBY_CELLS and the file
-// of cells configure, sorted. A source that cannot be read has none; Servers says
+// ConfiguredCells returns the names of the cells that CHUBBY_CELLS and the file of
+// cells configure, sorted. A source that cannot be read counts as empty; Servers says
 // what is wrong with it.
 func ConfiguredCells() []string {
 	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir}.configuredCells()
 }
 
-// devReplicas is how many ports of this host a cell without configuration is
-// looked for at.
+// devReplicas is how many ports of this host are tried for a cell without
+// configuration.
 const devReplicas = 5
 
 // maxConfig bounds the file of cells, in bytes: thousands of cells.
 const maxCellsFile = 1 << 20
 
-// userConfigDir is ~/.config on every system, so that one instruction serves
-// everybody.
+// userConfigDir is ~/.config on every system, so that the same instructions hold for
+// all.
 func userConfigDir() (string, error) {
 	home, err := os.UserHomeDir()
 	return filepath.Join(home, ".config"), err
 }
 
-// sources is what the addresses of cells are read from.
+// sources is where the addresses of cells are read.
 type sources struct {
 	getenv    func(string) string
 	readFile  func(string) ([]byte, error)
@@ -89,7 +89,7 @@ func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
 	return list, nil
 }
 
-// configured lists the cells of the variable and of the file.
+// configuredCells lists the cells of the variable and of the file.
 func (s sources) configuredCells() []string {
 	var names []string
 	for entry := range strings.SplitSeq(s.getenv("CHUBBY_CELLS"), ";") {
@@ -109,8 +109,8 @@ func (s sources) configuredCells() []string {
 	return slices.Compact(names)
 }
 
-// file is the path of the file of cells, "" if there can be none; named says that
-// CHUBBY_CONFIG has named it.
+// cellsFile returns the path of the file of cells, "" if there can be none. named
+// says that CHUBBY_CONFIG names it.
 func (s sources) cellsFile() (path string, named bool) {
 	if path = s.getenv("CHUBBY_CONFIG"); path != "" {
 		return path, true
@@ -122,9 +122,9 @@ func (s sources) cellsFile() (path string, named bool) {
 	return filepath.Join(dir, "chubby", "cells.yaml"), false
 }
 
-// parseCells reads the value of CHUBBY_CELLS and returns what it says of one
-// cell. A fault anywhere is reported: a typing error must not send a client to
-// a cell of the same name on this host.
+// parseCells reads the value of CHUBBY_CELLS and returns the servers of one cell. It
+// reports a fault in any entry: a typing error must not send a client to a cell of
+// the same name on this host.
 func parseCells(value, cell string) ([]string, error) {
 	var found []string
 	for entry := range strings.SplitSeq(value, ";") {
@@ -147,7 +147,7 @@ func parseCells(value, cell string) ([]string, error) {
 	return found, nil
 }
 
-// cellEntry is what the file of cells says of one cell.
+// cellEntry is an entry of the file of cells.
 type cellEntry struct {
 	Servers []string `yaml:"servers"`
 }
@@ -218,7 +218,7 @@ func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
 	var list []string
 	for _, r := range records {
 		host := strings.TrimSuffix(r.Target, ".")
-		if host == "" { // RFC 2782: there is decidedly no such service
+		if host == "" { // RFC 2782: the target "." says that there is no such service
 			continue
 		}
 		list = append(list, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
@@ -242,7 +242,7 @@ func withPorts(servers []string) ([]string, error) {
 	return list, nil
 }
 
-// withPort checks an address and adds the port that it may lack.
+// withPort checks an address, and adds the default port if it has none.
 func withPort(server string) (string, error) {
 	server = strings.TrimSpace(server)
 	host, port, err := net.SplitHostPort(server)

@@ -14,12 +14,12 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Status is a cell as its replicas describe themselves.
+// Status describes a cell, from the answers of its replicas.
 type Status struct {
 	Cell     string
 	CellID   api.CellID
-	Master   string // its id; empty if none of those that answer is it
-	Named    string // the master that replicas name, which need not answer; empty if they know none
+	Master   string // the id of the master; empty if it is not among those that answer
+	Named    string // the id of the master that replicas name, which may not answer; empty if they know none
 	Epoch    api.Epoch
 	Replicas []ReplicaStatus // by id
 	Sessions uint64
@@ -35,7 +35,7 @@ type ReplicaStatus struct {
 	Term      uint64
 	Last      uint64 // index of the last entry in its log
 	Applied   uint64 // index of the last entry applied
-	Lag       uint64 // entries applied less than by the replica that is furthest
+	Lag       uint64 // how many entries fewer it has applied than the replica that has applied most
 	Healthy   bool
 	Version   string
 	DiskFree  int64 // bytes
@@ -50,17 +50,17 @@ type Member struct {
 	Voter                  bool
 }
 
-// view is what one replica says of itself and of its cell.
+// replicaView is what one replica says of itself and of its cell.
 type replicaView struct {
 	address string
 	status  *chubbypb.StatusReply
 	members []Member
 	err     error
-	refused bool // nothing listens there
+	refused bool // the connection was refused: nothing listens there
 }
 
-// view asks one replica, for at most DialTimeout. Locate comes first, because a
-// server of another cell refuses it.
+// viewReplica asks one replica, for at most DialTimeout. Locate comes first, because
+// a server of another cell refuses it.
 func (c *Cell) viewReplica(ctx context.Context, address string) replicaView {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
@@ -90,9 +90,9 @@ func (v *replicaView) ask(ctx context.Context, t *target, cell string) error {
 	return err
 }
 
-// survey asks the servers of the cell, and the replicas that they name, all at
-// once, until enough says that a view is all it takes. It fails if no replica of
-// the cell answers, with what each said. Its goroutines have ended when it returns.
+// survey asks the servers of the cell, and the replicas that they name, all at once,
+// until a view is enough. It fails if no replica of the cell answers, with what each
+// said. Its goroutines have ended when it returns.
 func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) bool) ([]replicaView, error) {
 	servers, err := c.locator.addresses(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	ctx, cancel := context.WithCancel(ctx)
 	arrived := make(chan replicaView)
 	asked := map[string]bool{}
-	// A cell whose members come and go leaves no connections behind.
+	// Close connections to replicas that are no members any more.
 	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.locator.knownAddresses()...)) }()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -145,7 +145,8 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	return views, nil
 }
 
-// next waits for a view; once ctx has ended, it is that somebody has not answered.
+// nextView waits for a view. Once ctx has ended, it returns one that says that a
+// replica has not answered.
 func (c *Cell) nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
 	select {
 	case v := <-arrived:
@@ -160,7 +161,7 @@ func (c *Cell) nextView(ctx context.Context, arrived <-chan replicaView, asked m
 	return replicaView{}
 }
 
-// nobody is the error of a survey without an answer from the cell.
+// noAnswerError is the error of a survey that no replica of the cell has answered.
 func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView) error {
 	slices.SortFunc(views, func(a, b replicaView) int { return strings.Compare(a.address, b.address) })
 	var said, addresses []string
@@ -195,9 +196,9 @@ func (c *Cell) Members(ctx context.Context) ([]Member, error) {
 	return list, nil
 }
 
-// Status asks every replica of the cell about itself, those configured here and
-// those they name. Replicas that do not answer within Config.DialTimeout are
-// listed with the reason; it fails only if none answers.
+// Status asks every replica of the cell about itself, those configured here and those
+// that the replicas name. Replicas that do not answer within Config.DialTimeout are
+// listed with the reason. It fails only if none answers.
 func (c *Cell) Status(ctx context.Context) (Status, error) {
 	views, err := c.survey(ctx, "ask for status", func(replicaView) bool { return false })
 	if err != nil {
@@ -221,7 +222,7 @@ func (c *Cell) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// add takes one replica's view.
+// addView adds one replica's view.
 func (s *Status) addView(v replicaView, names map[string]string) {
 	if v.err != nil {
 		s.Replicas = append(s.Replicas, ReplicaStatus{ID: names[v.address], Client: v.address, Err: v.err})
@@ -229,21 +230,21 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	}
 	r := v.status.GetReplica()
 	if slices.ContainsFunc(s.Replicas, func(o ReplicaStatus) bool { return o.Err == nil && o.ID == r.GetId() }) {
-		return // it has two addresses
+		return // the replica has two addresses
 	}
 	s.Replicas = append(s.Replicas, ReplicaStatus{
 		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
 		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
 	})
 	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
-	// The cell is what its master says of it; of two that claim to be, the later.
+	// The master describes the cell. If two replicas say that they are the master, the one of the later epoch does.
 	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
 		s.Master, s.Epoch = r.GetId(), epoch
 		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
 	}
 }
 
-// finish works out what takes all the answers.
+// compareReplicas sets and sorts what depends on all answers.
 func (s *Status) compareReplicas() {
 	var furthest uint64
 	for _, r := range s.Replicas {
@@ -254,7 +255,7 @@ func (s *Status) compareReplicas() {
 			r.Lag = furthest - r.Applied
 		}
 	}
-	// Those of which nothing is known but an address come last.
+	// Replicas of which only an address is known come last.
 	slices.SortFunc(s.Replicas, func(a, b ReplicaStatus) int {
 		if (a.ID == "") != (b.ID == "") {
 			return cmp.Compare(b.ID, a.ID)

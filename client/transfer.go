@@ -9,17 +9,17 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Transfer makes another replica the master, as an operator's act: the one of
-// that id, or whichever is furthest if to is empty. It returns the id of the
-// master that is in office then. Sessions and locks survive it as they do any
-// fail-over.
+// Transfer makes another replica the master, as an operator's act: the one with that
+// id, or, if to is empty, the one whose log is most complete. It returns the id of
+// the master at the end. Sessions and locks survive it as they survive any fail-over.
 //
-// The answer may go with the mastership. So after one that is lost the replicas
-// are asked who leads: a later epoch than that in which the master was asked, of
-// another replica (of the one wanted, if one was named), is what was asked for,
-// whoever brought it about. No master is asked twice in one epoch: if it is still
-// the master after that, or ctx ends before it is known, the error is Uncertain,
-// and it may yet hand over. The other errors are the master's, as PermissionDenied.
+// The answer may be lost because the master steps down. So after a lost answer the
+// replicas are asked for the master: if another replica (the one wanted, if to names
+// one) is master in a later epoch than that in which the master was asked, that is
+// what was asked for, whatever brought it about. No master is asked twice in one
+// epoch: if it is still the master, or ctx ends before that is known, the error is
+// Uncertain, and it may yet hand over. Other errors are the master's, such as
+// PermissionDenied.
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	h := &transferCall{client: c, to: to}
 	const op = "transfer the mastership"
@@ -38,18 +38,18 @@ func (c *Client) Transfer(ctx context.Context, to string) (master string, err er
 	return "", err
 }
 
-// handover is one call of Transfer.
+// transferCall is one call of Transfer.
 type transferCall struct {
 	client       *Client
 	to           string
-	askedEpoch   api.Epoch  // in which a master was asked last; 0 if none was
+	askedEpoch   api.Epoch  // in which a master was last asked to hand over; 0 if none was
 	askedReplica string     // that master
-	lastError    *api.Error // what came of it
-	master       string     // the result,
-	resultError  *api.Error // or why there is none
+	lastError    *api.Error // that it answered
+	master       string     // the result
+	resultError  *api.Error // why there is no result
 }
 
-// attempt asks the master, if it is not that already which was wanted.
+// attempt asks the master to hand over, unless it is already the one that is wanted.
 func (h *transferCall) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {

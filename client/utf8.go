@@ -12,17 +12,16 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Text that is not UTF-8 does not travel: gRPC refuses to write such a request, and
-// says so with the code that it has for faults of either side, which another attempt
-// may help against. Here it does not, so the error of a request that holds such text is
-// an answer.
+// gRPC does not send a request with text that is not UTF-8. It reports that with a code
+// that it uses for faults of either side, after which another attempt may succeed. Here
+// none can, so such a request fails with InvalidArgument, which is an answer.
 
-// refuseUnary gives a call of one reply that error.
+// checkUnaryText is the interceptor for calls with one reply.
 func checkUnaryText(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return explainText(request, invoke(ctx, method, request, reply, conn, opts...))
 }
 
-// refuseStream gives it a call of many replies.
+// checkStreamText is the interceptor for calls with many replies.
 func checkStreamText(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, opts...)
 	if err != nil {
@@ -31,7 +30,7 @@ func checkStreamText(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Clie
 	return textStream{stream}, nil
 }
 
-// textStream is a stream whose requests are looked at if they cannot be sent.
+// textStream is a stream whose SendMsg explains why a request could not be sent.
 type textStream struct{ grpc.ClientStream }
 
 // SendMsg sends a request.
@@ -39,7 +38,8 @@ func (s textStream) SendMsg(request any) error {
 	return explainText(request, s.ClientStream.SendMsg(request))
 }
 
-// explainText returns the error of a request, or which of its fields is no UTF-8.
+// explainText returns err, or, if a field of the request is not UTF-8, an error that
+// says which.
 func explainText(request any, err error) error {
 	if status.Code(err) != codes.Internal {
 		return err

@@ -14,29 +14,31 @@ type WriteOption func(*writeOptions)
 
 type writeOptions struct {
 	ifGeneration *uint64
-	ifSequencer  string // empty is none
-	noSequencer  bool   // IfSequencer was given what is no sequencer
+	ifSequencer  string // empty if there is no such condition
+	noSequencer  bool   // IfSequencer was given a value that is no sequencer
 }
 
-// IfGeneration makes a write conditional: the contents, or the ACL names, must
-// still be at that generation, else GenerationMismatch (Chubby §2.6). A generation
-// stands for one content of a path for good: a file that was deleted and created
-// again since it was read does not have it. It is not for Delete.
+// IfGeneration makes a write conditional: the contents, or the ACL names, must still
+// be at that generation, else the write fails with GenerationMismatch (Chubby §2.6).
+// A generation of a path never comes again: a file that was deleted and created again
+// since it was read does not have it. It is not for Delete.
 func IfGeneration(g api.Generation) WriteOption {
 	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
 }
 
-// IfSequencer makes a write conditional: the sequencer must still be valid, in
-// the moment of the write, else BadSequencer and nothing is written. The writer
-// need not be the holder of the lock (Chubby §2.4). A zero Sequencer is never valid.
+// IfSequencer makes a write conditional: the sequencer must be valid at the moment of
+// the write, else the write fails with BadSequencer and nothing is written. The
+// writer need not be the holder of the lock (Chubby §2.4). A zero Sequencer is never
+// valid.
 func IfSequencer(s sequencer.Sequencer) WriteOption {
 	return func(o *writeOptions) {
 		o.ifSequencer = s.String()
-		o.noSequencer = o.ifSequencer == "" // which a request would say no condition by
+		o.noSequencer = o.ifSequencer == "" // in a request, an empty text means that there is no condition
 	}
 }
 
-// collect returns what the options say. It fails for a condition that cannot be met.
+// writeOptionsOf returns what the options say. It fails for a condition that cannot
+// be met.
 func writeOptionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 	var o writeOptions
 	for _, option := range options {
@@ -49,9 +51,9 @@ func writeOptionsOf(op, path string, options []WriteOption) (writeOptions, error
 	return o, nil
 }
 
-// SetContents replaces the whole of a file. If ctx ends before an answer the
-// error is Uncertain: the write may have happened, but will not happen later
-// than any later write of this client.
+// SetContents replaces the whole contents of a file. If ctx ends before an answer,
+// the error is Uncertain: the write may have taken effect, but will not take effect
+// after any later write of this client.
 func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...WriteOption) (api.Stat, error) {
 	if err := checkContents(contents, "write", h.path); err != nil {
 		return api.Stat{}, err
@@ -83,7 +85,7 @@ func checkContents(contents []byte, op, path string) error {
 		Message: fmt.Sprintf("the contents have %d bytes; a file holds at most %d, so store a pointer to where the data is", len(contents), api.MaxContents)}
 }
 
-// SetACL replaces the ACL names of a node; empty names stay as they are. The
+// SetACL replaces the ACL names of a node; empty names leave them as they are. The
 // handle must have been opened with ChangeACL.
 func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
 	var stat api.Stat
@@ -109,9 +111,9 @@ func aclToWire(a api.ACL) *chubbypb.ACL {
 	return &chubbypb.ACL{Read: a.Read, Write: a.Write, Change: a.Change}
 }
 
-// Delete deletes the node: NotEmpty if it has children, LockHeld if another
-// holds its lock. IfSequencer is the only option; IfGeneration is
-// InvalidArgument. The handle remains to be closed.
+// Delete deletes the node. It fails with NotEmpty if the node has children, and with
+// LockHeld if another holds its lock. IfSequencer is the only option; IfGeneration is
+// InvalidArgument. The handle must still be closed.
 func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	o, err := writeOptionsOf("delete", h.path, options)
 	if err != nil {
@@ -129,8 +131,8 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	})
 }
 
-// mutate makes a call that changes something. Its token is that of now for all
-// attempts: a request that is sent again is the same request.
+// mutate makes a call that changes something. All its attempts carry the same token:
+// a request that is sent again must be the same request.
 func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(token []byte) sender) error {
 	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
