@@ -11,98 +11,153 @@
 // # The rule
 //
 // A program never believes that it holds a lock which the cell may have given
-// to another. Loss is declared by the local clock, never by the arrival of a
-// reply: a lock has a context that is cancelled, with a cause, a Margin before
-// the first moment at which another could hold it. Every call looks at the
-// clock before it uses the session, so a process that was stopped, and whose
-// timers are late, finds out before it does anything. What the clock cannot
-// prevent, because work may be stopped between looking and doing, the servers
-// that the lock protects prevent, if they check its Sequencer.
+// to another. The local clock decides that a lock is lost, and not the arrival of
+// a reply: a lock has a context that is cancelled, with a cause, a Margin before
+// the first moment at which another could hold it. Every call checks the clock
+// before it uses the session: so a process that was stopped, and whose timers are
+// late, finds out before it does anything. The clock cannot prevent that work is
+// stopped between that check and the act. The servers that the lock protects
+// prevent that, if they check its Sequencer.
 //
 // # Sessions
 //
-// A session is safe while its lease runs by the local clock; in jeopardy for the
-// grace period after that, when calls block and nothing is lost yet; and gone
-// when that is over too, or as soon as the master says so (Chubby §2.8). A gone
+// A session is safe while its lease runs by the local clock. For the grace period
+// after that it is in jeopardy: calls block, and nothing is lost yet. After the
+// grace period, or as soon as the master says so, it is gone (Chubby §2.8). A gone
 // session stays gone: everything that depends on it fails with SessionExpired,
-// which wraps a Cause. A fail-over of the master is survived without notice, if
-// it is shorter than what is left of the lease. Renew opens a new session for each
-// that is lost, and has the application make again what went with it.
+// which wraps a Cause. A fail-over of the master is survived without notice if it
+// is shorter than what is left of the lease. Renew opens a new session for each
+// that is lost, and has the application make again what was lost with it.
 //
 // New makes connections for one session. A process with thousands of sessions
-// spreads them over some Cells: those of a Cell (NewSession) share its connections
-// and its search for the master. Stats counts what has become of a session.
+// spreads them over several Cells: the sessions of a Cell (NewSession) share its
+// connections and its search for the master. Stats counts what has happened to a
+// session.
 //
 // # Calls
 //
 // A call is repeated until it has a definite answer, whichever replica hangs or
-// fails, and as long as its context lasts; without a deadline that is the life
-// of the session. A change carries a number that is the same in every attempt,
-// and so happens once. If its context ends before the answer, the error is
-// Uncertain, and the client settles the matter in the background: what has not
-// been done is withdrawn, an abandoned Acquire or Open is undone, an abandoned
-// Release or Close is carried through. No later change of the same client is
-// sent before that, so it cannot be overtaken by an earlier one.
+// fails, as long as its context lasts; without a deadline, as long as the session
+// lasts. A change carries a number that is the same in every attempt, and so takes
+// effect once. If its context ends before the answer, the error is Uncertain, and
+// the client settles the request in the background: it withdraws what has not been
+// done, undoes an abandoned Acquire or Open, and completes an abandoned Release or
+// Close. It sends no later change before that, so an earlier change never takes
+// effect after a later one.
 //
-// Calls that give something back (Close, Release) go on for CleanupTime when their
-// context has been cancelled, also before the call; so they may be deferred with the
-// context that a signal ends. See CleanupContext.
+// Cleanup calls, which give something back (Close, Release), go on for CleanupTime
+// when their context has been cancelled, also before the call; so they may be
+// deferred with the context that a signal ends. See CleanupContext.
 //
 // Every error is an *api.Error, with a code to ask for (errors.Is(err,
-// api.LockHeld)); one that comes of the end of a context wraps the context's
-// error too. An error for want of a master says which servers were asked, what
-// each answered, and whom they believe to be the master.
+// api.LockHeld)). If a context ended a call, the error wraps the context's error
+// too. If no master was found, the error says which servers were asked, what each
+// answered, and which replica they believe to be the master.
 //
 // # Events
 //
-// A handle can be opened for events (Chubby §2.5), which Next and Events deliver:
-// in order, each once, after what they tell of can be seen. The library
-// acknowledges them when it has queued them, so that a slow application holds up
-// nobody; the queue of a handle is bounded, and one EventLost stands for what did
-// not fit. After a fail-over the library presents its handles to the new master,
-// which knows nothing of them before, and then delivers EventMasterFailedOver: an
-// application that looks again on that, and on EventLost, misses nothing.
+// A handle can be opened for events (Chubby §2.5), which Next and Events return:
+// in order, each once, after what they report can be seen. The library
+// acknowledges them when it has queued them, so that a slow application delays
+// nobody. The queue of a handle is bounded, and one EventLost takes the place of
+// events that did not fit. A new master knows nothing of the handles: after a
+// fail-over the library presents them to it, and then delivers
+// EventMasterFailedOver. An application that looks again after that event, and
+// after EventLost, misses nothing.
 //
 // # Cache
 //
-// What was read is kept: contents, metadata, listings, that there is no such node,
-// and handles that were closed, for the next Open that asks for the same. The rule
-// is that what is in the cache is true (Chubby §2.7): the cell makes no change
-// before every client that may have cached what it touches has dropped that, or
-// its lease is over. So a read that the cache answers looks at the clock, and asks
-// nobody; in jeopardy, and at a fail-over, everything is dropped.
+// What was read is cached: contents, metadata, listings, the absence of nodes, and
+// idle handles, which were closed and wait for the next Open that asks for the
+// same. What is in the cache is true (Chubby §2.7): the cell changes a node only
+// when every client that may have cached it has dropped it, or the lease of that
+// client has run out. So a read that the cache answers checks the clock, and makes
+// no call. In jeopardy, and at a fail-over, everything is dropped.
 //
-// The price is paid by those who change: a change waits for a round trip to every
-// client that caches what it touches, at worst, if one is cut off, for the rest of
-// its lease. Config.NoCache is for those who read little, or are often
-// stopped for long: nobody waits for them. Locks are not cached, and never wait: so
-// Stat does not show the generation of the lock in a session that caches.
+// The cost is paid by writers: a change waits for a round trip to every client
+// that caches what it touches; if one of them cannot be reached, for the rest of
+// its lease. Clients that read little, or are often suspended for long, should set
+// Config.NoCache: then nobody waits for them. Locks are not cached, and a change of
+// a lock waits for no cache: so Stat does not show the generation of the lock in a
+// session that caches.
 //
-// # Forced loss
+// # Revocation
 //
 // An acknowledgement says that the owner has stopped. When a lock is taken away,
-// or the whole session is ended by somebody else, the contexts of the locks end
-// at once, with the cause; but the cell gives the locks to others only when it is
-// told that the work under them has stopped (decision 10). The library says so
-// when the owner has let go: by Release, by Close of the handle, or by Close of
-// the client; and not before. An owner that never lets go of a lock that was
-// taken away loses its session when the lease is over, since nothing is extended
+// or somebody else ends the whole session, the contexts of the locks end at once,
+// with the cause; but the cell gives the locks to others only when it is told that
+// the work under them has stopped (decision 10). The library tells it when the
+// owner has released the lock, by Release, by Close of the handle, or by Close of
+// the client, and not before. An owner that never releases a lock that was taken
+// away loses its session when the lease runs out, since the lease is not extended
 // until then. So stop the work when the context ends, and then release the lock,
 // soon.
 //
 // # Goroutines
 //
-// A Client has five: one sends KeepAlives, and the last acknowledgement of a
-// session that the cell has ended; one looks at the clock when something is due,
-// and owns the deadlines of all locks; one settles abandoned requests, and closes
-// cached handles; one asks about held locks and presents handles after a fail-over,
-// with four more while it does so; one calls OnState and writes the log. No handle
-// has one, and no cache. A Cell has one more while the master is looked for, and
-// one for each replica that is asked, however many sessions it has, two for each to which it
-// tries another connection, and one while it closes one. Close of each waits for
-// its own. A CachingChecker has one for each lock that it watches, and for each sequencer that it
-// asks about. Renew has none: it runs in its caller's. gRPC has three for each connection,
-// that end when the connections are closed.
+// Each has an owner that waits for it.
+//
+// Client.Close waits for the five of a Client:
+//
+//   - watchClock reads the clock when something is due, and ends locks in time;
+//   - keeper.keepAlive sends KeepAlives, and the last acknowledgement of a session
+//     that the cell has ended. While an acknowledgement is held back it has one more,
+//     which waits for the release of the lock;
+//   - janitor.settleAll settles abandoned requests, and closes idle handles;
+//   - runAudits asks about held locks, and presents handles after a fail-over, with
+//     up to four more while it does so;
+//   - notifier.deliverAll calls OnState and writes the log.
+//
+// Cell.Close waits for those of a Cell, however many sessions it has:
+//
+//   - the locator has one while it looks for the master, one while it looks up the
+//     servers, and one for each replica that it is asking;
+//   - the pool has two for each connection for which it tries a replacement, and one
+//     for each that it is closing.
+//
+// Cell.Status and Cell.Members wait for one for each replica that they ask.
+// CachingChecker.Close waits for one for each lock that it watches, and one for
+// each sequencer that it asks about. Renew has none, and no handle has one. gRPC
+// has three for each connection, which end when the connection is closed.
+//
+// # Locks
+//
+// These are the mutexes of this package (not the locks of a cell). "a > b" says
+// that b may be locked while a is held; no other pair is locked at the same time,
+// except those that follow from two of these lines:
+//
+//	Handle.mu > Lock.mu
+//	Handle.mu > sessionState.mu
+//	sessionState.mu > cache.mu
+//	sessionState.mu > janitor.mu
+//	sessionState.mu > notifier.mu
+//	CachingChecker.mu > notifier.mu
+//	requestNumbers.mu > queuePlaces.mu
+//	mu of dispatcher.watchAnswer > locator.mu > target.mu
+//	pool.mu > target.mu
+//
+// What each guards:
+//
+//   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether
+//     calls on it can succeed;
+//   - Lock.mu: whether a lock was taken away, given up or released;
+//   - sessionState.mu: the lease, the epoch, the state of the session, and the
+//     deadlines of its locks;
+//   - cache.mu: the cache; janitor.mu: the abandoned requests; notifier.mu: the calls
+//     that notifier is to make; auditor.mu: the next audit;
+//   - handleTable.mu: which handles there are;
+//   - requestNumbers.mu: the outstanding request numbers of a session;
+//     queuePlaces.mu: how many requests of a Cell are in queues of locks;
+//   - sessionSet.mu: the sessions of a Cell;
+//   - locator.mu: the master, the search for it, and what was learned in searches;
+//   - pool.mu: the replicas that there are connections to; target.mu: the control
+//     connection to a replica, and what is known of the replica;
+//   - CachingChecker.mu: its answers, its checks and the locks that it watches;
+//   - the mu of dispatcher.watchAnswer: whether a call has joined a search.
+//
+// No mutex is held across a call, a write of the log, or a function of the user.
+// Config.Clock is an exception: it is called with sessionState.mu and others held,
+// and must not call this package.
 //
 // # Not here
 //

@@ -34,7 +34,7 @@ type pool struct {
 	life    context.Context //nolint:containedctx // of these goroutines: ended by close
 	stop    context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows, and fields of targets that say so; target.mu may be taken while it is held
 	targets map[string]*target
 	closed  bool
 }
@@ -53,7 +53,7 @@ type target struct {
 	borrowers int         // calls of borrow whose giveBack is outstanding; the pool's mu guards it
 	replacing bool        // a replacement for the control connection is being tried; the pool's mu guards it
 
-	mu           sync.Mutex      // guards what follows
+	mu           sync.Mutex      // guards what follows; no other mutex is taken while it is held
 	controlConn  *connection     // see control
 	refused      error           // why the last attempt to connect failed; nil if it did not
 	replica      string          // its id, when it last said that it is the master; empty if it never has
