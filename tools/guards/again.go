@@ -1,9 +1,9 @@
 package main
 
-// againGuards are those of what comes a second time: a command that found no room, a copy
+// againSafeguards are those of what comes a second time: a command that found no room, a copy
 // of a request, a grant.
-func againGuards() []guard {
-	return []guard{
+func againSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "an eviction that was refused is tried again", file: "cell/internal/master/timekeeper.go",
 			old: "		t.revocations.evict(*c)\n", new: "		_ = c\n",

@@ -1,9 +1,9 @@
 package main
 
-// answerGuards are those of what clients are told of their requests: what the log
+// answerSafeguards are those of what clients are told of their requests: what the log
 // says, and nothing else.
-func answerGuards() []guard {
-	return []guard{
+func answerSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "what was marked for a command that was refused is unmarked", file: "cell/internal/master/epoch.go",
 			old: "		e.unproposed(one.command, false)\n	}\n	return err\n", new: "		_ = e.unproposed\n	}\n	return err\n",

@@ -1,8 +1,8 @@
 package main
 
-// arrivalGuards are those of what a replica is sent, and finds on its disk when it starts.
-func arrivalGuards() []guard {
-	return []guard{
+// arrivalSafeguards are those of what a replica is sent, and finds on its disk when it starts.
+func arrivalSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a snapshot that stops arriving holds up no election", file: "cell/internal/peer/transport.go",
 			old: "	if s.within.Load() {", new: "	if false {",

@@ -1,9 +1,9 @@
 package main
 
-// boundGuards are those of what keeps the work under the master's mutex, and what a
+// boundSafeguards are those of what keeps the work under the master's mutex, and what a
 // client can make the master remember, bounded.
-func boundGuards() []guard {
-	return []guard{
+func boundSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a waiter that is gone is in no index", file: "cell/internal/master/queue.go",
 			old: "	q.absent.drop(w)\n	if q.used[w.who]--", new: "	if q.used[w.who]--",

@@ -1,8 +1,8 @@
 package main
 
-// cacheGuards are those of caches.
-func cacheGuards() []guard {
-	return []guard{
+// cacheSafeguards are those of caches.
+func cacheSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a change waits for the clients that cache", file: "cell/internal/master/coherence.go",
 			old: "	for _, waits := range []*change{flush, ch} {\n", new: "	for _, waits := range []*change{flush} {\n",
@@ -89,9 +89,9 @@ func cacheGuards() []guard {
 	}
 }
 
-// leaseGuards are those of leases, and of the end of an epoch.
-func leaseGuards() []guard {
-	return []guard{
+// leaseSafeguards are those of leases, and of the end of an epoch.
+func leaseSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a new master waits as long as leases may have been", file: "cell/internal/master/master.go",
 			old: "		m.tables.leases.Start(s.ID, s.Lease, now)\n", new: "		m.tables.leases.Start(s.ID, s.Asked, now)\n",

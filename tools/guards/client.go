@@ -1,9 +1,9 @@
 package main
 
-// clientGuards are those of what the client library says of calls that came to no
+// clientSafeguards are those of what the client library says of calls that came to no
 // end, and of what goes on without their callers.
-func clientGuards() []guard {
-	return []guard{
+func clientSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "what gives back is carried through although it was refused for now", file: "client/mutate.go",
 			old: "		if result == outcomeNotDone {\n", new: "		if attempts == 0 {\n",

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// control runs the tests that have noticed what was taken out, with everything in its
-// place. A test that fails then too has shown nothing: guards that only such tests
-// noticed are missed.
-func (p *page) control(root string, tried []guard) error {
+// control runs the tests that have failed without a safeguard, with every safeguard in
+// place. A test that fails then too has shown nothing: a safeguard that only such tests
+// noticed loses its row.
+func (p *page) control(root string, tried []safeguard) error {
 	tests := map[string]map[string]bool{} // by package
-	for _, g := range tried {
-		if tests[g.pkg] == nil {
-			tests[g.pkg] = map[string]bool{}
+	for _, s := range tried {
+		if tests[s.pkg] == nil {
+			tests[s.pkg] = map[string]bool{}
 		}
-		for _, name := range p.tests[g.name] {
-			tests[g.pkg][name] = true
+		for _, name := range p.tests[s.name] {
+			tests[s.pkg][name] = true
 		}
 	}
-	var missed []error
+	var unnoticed []error
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		if len(tests[pkg]) == 0 {
 			continue
@@ -36,23 +36,23 @@ func (p *page) control(root string, tried []guard) error {
 		if err == nil {
 			continue
 		}
-		red := failed(out)
+		red := failedTests(out)
 		if len(red) == 0 {
 			return fmt.Errorf("the control of %s: %w: %s", pkg, err, out)
 		}
-		for _, g := range tried {
-			noticed := p.tests[g.name]
-			if g.pkg != pkg || len(noticed) == 0 || slices.ContainsFunc(noticed, func(name string) bool { return !slices.Contains(red, name) }) {
+		for _, s := range tried {
+			noticed := p.tests[s.name]
+			if s.pkg != pkg || len(noticed) == 0 || slices.ContainsFunc(noticed, func(name string) bool { return !slices.Contains(red, name) }) {
 				continue
 			}
-			missed = append(missed, fmt.Errorf("%s: %s fails with it, too", g.name, strings.Join(noticed, ", ")), p.missed(g))
+			unnoticed = append(unnoticed, fmt.Errorf("%s: %s fails with it, too", s.name, strings.Join(noticed, ", ")), p.removeRow(s))
 		}
 	}
-	return errors.Join(missed...)
+	return errors.Join(unnoticed...)
 }
 
-// failed returns the tests that failed, by what go test printed.
-func failed(out []byte) []string {
+// failedTests returns the tests that failed, from the output of go test.
+func failedTests(out []byte) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindAllStringSubmatch(string(out), -1) {
 		names = append(names, m[1])
@@ -60,8 +60,8 @@ func failed(out []byte) []string {
 	return names
 }
 
-// named returns the names of the tests that a regular expression of an entry names.
-func named(expression string) []string {
+// testNames returns the names of the tests in the regular expression of an entry.
+func testNames(expression string) []string {
 	var names []string
 	for name := range strings.SplitSeq(expression, "|") {
 		name, _, _ = strings.Cut(name, "/")

@@ -1,8 +1,8 @@
 package main
 
-// crashGuards are those of a replica that is killed between two operations on its data.
-func crashGuards() []guard {
-	return []guard{
+// crashSafeguards are those of a replica that is killed between two operations on its data.
+func crashSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a log that does not go on from the newest snapshot is emptied", file: "cell/internal/disk/overtaken.go",
 			old: "	case unreadable || at.Term == term:", new: "	case unreadable || at.Term > 0:",

@@ -1,8 +1,8 @@
 package main
 
-// crowdingGuards are those of one client that asks for very much at a time.
-func crowdingGuards() []guard {
-	return []guard{
+// crowdingSafeguards are those of one client that asks for very much at a time.
+func crowdingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "few pages of listings are made at a time", file: "cell/internal/master/listing.go",
 			old: "	case in.pages <- struct{}{}:\n		return func() { <-in.pages }, nil\n", new: "	default:\n		return func() {}, nil\n",

@@ -1,8 +1,8 @@
 package main
 
-// crowdGuards are those of what very many clients may take of a replica together.
-func crowdGuards() []guard {
-	return []guard{
+// crowdSafeguards are those of what very many clients may take of a replica together.
+func crowdSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a principal's mail is bounded", file: "cell/internal/master/mail.go",
 			old: "	return l.used[principal]+eventSize(e) <= most\n", new: "	return most > 0\n",

@@ -1,9 +1,9 @@
 package main
 
-// doubtGuards are those of what a master says of a request that it does not know the end
+// doubtSafeguards are those of what a master says of a request that it does not know the end
 // of.
-func doubtGuards() []guard {
-	return []guard{
+func doubtSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/internal/master/locks.go",
 			old: "	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",

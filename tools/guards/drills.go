@@ -1,8 +1,8 @@
 package main
 
-// drillGuards are those whose lack the drills with real processes notice.
-func drillGuards() []guard {
-	return []guard{
+// drillSafeguards are those whose lack the drills with real processes notice.
+func drillSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a lease begins with a sign of life (real processes)", file: "cell/internal/master/life.go",
 			old: "	return now.Sub(last) <= maxSilence\n", new: "	return true\n",

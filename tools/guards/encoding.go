@@ -1,9 +1,9 @@
 package main
 
-// encodingGuards are those of text that cannot be sent, or not be shown, and of files that
+// encodingSafeguards are those of text that cannot be sent, or not be shown, and of files that
 // are not what they were.
-func encodingGuards() []guard {
-	return []guard{
+func encodingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "text that is no UTF-8 is refused", file: "client/utf8.go",
 			old: "status.Code(err) != codes.Internal {", new: "status.Code(err) == codes.Internal {",

@@ -1,9 +1,9 @@
 package main
 
-// endGuards are those of what the client library still does when something has come to
+// endSafeguards are those of what the client library still does when something has come to
 // its end, or was refused.
-func endGuards() []guard {
-	return []guard{
+func endSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "what waits is told before Close returns", file: "client/notifier.go",
 			old: "			stopped = true\n", new: "			return\n",

@@ -1,8 +1,8 @@
 package main
 
-// epochGuards are those of elections, epochs and lock-delays.
-func epochGuards() []guard {
-	return []guard{
+// epochSafeguards are those of elections, epochs and lock-delays.
+func epochSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "an epoch begins once", file: "raftfsm/state.go",
 			old: "	if epoch <= s.Epoch {\n", new: "	if false {\n",

@@ -1,8 +1,8 @@
 package main
 
-// generationGuards are those of what a generation stands for.
-func generationGuards() []guard {
-	return []guard{
+// generationSafeguards are those of what a generation stands for.
+func generationSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a generation outlives its node", file: "raftfsm/files.go",
 			old: "c.IfContent, s.drawGeneration)", new: "c.IfContent, func() api.Generation { return node.Content + 1 })",

@@ -1,8 +1,8 @@
 package main
 
-// heldGuards are those of the memory that is held for the calls of clients.
-func heldGuards() []guard {
-	return []guard{
+// heldSafeguards are those of the memory that is held for the calls of clients.
+func heldSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "half-sent requests are counted", file: "cell/internal/wire/account.go",
 			old: "			c.request += n\n			a.add(n)\n", new: "			_ = n\n",

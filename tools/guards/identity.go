@@ -1,8 +1,8 @@
 package main
 
-// identityGuards are those of bootstrap and of who a replica is.
-func identityGuards() []guard {
-	return []guard{
+// identitySafeguards are those of bootstrap and of who a replica is.
+func identitySafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "an empty directory does not start without --bootstrap", file: "cell/internal/disk/stores.go",
 			old: "empty && !opts.Bootstrap {", new: "empty && false {",
@@ -51,9 +51,9 @@ func identityGuards() []guard {
 	}
 }
 
-// forgettingGuards are those against a replica that holds less, or other, than it held.
-func forgettingGuards() []guard {
-	return []guard{
+// forgettingSafeguards are those against a replica that holds less, or other, than it held.
+func forgettingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a committed suffix of the log is kept", file: "cell/internal/disk/commitmark.go",
 			old: "	case replaced && first <= mark:\n", new: "	case false:\n",

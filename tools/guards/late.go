@@ -1,9 +1,9 @@
 package main
 
-// lateGuards are those of what goes on after its end was asked for: a load that
+// lateSafeguards are those of what goes on after its end was asked for: a load that
 // outlives its cell, and output that nobody reads.
-func lateGuards() []guard {
-	return []guard{
+func lateSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a bench gives up what a dead cell does not answer", file: "cmd/chubbyctl/measure.go",
 			old: "		time.AfterFunc(bound, func() { finish(outOfTime{bound}) })\n", new: "		_ = bound\n",

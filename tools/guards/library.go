@@ -1,9 +1,9 @@
 package main
 
-// libraryGuards are those of the client library: how calls end, and what they leave
+// librarySafeguards are those of the client library: how calls end, and what they leave
 // to others.
-func libraryGuards() []guard {
-	return []guard{
+func librarySafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "what is given back outlives the context", file: "client/cleanup.go",
 			old: "	ctx = context.WithValue(ctx, cleanupKey{}, true)\n", new: "	if true {\n		return ctx, func() {}\n	}\n",

@@ -1,8 +1,8 @@
 package main
 
-// limitGuards are those of what goes into the log, and how much of it waits.
-func limitGuards() []guard {
-	return []guard{
+// limitSafeguards are those of what goes into the log, and how much of it waits.
+func limitSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "nodes that die together are removed in pieces", file: "cell/internal/master/remover.go",
 			old: "	batch := firstPart(r.ready, r.queues.claims, ", new: "	batch := firstPart(r.ready, 1<<40, ",

@@ -1,8 +1,8 @@
 package main
 
-// lineGuards are those of the two connections to a replica.
-func lineGuards() []guard {
-	return []guard{
+// lineSafeguards are those of the two connections to a replica.
+func lineSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a silent connection of the sessions is replaced", file: "client/keepalive.go",
 			old: "k.pool.checkConnection(t, conn, late)", new: "",

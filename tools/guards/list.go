@@ -2,64 +2,64 @@ package main
 
 import "slices"
 
-// guards lists the safeguards. An entry that does not fit the source any more is
+// safeguards lists the safeguards. An entry that does not fit the source any more is
 // an error, not a pass.
-func guards() []guard {
+func safeguards() []safeguard {
 	return slices.Concat(
-		plumbingGuards(),
-		replicatedGuards(),
-		masterGuards(),
-		promiseGuards(),
-		cacheGuards(),
-		leaseGuards(),
-		recipeGuards(),
-		libraryGuards(),
-		commandGuards(),
-		supervisionGuards(),
-		paperGuards(),
-		toldGuards(),
-		answerGuards(),
-		boundGuards(),
-		replicaGuards(),
-		limitGuards(),
-		identityGuards(),
-		forgettingGuards(),
-		generationGuards(),
-		outlivingGuards(),
-		endGuards(),
-		drillGuards(),
-		clientGuards(),
-		restartGuards(),
-		crashGuards(),
-		typingGuards(),
-		crowdGuards(),
-		momentGuards(),
-		queueGuards(),
-		streamGuards(),
-		lateGuards(),
-		scenarioGuards(),
-		againGuards(),
-		stopGuards(),
-		doubtGuards(),
-		terminalGuards(),
-		arrivalGuards(),
-		heldGuards(),
-		waitGuards(),
-		rotGuards(),
-		roomGuards(),
-		lineGuards(),
-		encodingGuards(),
-		crowdingGuards(),
-		reapingGuards(),
-		resizingGuards(),
-		strangerGuards(),
-		silenceGuards(),
+		plumbingSafeguards(),
+		replicatedSafeguards(),
+		masterSafeguards(),
+		promiseSafeguards(),
+		cacheSafeguards(),
+		leaseSafeguards(),
+		recipeSafeguards(),
+		librarySafeguards(),
+		commandSafeguards(),
+		supervisionSafeguards(),
+		paperSafeguards(),
+		toldSafeguards(),
+		answerSafeguards(),
+		boundSafeguards(),
+		replicaSafeguards(),
+		limitSafeguards(),
+		identitySafeguards(),
+		forgettingSafeguards(),
+		generationSafeguards(),
+		outlivingSafeguards(),
+		endSafeguards(),
+		drillSafeguards(),
+		clientSafeguards(),
+		restartSafeguards(),
+		crashSafeguards(),
+		typingSafeguards(),
+		crowdSafeguards(),
+		momentSafeguards(),
+		queueSafeguards(),
+		streamSafeguards(),
+		lateSafeguards(),
+		scenarioSafeguards(),
+		againSafeguards(),
+		stopSafeguards(),
+		doubtSafeguards(),
+		terminalSafeguards(),
+		arrivalSafeguards(),
+		heldSafeguards(),
+		waitSafeguards(),
+		rotSafeguards(),
+		roomSafeguards(),
+		lineSafeguards(),
+		encodingSafeguards(),
+		crowdingSafeguards(),
+		reapingSafeguards(),
+		resizingSafeguards(),
+		strangerSafeguards(),
+		silenceSafeguards(),
 	)
 }
 
-// replicatedGuards are those of the replicated state.
-func replicatedGuards() []guard {
-	return []guard{
+// replicatedSafeguards are those of the replicated state.
+func replicatedSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "entries of another epoch are refused", file: "raftfsm/state.go",
 			old: "case uint64(e.Epoch) != term:", new: "case false:",
@@ -108,9 +108,9 @@ func replicatedGuards() []guard {
 	}
 }
 
-// masterGuards are those of the master and of leases.
-func masterGuards() []guard {
-	return []guard{
+// masterSafeguards are those of the master and of leases.
+func masterSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "Release names its successors", file: "cell/internal/master/locks.go",
 			old: "			Successions: l.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),\n", new: "",
@@ -164,9 +164,9 @@ func masterGuards() []guard {
 	}
 }
 
-// plumbingGuards are those of what is around Raft.
-func plumbingGuards() []guard {
-	return []guard{
+// plumbingSafeguards are those of what is around Raft.
+func plumbingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "the fence proves leadership", file: "cell/internal/peer/fence.go",
 			old: "	r, err := f.joinRound()\n", new: "	if true {\n		return f.Clock(), nil\n	}\n	r, err := f.joinRound()\n",

@@ -7,37 +7,37 @@ import (
 	"testing"
 )
 
-// TestEveryGuardFits checks, without running anything, that each entry still
-// fits the source: `make guards` takes an hour, and an entry that went stale
-// should be noticed with the change that made it so.
-func TestEveryGuardFits(t *testing.T) {
+// TestEverySafeguardFits checks, without running anything, that each entry fits the
+// source: `make guards` takes hours, and a change that an entry does not fit any more should
+// be noticed before.
+func TestEverySafeguardFits(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, g := range guards() {
-		if names[g.name] {
-			t.Errorf("two guards are called %q", g.name)
+	for _, s := range safeguards() {
+		if names[s.name] {
+			t.Errorf("two safeguards are called %q", s.name)
 		}
-		names[g.name] = true
-		text, err := os.ReadFile(filepath.Join(root, g.file))
+		names[s.name] = true
+		text, err := os.ReadFile(filepath.Join(root, s.file))
 		if err != nil {
-			t.Errorf("%s: %v", g.name, err)
+			t.Errorf("%s: %v", s.name, err)
 			continue
 		}
-		if n := strings.Count(string(text), g.old); n != 1 {
-			t.Errorf("%s: %q is in %s %d times; bring the entry up to date", g.name, g.old, g.file, n)
+		if n := strings.Count(string(text), s.old); n != 1 {
+			t.Errorf("%s: %q is in %s %d times; bring the entry up to date", s.name, s.old, s.file, n)
 		}
-		if _, err := os.Stat(filepath.Join(root, g.pkg)); err != nil {
-			t.Errorf("%s: %v", g.name, err)
+		if _, err := os.Stat(filepath.Join(root, s.pkg)); err != nil {
+			t.Errorf("%s: %v", s.name, err)
 		}
 	}
 }
 
-// TestEveryGuardHasARow checks that docs/guards.md has a row for each entry: that it was
-// caught once, as each has to be before it is kept.
-func TestEveryGuardHasARow(t *testing.T) {
+// TestEverySafeguardHasARow checks that docs/guards.md has a row for each entry: a test
+// has failed without it, as has to be shown before an entry is kept.
+func TestEverySafeguardHasARow(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -46,11 +46,11 @@ func TestEveryGuardHasARow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range guards() {
-		if _, ok := p.rows[g.name]; !ok {
-			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/guards.md", g.name)
+	for _, s := range safeguards() {
+		if _, ok := p.rows[s.name]; !ok {
+			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/guards.md", s.name)
 		}
-		delete(p.rows, g.name)
+		delete(p.rows, s.name)
 	}
 	for name := range p.rows {
 		t.Errorf("docs/guards.md has a row for %q, which is no entry any more; remove it", name)

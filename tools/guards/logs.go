@@ -1,8 +1,8 @@
 package main
 
-// logGuards are those of what a replica logs.
-func logGuards() []guard {
-	return []guard{
+// logSafeguards are those of what a replica logs.
+func logSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "no log line holds up a replica", file: "cell/replica.go",
 			old: "	r.logs, r.log = newLogQueue(cfg.Logger.With(\"replica\", cfg.ID))\n",

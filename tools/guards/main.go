@@ -1,10 +1,10 @@
-// Command guards removes one safeguard of Chubby at a time and runs the tests
-// that are to notice. It fails if one of them passes without its guard, or, as it
-// finds out in the end, fails with it. Run in the tools directory; with -docs it writes the table of docs/guards.md, and with
-// -only as well the rows of some of them.
+// Command guards takes one safeguard out of Chubby at a time, and runs the tests that
+// should fail without it. It fails if they pass; and, as it checks in the end, if they fail
+// with the safeguard too. It is run in the tools directory. With -docs it writes the table of
+// docs/guards.md, and with -only as well some of its rows.
 //
-// The source is not touched: each guard is taken out in an overlay, which the
-// go command compiles instead of the file.
+// The source is not changed: each safeguard is taken out in an overlay, which the go command
+// compiles instead of the file.
 package main
 
 import (
@@ -20,28 +20,29 @@ import (
 	"time"
 )
 
-// guard is a safeguard, how to take it out, and who is to notice.
-type guard struct {
+// safeguard is an entry of the table: how to take a safeguard out, and the tests that should
+// fail then.
+type safeguard struct {
 	name string
 	file string // below the root of the repository
-	old  string // must stand in the file exactly once
-	new  string
+	old  string // is in the file exactly once
+	new  string // in its place, the safeguard is out
 	pkg  string
 	test string // regular expression of test names
 }
 
 func main() {
-	only := flag.String("only", "", "run only the guards whose names match this regular expression")
+	only := flag.String("only", "", "run only the safeguards whose names match this regular expression")
 	docs := flag.String("docs", "", "write the table to this file")
-	missing := flag.Bool("missing", false, "run only the guards that have no row in the file, such as after an interruption")
+	missing := flag.Bool("missing", false, "run only the safeguards that have no row in the file, such as after an interruption")
 	flag.Parse()
-	if err := run(regexp.MustCompile(*only), *docs, *missing); err != nil {
+	if err := tryAll(regexp.MustCompile(*only), *docs, *missing); err != nil {
 		fmt.Fprintf(os.Stderr, "guards: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(only *regexp.Regexp, docs string, missing bool) error {
+func tryAll(only *regexp.Regexp, docs string, missing bool) error {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		return err
@@ -55,48 +56,48 @@ func run(only *regexp.Regexp, docs string, missing bool) error {
 	if err != nil {
 		return err
 	}
-	var missed []error
-	var tried []guard
-	for _, g := range guards() {
-		if _, done := p.rows[g.name]; !only.MatchString(g.name) || missing && done {
+	var unnoticed []error
+	var tried []safeguard
+	for _, s := range safeguards() {
+		if _, done := p.rows[s.name]; !only.MatchString(s.name) || missing && done {
 			continue
 		}
 		began := time.Now()
-		caught, err := g.takeOut(root, dir)
+		failed, err := s.takeOut(root, dir)
 		if err != nil {
-			missed = append(missed, fmt.Errorf("%s: %w", g.name, err))
-			fmt.Printf("MISSED  %-44s %v\n", g.name, err)
-			if err := p.missed(g); err != nil {
+			unnoticed = append(unnoticed, fmt.Errorf("%s: %w", s.name, err))
+			fmt.Printf("NOBODY NOTICED  %-44s %v\n", s.name, err)
+			if err := p.removeRow(s); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Printf("caught  %-44s by %s in %.1f s\n", g.name, strings.Join(caught, ", "), time.Since(began).Seconds())
-		if err := p.caught(g, caught); err != nil {
+		fmt.Printf("noticed  %-44s by %s in %.1f s\n", s.name, strings.Join(failed, ", "), time.Since(began).Seconds())
+		if err := p.writeRow(s, failed); err != nil {
 			return err
 		}
-		tried = append(tried, g)
+		tried = append(tried, s)
 	}
-	if missing { // those of a run that was interrupted have not been
-		tried = guards()
+	if missing { // the run that was interrupted had no control
+		tried = safeguards()
 	}
-	missed = append(missed, p.control(root, tried))
-	return errors.Join(missed...)
+	unnoticed = append(unnoticed, p.control(root, tried))
+	return errors.Join(unnoticed...)
 }
 
-// takeOut compiles the tests without the guard and runs them; they have to fail,
-// and not for want of compiling.
-func (g guard) takeOut(root, dir string) (caught []string, err error) {
-	file := filepath.Join(root, g.file)
+// takeOut runs the tests without the safeguard, and returns those that failed. It is an
+// error if none failed, or if they did not compile.
+func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
+	file := filepath.Join(root, s.file)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if n := strings.Count(string(text), g.old); n != 1 {
-		return nil, fmt.Errorf("%q stands in %s %d times: bring the guard's entry up to date", g.old, g.file, n)
+	if n := strings.Count(string(text), s.old); n != 1 {
+		return nil, fmt.Errorf("%q stands in %s %d times: bring the entry up to date", s.old, s.file, n)
 	}
 	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), g.old, g.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), s.old, s.new, 1)), 0o600); err != nil {
 		return nil, err
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
@@ -107,19 +108,19 @@ func (g guard) takeOut(root, dir string) (caught []string, err error) {
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", g.test, g.pkg)
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", s.test, s.pkg)
 	cmd.Dir = root
-	// In the environment, so that it holds for binaries that a test builds.
+	// In the environment, so that it counts for binaries that a test builds, too.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayFile))
 	out, err := cmd.CombinedOutput()
-	caught = failed(out)
+	failed = failedTests(out)
 	switch {
 	case err == nil:
-		return nil, fmt.Errorf("no test of %s in %s noticed it", g.test, g.pkg)
-	case len(caught) == 0 && strings.Contains(string(out), "panic:"):
-		return named(g.test), nil // by a panic
-	case len(caught) == 0:
+		return nil, fmt.Errorf("no test of %s in %s noticed it", s.test, s.pkg)
+	case len(failed) == 0 && strings.Contains(string(out), "panic:"):
+		return testNames(s.test), nil // by a panic
+	case len(failed) == 0:
 		return nil, fmt.Errorf("the tests did not run: %s", out)
 	}
-	return caught, nil
+	return failed, nil
 }

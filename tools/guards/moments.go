@@ -1,9 +1,9 @@
 package main
 
-// momentGuards are those of what happens while somebody waits: to a lock, to its file, and to what is believed
+// momentSafeguards are those of what happens while somebody waits: to a lock, to its file, and to what is believed
 // of its holder.
-func momentGuards() []guard {
-	return []guard{
+func momentSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "the checker is asked after older requests have left", file: "sequencer/guard.go",
 			old: "	if waited {\n", new: "	if waited && false {\n",

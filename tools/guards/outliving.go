@@ -1,9 +1,9 @@
 package main
 
-// outlivingGuards are those of what runs under a lock and of who waits for it.
-func outlivingGuards() []guard {
+// outlivingSafeguards are those of what runs under a lock and of who waits for it.
+func outlivingSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
-	return []guard{
+	return []safeguard{
 		{
 			name: "orders never wait for a stopped guardian", file: supervision + "control_unix.go",
 			old: "		return true // also if there was no room\n", new: "		return failed != unix.EAGAIN\n",

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// page is the table of docs/guards.md. It is written again after each safeguard, so
-// that a run may be interrupted, or be of some of them only; a safeguard that no
-// test missed loses its row.
+// page is the table of docs/guards.md. It is written again after each safeguard, so that a
+// run may be interrupted, or be of some of them only. A safeguard whose tests pass without it
+// loses its row.
 type page struct {
 	file string // "" if there is none to write
 	at   string // the commit
 	rows map[string]string
 
-	tests map[string][]string // of each guard, those that noticed
+	tests map[string][]string // those that fail without each safeguard
 }
 
 const pageHead = `# Safeguards, and the tests that fail without them
@@ -69,17 +69,17 @@ func commit(root string) (string, error) {
 	return name, nil
 }
 
-// caught writes a row.
-func (p *page) caught(g guard, tests []string) error {
-	p.tests[g.name] = tests
-	p.rows[g.name] = fmt.Sprintf("| %s | `%s` | `%s` | %s |\n", g.name, g.file, strings.Join(tests, "`, `"), p.at)
+// writeRow writes the row of a safeguard.
+func (p *page) writeRow(s safeguard, tests []string) error {
+	p.tests[s.name] = tests
+	p.rows[s.name] = fmt.Sprintf("| %s | `%s` | `%s` | %s |\n", s.name, s.file, strings.Join(tests, "`, `"), p.at)
 	return p.write()
 }
 
-// missed takes a row away.
-func (p *page) missed(g guard) error {
-	delete(p.rows, g.name)
-	delete(p.tests, g.name)
+// removeRow removes the row of a safeguard.
+func (p *page) removeRow(s safeguard) error {
+	delete(p.rows, s.name)
+	delete(p.tests, s.name)
 	return p.write()
 }
 
@@ -88,9 +88,9 @@ func (p *page) write() error {
 		return nil
 	}
 	var table strings.Builder
-	all, shown := guards(), 0
-	for _, g := range all {
-		if row, ok := p.rows[g.name]; ok {
+	all, shown := safeguards(), 0
+	for _, s := range all {
+		if row, ok := p.rows[s.name]; ok {
 			shown++
 			table.WriteString(row)
 		}

@@ -1,8 +1,8 @@
 package main
 
-// paperGuards are those of sentences of the paper that no other list covers.
-func paperGuards() []guard {
-	return []guard{
+// paperSafeguards are those of sentences of the paper that no other list covers.
+func paperSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "local names every cell", file: "cell/internal/wire/calls.go",
 			old: "name == s.cfg.Cell || name == api.LocalCell || name == \"\"", new: "name == s.cfg.Cell || name == \"\"",

@@ -1,9 +1,9 @@
 package main
 
-// promiseGuards are those of what the paper promises of calls, events and
+// promiseSafeguards are those of what the paper promises of calls, events and
 // rights, and of taking locks away.
-func promiseGuards() []guard {
-	return []guard{
+func promiseSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a broken lock waits for its holder", file: "cell/internal/master/revocations.go",
 			old: "		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",

@@ -1,9 +1,9 @@
 package main
 
-// queueGuards are those of who waits behind whom: for a lock, for caches, for the
+// queueSafeguards are those of who waits behind whom: for a lock, for caches, for the
 // removal of a node.
-func queueGuards() []guard {
-	return []guard{
+func queueSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "one who leaves a queue without the lock makes room", file: "cell/internal/master/queue.go",
 			old: "	if err != nil || a.Code() != api.OK {\n		q.outbox.putLock(w.lock.Name)\n	}\n", new: "",

@@ -1,9 +1,9 @@
 package main
 
-// reapingGuards are those of what is done to all of something: to old snapshots, and to
+// reapingSafeguards are those of what is done to all of something: to old snapshots, and to
 // clients that are late.
-func reapingGuards() []guard {
-	return []guard{
+func reapingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "old snapshots are removed by the names of their directories", file: "cell/internal/disk/stores.go",
 			old: "math.MaxInt, opts.RaftLog) // see removeOld", new: "min(math.MaxInt, maxSnapshots), opts.RaftLog) // see removeOld",

@@ -1,9 +1,9 @@
 package main
 
-// recipeGuards are those of what is built on locks: recipes, and the check at the
+// recipeSafeguards are those of what is built on locks: recipes, and the check at the
 // servers that a lock protects.
-func recipeGuards() []guard {
-	return []guard{
+func recipeSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a guard refuses what is older than the newest", file: "sequencer/guard.go",
 			old: "	case newest > s.Token():\n", new: "	case false && newest > s.Token():\n",
@@ -52,9 +52,9 @@ func recipeGuards() []guard {
 	}
 }
 
-// commandGuards are those of commands that run under a lock.
-func commandGuards() []guard {
-	return []guard{
+// commandSafeguards are those of commands that run under a lock.
+func commandSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "nobody is left when the command is gone", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
 			old: "		case g.childless && len(family(g.pid)) == 0:\n", new: "		case len(family(g.pid)) == 0:\n",

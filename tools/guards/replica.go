@@ -2,13 +2,15 @@ package main
 
 import "slices"
 
-// replicaGuards are those of a replica as a whole: how it becomes master, and
+// replicaSafeguards are those of a replica as a whole: how it becomes master, and
 // what it tells its operator.
-func replicaGuards() []guard { return slices.Concat(epochGuards(), logGuards(), addressGuards()) }
+func replicaSafeguards() []safeguard {
+	return slices.Concat(epochSafeguards(), logSafeguards(), addressSafeguards())
+}
 
-// addressGuards are those of where a replica listens and is reached.
-func addressGuards() []guard {
-	return []guard{
+// addressSafeguards are those of where a replica listens and is reached.
+func addressSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a replica listens on every interface for a name", file: "cell/listen.go",
 			old: "if err != nil || host == \"localhost\"", new: "if true || err != nil || host == \"localhost\"",

@@ -1,9 +1,9 @@
 package main
 
-// resizingGuards are those of who relies on a lock, on being registered, on a file, or on another process, and waits for
+// resizingSafeguards are those of who relies on a lock, on being registered, on a file, or on another process, and waits for
 // something else.
-func resizingGuards() []guard {
-	return []guard{
+func resizingSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a slot goes only while it is held", file: "client/recipe/semaphore.go",
 			old: ", client.IfSequencer(one.lock.Sequencer()))\n", new: ")\n		_ = one\n",

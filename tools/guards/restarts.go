@@ -1,9 +1,9 @@
 package main
 
-// restartGuards are those of a replica that starts on the data of an earlier run, or
+// restartSafeguards are those of a replica that starts on the data of an earlier run, or
 // of an earlier version.
-func restartGuards() []guard {
-	return []guard{
+func restartSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a log that a snapshot of the master's has overtaken is emptied", file: "cell/internal/disk/overtaken.go",
 			old: "	if last == 0 || first > base {\n", new: "	if last+1 > 0 || first > base {\n",

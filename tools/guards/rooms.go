@@ -1,8 +1,8 @@
 package main
 
-// roomGuards are those of what calls of all sessions of a Cell share.
-func roomGuards() []guard {
-	return []guard{
+// roomSafeguards are those of what calls of all sessions of a Cell share.
+func roomSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "who waits for his session has no room", file: "client/dispatcher.go",
 			old: "		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",

@@ -1,8 +1,8 @@
 package main
 
-// rotGuards are those of a replica of whose files one has rotted, or may not be read.
-func rotGuards() []guard {
-	return []guard{
+// rotSafeguards are those of a replica of whose files one has rotted, or may not be read.
+func rotSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a rotten snapshot is not taken instead of an older one", file: "cell/internal/disk/failstopsnapshots.go",
 			old: "return s.unreadable[meta.ID] }), err", new: "return false && s.unreadable[meta.ID] }), err",

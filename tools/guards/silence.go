@@ -1,9 +1,9 @@
 package main
 
-// silenceGuards are those of connections of the sessions that fall silent while no KeepAlive
+// silenceSafeguards are those of connections of the sessions that fall silent while no KeepAlive
 // waits.
-func silenceGuards() []guard {
-	return []guard{
+func silenceSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a connection is replaced over which the master is looked for in vain", file: "client/locateround.go",
 			old: "l.pool.checkControl(t) })", new: "})",

@@ -1,9 +1,9 @@
 package main
 
-// stopGuards are those of a replica that stops, and of settings with which it would
+// stopSafeguards are those of a replica that stops, and of settings with which it would
 // not start.
-func stopGuards() []guard {
-	return []guard{
+func stopSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a stop ends though the disk hangs", file: "cell/replica.go",
 			old: "	go r.once.Do(func() { // left", new: "	r.once.Do(func() { // left",

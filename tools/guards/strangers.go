@@ -1,8 +1,8 @@
 package main
 
-// strangerGuards are those against clients that ask for what is not theirs to ask for.
-func strangerGuards() []guard {
-	return []guard{
+// strangerSafeguards are those against clients that ask for what is not theirs to ask for.
+func strangerSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "who does not hold a lock names nobody who is to have it", file: "cell/internal/master/locks.go",
 			old: "err != nil || !frees(node) {", new: "err != nil || node == nil {",

@@ -1,8 +1,8 @@
 package main
 
-// streamGuards are those of requests of which there are several copies at a time.
-func streamGuards() []guard {
-	return []guard{
+// streamSafeguards are those of requests of which there are several copies at a time.
+func streamSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "every stream stands for its request", file: "cell/internal/master/queue.go",
 			old: "		kept.streams++\n", new: "",

@@ -1,10 +1,10 @@
 package main
 
-// supervisionGuards are those of chubbyctl and its guardian, which cover for each
+// supervisionSafeguards are those of chubbyctl and its guardian, which cover for each
 // other.
-func supervisionGuards() []guard {
+func supervisionSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
-	return []guard{
+	return []safeguard{
 		{
 			name: "a process whose main thread has ended is alive", file: supervision + "family_linux.go",
 			old: "		return err == nil && n > 1\n", new: "		return err == nil && n > 1 && false\n",

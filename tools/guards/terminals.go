@@ -1,9 +1,9 @@
 package main
 
-// terminalGuards are those of what a person at a terminal sees of chubbyctl, and of what it says is done.
-func terminalGuards() []guard {
+// terminalSafeguards are those of what a person at a terminal sees of chubbyctl, and of what it says is done.
+func terminalSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
-	return []guard{
+	return []safeguard{
 		{
 			name: "a stop that was passed on is not one more", file: supervision + "guardian_unix.go",
 			old: "			if g.passed && ", new: "			if false && ",

@@ -1,8 +1,8 @@
 package main
 
-// toldGuards are those of what sessions are told, and of what they may keep.
-func toldGuards() []guard {
-	return []guard{
+// toldSafeguards are those of what sessions are told, and of what they may keep.
+func toldSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "Open for events and the events leave no gap", file: "cell/internal/master/observer.go",
 			old: "	case c.Open != nil && r.Stat != nil:\n", new: "	case false:\n",

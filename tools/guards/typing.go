@@ -1,9 +1,9 @@
 package main
 
-// typingGuards are those of what chubbyctl does for people who type, wait and read.
-func typingGuards() []guard {
+// typingSafeguards are those of what chubbyctl does for people who type, wait and read.
+func typingSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
-	return []guard{
+	return []safeguard{
 		{
 			name: "nobody waits for who reads the messages", file: "cmd/chubbyctl/internal/term/speaker.go",
 			old: "		within(idle, speechBound)\n", new: "		<-idle\n",

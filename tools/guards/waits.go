@@ -1,8 +1,8 @@
 package main
 
-// waitGuards are those of who waits through a handle, and of who is told of a lock.
-func waitGuards() []guard {
-	return []guard{
+// waitSafeguards are those of who waits through a handle, and of who is told of a lock.
+func waitSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "the log is asked about no handle that is being closed", file: "cell/internal/master/locks.go",
 			old: "w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w)", new: "w.offered || !o.isAnswerable(w)",

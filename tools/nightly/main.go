@@ -1,7 +1,7 @@
-// Command nightly runs the checks that are too long for every change, one after
-// the other, and writes what came of them to a page, after each of them. With -only
-// it runs some of them, and leaves what the page says of the others. Run in the tools
-// directory; `make nightly` does. It fails if one of them does, after all have run.
+// Command nightly runs the checks that are too long for every change, one after the other,
+// and writes the results to a page, after each of them. With -only it runs some of them, and
+// leaves what the page says of the others. It is run in the tools directory, as `make
+// nightly` does. If a check fails, nightly fails after all have run.
 package main
 
 import (
@@ -29,8 +29,8 @@ type step struct {
 	limit  time.Duration
 }
 
-// steps are what a night is for. Their limits add up to less than twelve hours on
-// a machine of two cores.
+// steps are the checks. Their limits add up to less than twelve hours on a machine of two
+// cores.
 func steps(fuzz time.Duration) []step {
 	return []step{
 		{"race", nil, "every test three times, in random order, under the race detector", 90 * time.Minute},
@@ -49,13 +49,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, steps(*fuzz), *docs, *only); err != nil {
+	if err := runSteps(ctx, steps(*fuzz), *docs, *only); err != nil {
 		fmt.Fprintf(os.Stderr, "nightly: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// outcome is what came of one step.
+// outcome is the result of one step.
 type outcome struct {
 	step
 	took  time.Duration
@@ -63,7 +63,7 @@ type outcome struct {
 	err   error
 }
 
-func run(ctx context.Context, all []step, docs, only string) error {
+func runSteps(ctx context.Context, all []step, docs, only string) error {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func run(ctx context.Context, all []step, docs, only string) error {
 		if err != nil {
 			return err
 		}
-		o := s.run(ctx, root)
+		o := s.runStep(ctx, root)
 		if ctx.Err() != nil {
 			return errors.Join(append(failed, fmt.Errorf("interrupted; the page does not tell of make %s", s.target))...)
 		}
@@ -95,8 +95,8 @@ func run(ctx context.Context, all []step, docs, only string) error {
 	return errors.Join(failed...)
 }
 
-// run runs a step in a process group of its own, which ends with it.
-func (s step) run(ctx context.Context, root string) outcome {
+// runStep runs a step in a process group of its own, which ends with it.
+func (s step) runStep(ctx context.Context, root string) outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	fmt.Printf("== make %s\n", strings.Join(append([]string{s.target}, s.args...), " "))
