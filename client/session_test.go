@@ -61,7 +61,7 @@ func closeClient(t *testing.T, c *Client) {
 
 // Chubby §2.8: the master blocks a KeepAlive until the lease is nearly over, the
 // client sends the next at once, and has one in flight at any time (the fake
-// checks that). §5: they are exchanged about every 7 s.
+// checks that). Chubby §5: they are exchanged about every 7 s.
 func TestKeepAliveCadence(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()

@@ -181,8 +181,8 @@ func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
 	return r
 }
 
-// revoke: who may change the ACL of a node may take its lock away (design
-// §4.10).
+// revoke: who may change the ACL of a node may take its lock away
+// (decision 10).
 func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	n, by := m.resolve(c.Lock), m.principal(c.Mutation.Session)
 	switch {

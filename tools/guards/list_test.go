@@ -47,8 +47,11 @@ func TestEverySafeguardHasARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range safeguards() {
-		if _, ok := p.rows[s.name]; !ok {
+		switch row, ok := p.rows[s.name]; {
+		case !ok:
 			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/guards.md", s.name)
+		case s.placed(row) != row:
+			t.Errorf("the row of %q names another file than %s; run: go -C tools run ./guards -only '^$' -docs ../docs/guards.md", s.name, s.file)
 		}
 		delete(p.rows, s.name)
 	}

@@ -53,6 +53,9 @@ func tryAll(only *regexp.Regexp, docs string, missing bool) error {
 	}
 	defer os.RemoveAll(dir)
 	p, err := openPage(docs, root)
+	if err == nil {
+		err = p.write() // with the files that the safeguards are in now
+	}
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,16 @@ func (p *page) removeRow(s safeguard) error {
 	return p.write()
 }
 
+// placed returns a row with the file that the safeguard is in by now: code is moved
+// without that it has to be taken out again.
+func (s safeguard) placed(row string) string {
+	cells := strings.SplitN(row, " | ", 3)
+	if len(cells) < 3 {
+		return row
+	}
+	return cells[0] + " | `" + s.file + "` | " + cells[2]
+}
+
 func (p *page) write() error {
 	if p.file == "" {
 		return nil
@@ -92,7 +102,7 @@ func (p *page) write() error {
 	for _, s := range all {
 		if row, ok := p.rows[s.name]; ok {
 			shown++
-			table.WriteString(row)
+			table.WriteString(s.placed(row))
 		}
 	}
 	count := fmt.Sprintf("all %d are", shown)
