@@ -35,7 +35,13 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 // bootstrapReport is what this replica answers to a replica that bootstraps.
 func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
-	return peer.BootstrapReport{ID: me.ID, Incarnation: me.Incarnation, Members: rosterOf(r.cfg.Members), Roster: me.Roster, Begun: me.Begun}
+	return peer.BootstrapReport{
+		ID:          me.ID,
+		Incarnation: me.Incarnation,
+		Members:     rosterOf(r.cfg.Members),
+		Roster:      me.Roster,
+		Begun:       me.Begun,
+	}
 }
 
 // checkConfiguration refuses to start a replica that is configured with other members

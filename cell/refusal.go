@@ -2,9 +2,9 @@ package cell
 
 import "github.com/chubbylock/chubby/cell/internal/identity"
 
-// ErrRefused is in the chain of every error of a replica that must not run on
-// the data directory it has: it is empty, it has lost data or is damaged, or it
-// belongs to another replica or cell. Starting the replica again does not help; an operator has to
+// ErrRefused is in the chain of every error of a replica that must not run on the data
+// directory it has: the directory is empty, has lost data or is damaged, or belongs to
+// another replica or cell. Starting the replica again does not help; an operator has to
 // look.
 var ErrRefused = identity.ErrRefused
 

@@ -75,7 +75,14 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, clock: cfg.Clock, begun: cfg.Clock(), handing: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{})}
+	r := &Replica{
+		cfg:     cfg,
+		clock:   cfg.Clock,
+		begun:   cfg.Clock(),
+		handing: make(chan struct{}, 1),
+		started: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
@@ -198,7 +205,11 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 // serve starts the servers for clients and for operators.
 func (r *Replica) serve() {
 	r.grpc = wire.NewServer(wire.Config{
-		Cell: r.cfg.Cell, ID: r.cfg.ID, Replica: served{r}, Logger: r.log, InsecurePrincipals: r.cfg.InsecurePrincipals,
+		Cell:               r.cfg.Cell,
+		ID:                 r.cfg.ID,
+		Replica:            served{r},
+		Logger:             r.log,
+		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {
 		if err := r.grpc.Serve(wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}); err != nil {

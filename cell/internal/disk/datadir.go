@@ -30,7 +30,13 @@ const (
 
 // dataError is an error of Open about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
-	return &api.Error{Code: api.Unavailable, Op: "open data of replica", Path: path, Message: fmt.Sprintf(format, args...), Err: err}
+	return &api.Error{
+		Code:    api.Unavailable,
+		Op:      "open data of replica",
+		Path:    path,
+		Message: fmt.Sprintf(format, args...),
+		Err:     err,
+	}
 }
 
 // isEmpty reports whether nothing was ever stored in the directory, or it does not

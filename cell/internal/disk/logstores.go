@@ -34,8 +34,20 @@ type logOptions struct {
 // logStores lists the log stores.
 func logStores() []logStore {
 	return []logStore{
-		{name: BoltStore, path: boltLogName, file: boltLogName, open: openBoltLog, damage: bboltDamage()},
-		{name: WALStore, path: walLogName, file: filepath.Join(walLogName, walMetaName), open: openWAL, damage: walDamage()},
+		{
+			name:   BoltStore,
+			path:   boltLogName,
+			file:   boltLogName,
+			open:   openBoltLog,
+			damage: bboltDamage(),
+		},
+		{
+			name:   WALStore,
+			path:   walLogName,
+			file:   filepath.Join(walLogName, walMetaName),
+			open:   openWAL,
+			damage: walDamage(),
+		},
 	}
 }
 

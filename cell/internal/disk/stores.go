@@ -124,13 +124,22 @@ func (s *Stores) open(store logStore, opts Options) error {
 		return err
 	}
 	s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{
-		inner: s.rawLogs, failStop: s.failStop, path: filepath.Join(s.dir, store.path), mark: &s.mark,
+		inner:    s.rawLogs,
+		failStop: s.failStop,
+		path:     filepath.Join(s.dir, store.path),
+		mark:     &s.mark,
 		onDamaged: func(index uint64, err error) {
 			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
 		},
 	})
 	s.stable = &failStopVotes{inner: s.rawVotes, failStop: s.failStop, path: filepath.Join(s.dir, votesName)}
-	s.snapshots = &failStopSnapshots{inner: s.rawSnaps, failStop: s.failStop, path: filepath.Join(s.dir, snapshotsName), mark: &s.mark, unreadable: s.unreadable}
+	s.snapshots = &failStopSnapshots{
+		inner:      s.rawSnaps,
+		failStop:   s.failStop,
+		path:       filepath.Join(s.dir, snapshotsName),
+		mark:       &s.mark,
+		unreadable: s.unreadable,
+	}
 	for id := range s.unreadable {
 		opts.Logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Replica says which replica of which cell a data directory is. A replica is
-// known to the others by its ID and its incarnation together: the incarnation is
-// drawn when the directory is made and lost with it, so that a replica that comes
-// back with an empty disk is not taken for the one that voted before
+// Replica says which replica of which cell a data directory is. A replica is known to
+// the others by its ID and its incarnation together: the incarnation is drawn when the
+// directory is made and lost with it, so that a replica that comes back with an empty
+// disk is not taken for the one that voted before
 // (docs/adr/0009-bootstrap-and-identity.md).
 //
-// It is a value; changes are made by identityFile.
+// It is a value; package disk stores it.
 type Replica struct {
 	ID          string
 	Incarnation string
@@ -46,13 +46,13 @@ func (r *Roster) IncarnationOf(id string) string {
 	return ""
 }
 
-// Lists reports whether those are the roster's members.
+// Lists reports whether those are the roster's members, in its order.
 func (r *Roster) Lists(members []Member) bool {
 	return slices.EqualFunc(r.Members, members, func(a, b Member) bool { return a.ID == b.ID && a.Raft == b.Raft })
 }
 
-// Difference says how a list of members ("there") differs from ours ("here"),
-// nothing if it does not.
+// Difference says how a list of members ("there") differs from ours ("here"), "" if it
+// does not.
 func Difference(ours, theirs []Member) string {
 	var words []string
 	for _, m := range ours {
@@ -80,7 +80,8 @@ func (i Replica) CellID() string {
 	return i.Roster.CellID
 }
 
-// KnownIncarnation returns the incarnation that the cell knows a replica by.
+// KnownIncarnation returns the incarnation under which the cell knows a replica, "" if
+// it does not know the replica.
 func (i Replica) KnownIncarnation(id string) string {
 	if i.Roster == nil {
 		return ""
@@ -88,7 +89,7 @@ func (i Replica) KnownIncarnation(id string) string {
 	return i.Roster.IncarnationOf(id)
 }
 
-// RandomID draws 128 bits.
+// RandomID draws an ID of 128 bits, in hexadecimal.
 func RandomID() (string, error) {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {

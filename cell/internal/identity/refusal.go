@@ -7,9 +7,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// ErrRefused is in the chain of every error of a replica that must not run on
-// the data directory it has: it is empty, it has lost data or is damaged, or it
-// belongs to another replica or cell. Starting the replica again does not help; an operator has to
+// ErrRefused is in the chain of every error of a replica that must not run on the data
+// directory it has: the directory is empty, has lost data or is damaged, or belongs to
+// another replica or cell. Starting the replica again does not help; an operator has to
 // look.
 var ErrRefused = errors.New("the replica must not run")
 
@@ -25,7 +25,8 @@ func (r refusal) Is(target error) bool { return target == ErrRefused }
 // Unwrap returns the *api.Error.
 func (r refusal) Unwrap() error { return r.err }
 
-// Refuse makes an error a refusal.
+// Refuse makes an error a refusal: ErrRefused is in its chain, and it prints its own
+// text only.
 func Refuse(err *api.Error) error { return refusal{err} }
 
 // Refused returns a refusal of that text.

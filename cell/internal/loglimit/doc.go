@@ -5,6 +5,6 @@
 //
 // Package cell, for the port of its clients, and package peer, for that of the
 // other replicas, use it. It starts no goroutine; a timer begins the next second
-// after each line. Its mutex guards three fields, and nothing is
-// called while it is held.
+// after each line. Its mutex guards three fields, and nothing is called while it
+// is held.
 package loglimit

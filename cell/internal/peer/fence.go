@@ -145,7 +145,13 @@ func (f *Fence) beginRound(r *fenceRound) {
 	r.t0 = f.Clock()
 	configuration := f.Raft.GetConfiguration()
 	if err := configuration.Error(); err != nil {
-		f.endRound(r, &api.Error{Code: api.Unavailable, Op: "prove leadership", Replica: f.Self, Message: "raft does not tell who may vote", Err: err})
+		f.endRound(r, &api.Error{
+			Code:    api.Unavailable,
+			Op:      "prove leadership",
+			Replica: f.Self,
+			Message: "raft does not tell who may vote",
+			Err:     err,
+		})
 		return
 	}
 	var others []raft.Server
@@ -279,5 +285,11 @@ func (f *Fence) contextError(ctx context.Context) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		code = api.DeadlineExceeded
 	}
-	return &api.Error{Code: code, Op: "prove leadership", Replica: f.Self, Message: "the caller went away before a majority answered", Err: cause}
+	return &api.Error{
+		Code:    code,
+		Op:      "prove leadership",
+		Replica: f.Self,
+		Message: "the caller went away before a majority answered",
+		Err:     cause,
+	}
 }

@@ -41,7 +41,14 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 		return hello{}, err
 	}
 	verdict, err := p.checkCaller(h)
-	answer := p.Passport.complete(hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from, client: p.Client})
+	answer := p.Passport.complete(hello{
+		kind:    h.kind,
+		verdict: verdict,
+		cell:    p.Cell,
+		from:    p.ID,
+		to:      h.from,
+		client:  p.Client,
+	})
 	if werr := writeHello(c, answer); err == nil {
 		err = werr
 	}
@@ -92,7 +99,13 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 	timeout = min(timeout, helloTimeout)
 	conn, err := p.Connect(address, timeout)
 	if err != nil {
-		return nil, &api.Error{Code: api.Unavailable, Op: "connect to replica " + id, Path: address, Message: "it does not answer", Err: err}
+		return nil, &api.Error{
+			Code:    api.Unavailable,
+			Op:      "connect to replica " + id,
+			Path:    address,
+			Message: "it does not answer",
+			Err:     err,
+		}
 	}
 	c, err := p.register(conn)
 	if err != nil {
@@ -113,7 +126,13 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 
 // sendHello introduces this replica and checks who answers.
 func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
-	asked := p.Passport.complete(hello{kind: kind, cell: p.Cell, from: p.ID, to: id, client: p.Client})
+	asked := p.Passport.complete(hello{
+		kind:   kind,
+		cell:   p.Cell,
+		from:   p.ID,
+		to:     id,
+		client: p.Client,
+	})
 	if err := writeHello(c, asked); err != nil {
 		return err
 	}

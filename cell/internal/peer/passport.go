@@ -39,7 +39,14 @@ const refusedEvery = 10 * time.Second
 
 // NewPassport returns the passport of a replica whose data ends at last.
 func NewPassport(who func() identity.Replica, last uint64, lost func(error), clock session.Clock, logger *slog.Logger) *Passport {
-	p := &Passport{me: who, onLoss: lost, clock: clock, logger: logger, held: map[string]uint64{}, lastLogged: map[string]session.Instant{}}
+	p := &Passport{
+		me:         who,
+		onLoss:     lost,
+		clock:      clock,
+		logger:     logger,
+		held:       map[string]uint64{},
+		lastLogged: map[string]session.Instant{},
+	}
 	p.HoldsUpTo(func() uint64 { return last })
 	return p
 }

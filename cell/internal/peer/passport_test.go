@@ -48,7 +48,7 @@ func memberOf(cellID, id, incarnation string) identity.Replica {
 	return identity.Replica{ID: id, Incarnation: incarnation, Roster: r, Begun: true}
 }
 
-// TestPassport: whoever calls whom, replicas of different cells, of directories
+// TestPassport: whichever of two calls the other, replicas of different cells, of directories
 // that the cell does not know, and with less data than they are known to have
 // held, exchange nothing; the log says why, and the one that lost its data learns
 // it.

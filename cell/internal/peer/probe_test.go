@@ -67,7 +67,7 @@ func pending(answer chan uint64) bool {
 }
 
 // TestProbeAnswersOnlyLaterQuestions: the answer to a question that was sent
-// before the caller asked is not his.
+// before the caller asked is not for that caller.
 func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
@@ -83,7 +83,7 @@ func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 			t.Errorf("the first caller got term %d", term)
 		}
 		if !pending(second) {
-			t.Fatal("the second caller got an answer to a question sent before he asked")
+			t.Fatal("the second caller got an answer to a question sent before it asked")
 		}
 		if err := writeAnswer(conn, readQuestion(t, conn), 8); err != nil {
 			t.Fatal(err)

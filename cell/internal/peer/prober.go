@@ -66,7 +66,13 @@ func (p *Prober) peerAt(id, address string) *probePeer {
 	case peer != nil:
 		close(peer.gone) // the replica has another address
 	}
-	peer = &probePeer{prober: p, id: id, address: address, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	peer = &probePeer{
+		prober:  p,
+		id:      id,
+		address: address,
+		wake:    make(chan struct{}, 1),
+		gone:    make(chan struct{}),
+	}
 	p.peers[id] = peer
 	p.work.Go(peer.askQuestions)
 	return peer

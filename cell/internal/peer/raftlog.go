@@ -26,7 +26,13 @@ func NewStoreLog(logger *slog.Logger) hclog.Logger { return NewRaftLog(logger, n
 // log the contents of entries.
 func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
-	l.RegisterSink(&raftLogSink{logger: logger, clock: clock, memberAt: memberAt, away: map[string]bool{}, named: map[string]bool{}})
+	l.RegisterSink(&raftLogSink{
+		logger:   logger,
+		clock:    clock,
+		memberAt: memberAt,
+		away:     map[string]bool{},
+		named:    map[string]bool{},
+	})
 	return l
 }
 

@@ -123,8 +123,13 @@ func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.Address) }
 func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	id, ok := s.port.MemberAt(string(address))
 	if !ok {
-		return nil, &api.Error{Code: api.Unavailable, Op: "connect", Path: string(address), Replica: s.port.ID,
-			Message: "no member of the cell has this raft address: is the configuration the same on every replica?"}
+		return nil, &api.Error{
+			Code:    api.Unavailable,
+			Op:      "connect",
+			Path:    string(address),
+			Replica: s.port.ID,
+			Message: "no member of the cell has this raft address: is the configuration the same on every replica?",
+		}
 	}
 	return s.port.dial(raftStream, id, string(address), timeout)
 }

@@ -20,7 +20,7 @@ import (
 // is cut off and does not notice (its own time-outs are long, as those of a
 // process are that was paused). Then B's heartbeats reach A before anything
 // else does, and a command is waiting at A. With the shortcut, A writes it in
-// B's term, and the replicas' states differ for ever. The first case shows that
+// B's term, and the replicas' states differ permanently. The first case shows that
 // the scenario is one that forks; without it the second would prove nothing.
 func TestHeartbeatsCannotForkTheLog(t *testing.T) {
 	for name, shortcut := range map[string]bool{"shortcut": true, "ours": false} {

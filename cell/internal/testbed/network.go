@@ -51,7 +51,14 @@ func (n *Network) Dialer(from string) func(string, time.Duration) (net.Conn, err
 		if err != nil {
 			return nil, err
 		}
-		w := &wire{Conn: conn, net: n, from: from, to: to, dialled: true, closed: make(chan struct{})}
+		w := &wire{
+			Conn:    conn,
+			net:     n,
+			from:    from,
+			to:      to,
+			dialled: true,
+			closed:  make(chan struct{}),
+		}
 		// The other end learns who called from the first bytes, see memListener.
 		_, err = conn.Write([]byte{byte(len(from))})
 		if err == nil {
