@@ -29,10 +29,11 @@ func TestDivergenceIsNoticed(t *testing.T) {
 			}
 		}
 		for id, r := range replicas {
-			data := []byte("\xa3\x01\x00\x02\x00\x03\x80") // an entry without commands
+			wall := int64(0)
 			if id == "r2" {
-				data[4] = 1 // of another second
+				wall = 1 // of another second
 			}
+			data := emptyEntry(t, wall)
 			if err, failed := r.fsm.Apply(&raft.Log{Index: at + 1, Term: 9, Type: raft.LogCommand, Data: data}).(error); failed {
 				t.Fatal(err)
 			}
@@ -49,13 +50,12 @@ func TestDivergenceIsNoticed(t *testing.T) {
 // TestHistoryContinues: the running hash goes on from a snapshot as it would have
 // without it.
 func TestHistoryContinues(t *testing.T) {
-	entry := func(n byte) []byte { return []byte{0xa3, 1, 0, 2, n, 3, 0x80} }
 	begin, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole, restored := raftfsm.NewFSM(func(err error) { t.Fatal(err) }), raftfsm.NewFSM(func(err error) { t.Fatal(err) })
-	for i, data := range [][]byte{begin, entry(1), entry(2)} {
+	for i, data := range [][]byte{begin, emptyEntry(t, 1), emptyEntry(t, 2)} {
 		whole.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: data})
 	}
 	snapshot, err := whole.Snapshot()
@@ -78,7 +78,7 @@ func TestHistoryContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []*raftfsm.FSM{whole, restored} {
-		f.Apply(&raft.Log{Index: 4, Term: 1, Data: entry(9)})
+		f.Apply(&raft.Log{Index: 4, Term: 1, Data: emptyEntry(t, 9)})
 	}
 	for _, index := range []uint64{3, 4} {
 		a, aok := whole.HistoryAt(index)
@@ -90,4 +90,14 @@ func TestHistoryContinues(t *testing.T) {
 	if _, ok := restored.HistoryAt(2); ok {
 		t.Error("it knows of entries before the snapshot")
 	}
+}
+
+// emptyEntry is an entry without commands, of no epoch and of that second.
+func emptyEntry(t *testing.T, wall int64) []byte {
+	t.Helper()
+	data, err := raftfsm.JoinEntry(0, wall, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
