@@ -10,13 +10,13 @@ func answerSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestRefusedRelease",
 		},
 		{
-			name: "a handle is closed when its Close has committed", file: "cell/internal/master/files.go",
+			name: "a handle is closed when its Close has committed", file: "cell/internal/master/close.go",
 			old: "	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {\n		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))\n		f.queues.closing[h.Owner]++\n",
 			new: "	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {\n		f.handles.close(h.Owner)\n		f.queues.closing[h.Owner]++\n",
 			pkg: "./cell/internal/master", test: "TestRefusedClose",
 		},
 		{
-			name: "Close goes by what the log says", file: "cell/internal/master/files.go",
+			name: "Close goes by what the log says", file: "cell/internal/master/close.go",
 			old: "	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))\n", new: "	_, _ = node, gone\n	return false\n",
 			pkg: "./cell/internal/master", test: "TestCloseGoesByTheLog",
 		},
@@ -26,7 +26,7 @@ func answerSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestClosingHandleIsOfferedNothing",
 		},
 		{
-			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/internal/master/files.go",
+			name: "who asks for a lock while its handle is being closed gets nothing", file: "cell/internal/master/close.go",
 			old: "	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {\n", new: "	if one := f.handles.find(owner); one == nil || !one.open {\n",
 			pkg: "./cell/internal/master", test: "TestClosingHandleTakesNoRequest",
 		},

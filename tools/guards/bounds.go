@@ -40,7 +40,7 @@ func boundSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestSessionsComeInPages",
 		},
 		{
-			name: "a page of a directory is bounded in bytes", file: "cell/internal/master/files.go",
+			name: "a page of a directory is bounded in bytes", file: "cell/internal/master/read.go",
 			old: " || bytes >= api.MaxPageBytes", new: "",
 			pkg: "./cell/internal/master", test: "TestDirectoriesComeInPages",
 		},

@@ -14,7 +14,7 @@ func cacheSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestChangeWaitsForFlush",
 		},
 		{
-			name: "a reader is known before it looks", file: "cell/internal/master/files.go",
+			name: "a reader is known before it looks", file: "cell/internal/master/read.go",
 			old: "	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
 			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n",
 			pkg: "./cell/internal/master", test: "TestReaderIsKnownBeforeItLooks",

@@ -4,12 +4,12 @@ package main
 func crowdingSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "few pages of listings are made at a time", file: "cell/internal/master/listing.go",
+			name: "few pages of listings are made at a time", file: "cell/internal/master/inspector.go",
 			old: "	case in.pages <- struct{}{}:\n		return func() { <-in.pages }, nil\n", new: "	default:\n		return func() {}, nil\n",
 			pkg: "./cell/internal/master", test: "TestFewPagesAreMadeAtATime",
 		},
 		{
-			name: "what closed connections hold closes no others", file: "cell/internal/wire/account.go",
+			name: "what closed connections hold closes no others", file: "cell/internal/wire/relief.go",
 			old: "{ return o.bytes.Load() - o.ending.Load() }", new: "{ return o.bytes.Load() }",
 			pkg: "./cell/internal/wire", test: "TestOneIsClosedForAllThatAreServed",
 		},

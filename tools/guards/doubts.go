@@ -5,7 +5,7 @@ package main
 func doubtSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/internal/master/locks.go",
+			name: "the end of an epoch refuses nothing that the log was asked", file: "cell/internal/master/acquire.go",
 			old: "	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))\n", new: "	return raftfsm.Answer{}, context.Cause(l.epoch.ctx)\n",
 			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
@@ -15,7 +15,7 @@ func doubtSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestEndOfEpochIsNoRefusal",
 		},
 		{
-			name: "what was left without an answer stays in doubt", file: "cell/internal/master/locks.go",
+			name: "what was left without an answer stays in doubt", file: "cell/internal/master/offers.go",
 			old: "w.offered, w.doubt = false, w.doubt || doubt", new: "w.offered = false",
 			pkg: "./cell/internal/master", test: "TestDoubtStays",
 		},

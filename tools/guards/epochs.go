@@ -49,7 +49,7 @@ func epochSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestDelaysAreTimedByID",
 		},
 		{
-			name: "the end of one lock-delay does not end the next", file: "cell/internal/master/locks.go",
+			name: "the end of one lock-delay does not end the next", file: "cell/internal/master/offers.go",
 			old: "	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}",
 			new: "	d, ok := tree.Delay(over.name)\n	if !ok {\n		return\n	}\n	c := &raftfsm.EndDelay{Name: over.name, ID: d.ID}",
 			pkg: "./cell/internal/master", test: "TestDelayOfTheSecondHolder",

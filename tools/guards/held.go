@@ -9,7 +9,7 @@ func heldSafeguards() []safeguard {
 			pkg: "./cell/internal/wire", test: "TestHalfSentRequestsAreBounded",
 		},
 		{
-			name: "a connection that holds too much is closed", file: "cell/internal/wire/account.go",
+			name: "a connection that holds too much is closed", file: "cell/internal/wire/relief.go",
 			old: "		victims = append(victims, grown)\n		c.drop(grown)\n", new: "",
 			pkg: "./cell/internal/wire", test: "TestHalfSentRequestsAreBounded",
 		},
@@ -39,17 +39,17 @@ func heldSafeguards() []safeguard {
 			pkg: "./cell/internal/wire", test: "TestFloodOfAClientThatDoesNotRead",
 		},
 		{
-			name: "an address that holds too much gives it back", file: "cell/internal/wire/account.go",
+			name: "an address that holds too much gives it back", file: "cell/internal/wire/relief.go",
 			old: "		if grown.origin.lasting() > overflow*c.limits.address {\n", new: "		if false {\n",
 			pkg: "./cell/internal/wire", test: "TestWhoHoldsMostIsClosed",
 		},
 		{
-			name: "who holds most gives it back", file: "cell/internal/wire/account.go",
+			name: "who holds most gives it back", file: "cell/internal/wire/relief.go",
 			old: "			for _, o := range c.from {\n				if from == nil || o.lasting() > from.lasting() {\n					from = o\n				}\n			}\n", new: "			from = grown.origin\n",
 			pkg: "./cell/internal/wire", test: "TestWhoHoldsMostIsClosed",
 		},
 		{
-			name: "who holds little is served", file: "cell/internal/wire/account.go",
+			name: "who holds little is served", file: "cell/internal/wire/relief.go",
 			old: " && held > c.limits.all/max(1, c.origins.Load()):", new: ":",
 			pkg: "./cell/internal/wire", test: "TestThoseWhoHoldLittleAreServed",
 		},

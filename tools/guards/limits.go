@@ -9,12 +9,12 @@ func limitSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestDyingNodesFitTheLog",
 		},
 		{
-			name: "sessions that end together end in pieces", file: "cell/internal/master/keepalive.go",
+			name: "sessions that end together end in pieces", file: "cell/internal/master/offers.go",
 			old: "	part := firstPart(ends, o.queues.claims, ", new: "	part := firstPart(ends, 1<<40, ",
 			pkg: "./cell/internal/master", test: "TestEndsAreCut",
 		},
 		{
-			name: "a command names no more successors than fit", file: "cell/internal/master/keepalive.go",
+			name: "a command names no more successors than fit", file: "cell/internal/master/offers.go",
 			old: "len(list) > 0 && bytes > o.queues.claims", new: "false",
 			pkg: "./cell/internal/master", test: "TestEndingSessionsFitTheLog",
 		},

@@ -4,7 +4,7 @@ package main
 func strangerSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "who does not hold a lock names nobody who is to have it", file: "cell/internal/master/locks.go",
+			name: "who does not hold a lock names nobody who is to have it", file: "cell/internal/master/offers.go",
 			old: "err != nil || !frees(node) {", new: "err != nil || node == nil {",
 			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
@@ -14,12 +14,12 @@ func strangerSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestStrangersKeepNobodyFromAFreeLock",
 		},
 		{
-			name: "a break names successors with the right to it only", file: "cell/internal/master/revocations.go",
+			name: "a break names successors with the right to it only", file: "cell/internal/master/locks.go",
 			old: "len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil", new: "len(n.Holders) > 0 && (true || tree.Permit(n, by, namespace.ToChange) == nil)",
 			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{
-			name: "a session that ends names successors of what it holds only", file: "cell/internal/master/keepalive.go",
+			name: "a session that ends names successors of what it holds only", file: "cell/internal/master/offers.go",
 			old: "return h.Session == end.Session }) {", new: "return h.Session == end.Session || true }) {",
 			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},

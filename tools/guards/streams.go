@@ -19,7 +19,7 @@ func streamSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestRefusedCopyOfClose",
 		},
 		{
-			name: "a waiter whose handle is closed is refused by the log", file: "cell/internal/master/locks.go",
+			name: "a waiter whose handle is closed is refused by the log", file: "cell/internal/master/offers.go",
 			old: "	if w.refusal != nil {\n		o.epoch.submit(", new: "	if w.refusal != nil {\n		o.tables.queues.finish(w.key(), *w.refusal)\n		o.epoch.submit(",
 			pkg: "./cell/internal/master", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},

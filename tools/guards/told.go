@@ -29,7 +29,7 @@ func toldSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestNothingIsGrantedBeforeAllIsHeard",
 		},
 		{
-			name: "CreateSession again extends nothing", file: "cell/internal/master/keepalive.go",
+			name: "CreateSession again extends nothing", file: "cell/internal/master/sessions.go",
 			old: "	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)\n",
 			new: "	left := s.leaseOf(result.Session)\n	number, ok := s.leases.Grant(result.Session, left, receipt)\n",
 			pkg: "./cell/internal/master", test: "TestCreateSessionAgainExtendsNothing",

@@ -4,17 +4,17 @@ package main
 func waitSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "the log is asked about no handle that is being closed", file: "cell/internal/master/locks.go",
+			name: "the log is asked about no handle that is being closed", file: "cell/internal/master/offers.go",
 			old: "w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w)", new: "w.offered || !o.isAnswerable(w)",
 			pkg: "./cell/internal/master", test: "TestClosingHandleIsNotAskedAbout",
 		},
 		{
-			name: "a Close that was refused lets the log be asked", file: "cell/internal/master/locks.go",
+			name: "a Close that was refused lets the log be asked", file: "cell/internal/master/offers.go",
 			old: "			o.outbox.putRequest(w)\n			o.outbox.putLock(", new: "			o.outbox.putLock(",
 			pkg: "./cell/internal/master", test: "TestRefusedCloseLetsTheLogBeAsked",
 		},
 		{
-			name: "those who wait through a closed handle are refused in pieces", file: "cell/internal/master/files.go",
+			name: "those who wait through a closed handle are refused in pieces", file: "cell/internal/master/close.go",
 			old: "		f.epoch.mu.pause(4) // a proposal is made, and handed over\n", new: "",
 			pkg: "./cell/internal/master", test: "TestNoHoldIsLong",
 		},
@@ -44,7 +44,7 @@ func waitSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestReadersDoNotWaitForTheDelayOfAReader",
 		},
 		{
-			name: "a call of an earlier epoch is refused", file: "cell/internal/master/callers.go",
+			name: "a call of an earlier epoch is refused", file: "cell/internal/master/sessions.go",
 			old: "	if who.Epoch != s.epoch.number {\n", new: "	if false {\n",
 			pkg: "./cell/internal/master", test: "TestCallOfAnotherEpochIsRefused",
 		},

@@ -183,18 +183,6 @@ func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }
 
-// Change makes a change through a handle on a node, which was opened for it.
-func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
-	var result raftfsm.Result
-	err := f.Use(h, right, false)
-	if err != nil {
-		result, err = f.Refuse(ctx, by, err)
-	} else {
-		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
-	}
-	return result, f.offers.completeRefusal(h.Node, err)
-}
-
 // namesTouched returns the names of which a client may see something else after a
 // change of that node: it stands in the listing of its directory, too, and that
 // counts its children.

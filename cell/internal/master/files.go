@@ -246,88 +246,6 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 	return s
 }
 
-// Close closes a handle and gives up what it holds. It does not fail for a handle
-// that is closed already, or whose node is gone (Chubby §2.6). What it holds is
-// what the replicated state says, whatever the table of handles knows; the handle
-// is out of the table when that has committed. If there is nothing to give up, it
-// closes the handle without the log.
-func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
-	if !f.closesLogged(mutation, h) {
-		if _, err := f.epoch.fence.Prove(ctx); err != nil {
-			return err
-		}
-		if f.closeHere(mutation, h) {
-			return nil
-		}
-	}
-	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))
-		f.queues.closing[h.Owner]++
-		next := f.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
-		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle, Successions: next}}
-	})
-	return err
-}
-
-// closesLogged reports whether a Close needs an entry: because the handle holds
-// something, or may by the time an entry that is on its way is done. The handle is
-// entered if it is of an earlier epoch, so that it stays closed.
-func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	return f.mayHold(mutation, h)
-}
-
-func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
-	if f.boxes.byID[h.Owner.Session] == nil {
-		return true // the log says what became of the session
-	}
-	f.handles.declare(mutation)
-	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
-	if err == nil && one.locks || f.epoch.isAnswered(mutation) {
-		return true
-	}
-	node, gone := f.epoch.state().Tree.Resolve(h.Node)
-	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
-}
-
-// closeHere closes a handle that holds nothing.
-func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	if f.mayHold(mutation, h) {
-		return false
-	}
-	f.handles.close(h.Owner)
-	return true
-}
-
-// refuseHandle refuses to lock through a handle that is closed, or that a command
-// which is on its way closes before anything that is handed over from now on is
-// done: what such a handle held nobody would give up. epoch.mu is held.
-func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
-	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {
-		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
-	}
-	return nil
-}
-
-// handleClosed takes a handle out of the table whose Close has committed, and
-// has those refused who waited through it. They are told when the log has refused them:
-// the next master would recreate the handle for a late copy of their requests, and
-// grant the lock to somebody who was told that it has none. epoch.mu is held, and released
-// in between.
-func (f *Files) handleClosed(owner namespace.Owner) {
-	f.handles.close(owner)
-	for w := range f.queues.ofHandle(owner) {
-		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
-			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
-		}
-		f.offers.askLog(w)
-		f.epoch.mu.pause(4) // a proposal is made, and handed over
-	}
-}
-
 // Use checks that a handle is open, and was opened for what is to be done.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	f.epoch.mu.Lock()
@@ -360,68 +278,14 @@ func (e *epoch) principal(id api.SessionID) string {
 	return ""
 }
 
-// Read returns the node of a handle as it is at some moment after the call
-// began: the proof of leadership comes first, the look second. So is a refusal
-// proved.
-func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
-	if _, err := f.epoch.fence.Prove(ctx); err != nil {
-		return nil, err
-	}
-	if err := f.Use(h, right, false); err != nil {
-		return nil, err
-	}
-	state := f.epoch.state()
-	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
-		return nil, sessionExpired(h.Owner.Session)
-	}
-	for _, g := range h.Preconditions() {
-		if err := state.CheckPrecondition(g); err != nil {
-			return nil, err
-		}
-	}
-	return state.Tree.Resolve(h.Node)
-}
-
-// ReadToCache returns the node of a handle as read does, and whether the client
-// may keep what it is told: whoever reads is entered among those who may have the
-// node in a cache before the look.
-func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)
-	node, err = f.Read(ctx, h, right)
-	return node, cacheable, err
-}
-
-// DirectoryPage is a page of a directory.
-type DirectoryPage struct {
-	Children  []*namespace.Node
-	More      bool
-	Cacheable bool
-}
-
-// ReadDir returns a page of a directory.
-func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
-	node, cacheable, err := f.ReadToCache(ctx, h, namespace.ToRead)
+// Change makes a change through a handle on a node, which was opened for it.
+func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
+	var result raftfsm.Result
+	err := f.Use(h, right, false)
 	if err != nil {
-		return DirectoryPage{}, err
+		result, err = f.Refuse(ctx, by, err)
+	} else {
+		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
 	}
-	if node.Kind != api.Directory {
-		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
-	}
-	p := DirectoryPage{Cacheable: cacheable}
-	bytes := 0
-	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
-		if len(p.Children) == api.MaxPage || bytes >= api.MaxPageBytes {
-			p.More = true
-			break
-		}
-		p.Children = append(p.Children, child)
-		bytes += statBytes(child)
-	}
-	return p, nil
-}
-
-// statBytes is how long a node's metadata is in a reply, with room to spare.
-func statBytes(n *namespace.Node) int {
-	const plain = 128 // numbers, and /ls/<cell>
-	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)
+	return result, f.offers.completeRefusal(h.Node, err)
 }

@@ -2,57 +2,18 @@ package master
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
-
-// Sessions is the master's part that begins, extends and ends sessions (Chubby §2.8).
-type Sessions struct {
-	epoch       *epoch
-	leases      *session.Leases
-	boxes       *mailboxes
-	copyset     *copyset
-	outbox      *outbox
-	offers      *offers
-	revocations *revocations
-
-	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
-	keepAlives float64                // see Config.KeepAlives
-}
 
 // Grant is a lease that a session was granted.
 type Grant struct {
 	Lease  time.Duration
 	Parked time.Duration // from the receipt of the call to the start of the lease
 	Number uint64        // counts up within a session and epoch
-}
-
-// Create begins a session. The entry that creates it proves leadership
-// too, so its first lease counts from the proposal. A retry is answered with the
-// session that is there, and with what is left of its lease: only KeepAlives,
-// which acknowledge what was told, extend a lease.
-func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
-	receipt := s.epoch.clock()
-	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
-	if err != nil {
-		return 0, Grant{}, err
-	}
-	s.epoch.mu.Lock()
-	defer s.epoch.mu.Unlock()
-	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)
-	if !ok {
-		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
-	}
-	s.epoch.metrics.SessionBegun()
-	if box := s.boxes.byID[result.Session]; box != nil {
-		box.grant = number
-	}
-	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
 // Receipt is what a KeepAlive says that its client has heard in this epoch.
@@ -212,66 +173,4 @@ func (s *Sessions) extendLease(c Caller, p *parked, receipt, t0 session.Instant,
 	}
 	reply.Events = box.takeEvents()
 	return reply, nil
-}
-
-// End ends a session at its client's wish. What it holds is free in the
-// same entry, and those who wait have it.
-func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
-	s.epoch.mu.Lock()
-	s.leases.Stop(id)
-	s.epoch.mu.Unlock()
-	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
-}
-
-// endStopped ends a session whose lease was stopped, at once.
-func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
-	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		c, _ := s.offers.endCommand([]raftfsm.End{end})
-		return c
-	})
-	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
-}
-
-// endCommand ends as many of the first sessions as one command has room for, and
-// names successors for the locks that they hold; rest is for the next command. For
-// locks that there is no room to name, or too many to look at, pump finds the next
-// ones when the end has been observed. epoch.mu is held, and the command is to be handed
-// over under the same hold: who is named in it is marked as offered.
-func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
-	part := firstPart(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
-	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
-}
-
-// successions names those who have the locks next that ending sessions hold, of as
-// many locks as there is room for in one command. epoch.mu is held.
-func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
-	var list []raftfsm.Succession
-	tree, bytes, visited := o.epoch.state().Tree, 0, 0
-	for _, end := range ends {
-		for node := range tree.OwnedBy(end.Session) {
-			if visited += o.queues.stepsOf(node.Name); visited > maxOwned {
-				return list
-			}
-			lead := o.queues.leading(node.Ref(), 0)
-			if len(lead) == 0 {
-				continue
-			}
-			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
-				continue // it has an ephemeral node open; see next
-			}
-			bytes += raftfsm.Size(node.Ref())
-			for _, w := range lead {
-				bytes += w.size
-			}
-			if len(list) > 0 && bytes > o.queues.claims {
-				return list
-			}
-			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)})
-		}
-	}
-	return list
-}
-
-func sessionExpired(id api.SessionID) error {
-	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
 }

@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,36 +28,6 @@ const maxVisited = 4096
 // thousands at a time, as one client may ask for, would take gigabytes, and make everybody
 // else wait for the mutex for seconds.
 const maxPages = 16
-
-// waitForPage waits until a page may be made; done is to be called when it has been. It is for
-// after the proof of leadership, which may take seconds.
-func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
-	select {
-	case in.pages <- struct{}{}:
-		return func() { <-in.pages }, nil
-	case <-ctx.Done():
-		return nil, &api.Error{
-			Code: api.Unavailable, Err: context.Cause(ctx),
-			Message: fmt.Sprintf("the call ended while it waited for other listings, of which %d are made at a time; try again", maxPages),
-		}
-	case <-in.epoch.ctx.Done():
-		return nil, context.Cause(in.epoch.ctx)
-	}
-}
-
-// Inspector tells operators what the master knows, and changes nothing.
-type Inspector struct {
-	epoch    *epoch
-	handles  *handles
-	queues   *queues
-	delays   *delays
-	leases   *session.Leases
-	copyset  *copyset
-	sessions *Sessions
-	locks    *Locks
-
-	pages chan struct{} // full when maxPages are being made; see page
-}
 
 // Page is a page of a listing.
 type Page[T any] struct {

@@ -251,10 +251,3 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 		o.tables.outbox.putEviction(*c.Evict)
 	}
 }
-
-// endLater takes note that a session is to be ended which could not be yet. epoch.mu is held.
-func (s *Sessions) endLater(end raftfsm.End) {
-	if !s.leases.Alive(end.Session) {
-		s.outbox.putEnd(end)
-	}
-}

@@ -316,27 +316,6 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	return nil
 }
 
-// offers hands locks to those who wait for them: it names them in commands, and takes
-// that back when a command has not granted them the lock.
-type offers struct {
-	epoch  *epoch
-	queues *queues
-	delays *delays
-	outbox *outbox
-	events *publisher
-}
-
-// offer marks waiters as being on their way to a grant and returns their
-// claims.
-func offer(lead []*waiter) []raftfsm.Claim {
-	var claims []raftfsm.Claim
-	for _, w := range lead {
-		w.offered = true
-		claims = append(claims, w.claim)
-	}
-	return claims
-}
-
 // ofSession yields the waiters of a session, which may leave meanwhile.
 func (q *queues) ofSession(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
 

@@ -1,8 +1,6 @@
 package master
 
 import (
-	"context"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -94,28 +92,6 @@ func (l *revocations) takeDue(now session.Instant) []raftfsm.End {
 		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
 	}
 	return ends
-}
-
-// Break takes a lock away from its holders, at somebody's wish.
-func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
-	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
-		if c.Now {
-			tree, by := l.epoch.state().Tree, l.epoch.principal(c.Mutation.Session)
-			c.Successions = l.offers.successorsOf(c.Lock, func(n *namespace.Node) bool {
-				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
-			})
-		}
-		return raftfsm.Command{Revoke: &c}
-	})
-	return err
-}
-
-// Terminate ends another client's session. What it holds is free when its client
-// has acknowledged the end, or its lease and the lock-delays are over.
-func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
-	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
-	return err
 }
 
 // tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.

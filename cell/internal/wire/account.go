@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -360,100 +359,4 @@ func (c *call) admit(n int64, vital bool) (int64, error) {
 	c.reply += n
 	a.add(n)
 	return a.bytes, nil
-}
-
-// source is where connections come from; see originOf.
-type source struct {
-	name     string
-	bytes    atomic.Int64
-	ending   atomic.Int64          // of those, what closed connections hold yet
-	open     int                   // connections; the mutex of connections guards it
-	accounts map[*account]struct{} // theirs, and of those that are refused and kept; also
-}
-
-// full returns why no call from somewhere is served: those from there hold too much, or
-// all hold too much and those from there more than their share.
-func (c *Connections) full(o *source) error {
-	held, all := o.bytes.Load(), c.bytes.Load()
-	switch {
-	case held > c.limits.address:
-		return api.Errorf(api.Unavailable, "the calls from %s hold %d bytes of the replica's memory, and at most %d are allowed for one address; wait for some answers, then try again", o.name, held, c.limits.address)
-	case all > c.limits.all && held > c.limits.all/max(1, c.origins.Load()):
-		return api.Errorf(api.Unavailable, "the calls of clients hold %d bytes of the replica's memory, at most %d are allowed, and those from %s have more than their share; try again", all, c.limits.all, o.name)
-	}
-	return nil
-}
-
-// lasting returns what is held that closing connections could give back.
-func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
-
-// relieve closes connections if too much is held: the one whose account has grown, if
-// that holds too much itself, or the one that holds most of the address that holds most.
-// What connections hold that were closed before does not count: others would be closed
-// one after the other, until calls that are being served have ended.
-func (c *Connections) relieve(grown *account, bytes int64) {
-	over := func() (*source, bool) {
-		if grown.origin.lasting() > overflow*c.limits.address {
-			return grown.origin, true
-		}
-		return nil, c.bytes.Load()-c.ending.Load() > overflow*c.limits.all
-	}
-	_, yes := over()
-	if bytes <= overflow*c.limits.conn && !yes {
-		return
-	}
-	var victims []*account
-	c.mu.Lock()
-	if bytes > overflow*c.limits.conn {
-		victims = append(victims, grown)
-		c.drop(grown)
-	}
-	for {
-		from, yes := over()
-		if !yes {
-			break
-		}
-		if from == nil {
-			for _, o := range c.from {
-				if from == nil || o.lasting() > from.lasting() {
-					from = o
-				}
-			}
-		}
-		heaviest := from.heaviest()
-		if heaviest == nil {
-			break // connections that are refused hold it
-		}
-		victims = append(victims, heaviest)
-		c.drop(heaviest)
-	}
-	c.mu.Unlock()
-	for _, a := range victims {
-		c.shed()
-		if n, ok := c.saidShed.Next(); ok {
-			c.log.Warn("closed a client's connection: its calls held too much memory", "remote", a.conn.Conn.RemoteAddr(), "closed", n)
-		}
-		_ = a.conn.Close() // its server notices
-	}
-}
-
-// drop ends the calls of a connection that is to be closed. c.mu is held.
-func (c *Connections) drop(a *account) {
-	delete(a.origin.accounts, a)
-	a.close()
-}
-
-// heaviest returns the account that holds most. The mutex of connections is held.
-func (o *source) heaviest() *account {
-	var heaviest *account
-	most := int64(0)
-	if o == nil {
-		return nil
-	}
-	for a := range o.accounts {
-		if n := a.held(); n > most {
-			heaviest, most = a, n
-		}
-	}
-	return heaviest
 }

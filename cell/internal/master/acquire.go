@@ -1,0 +1,157 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Queued is how things stand for a request that waits for a lock.
+type Queued struct {
+	Ticket      Ticket
+	Place       int // 1 is next
+	Waiting     int
+	Holders     []api.Holder // the first
+	MoreHolders int
+	Delayed     time.Duration // what is left of the lock-delay
+	Estimate    time.Duration // of the wait; 0 if there is none
+}
+
+// awaitGrant waits in the queue of a lock until the request is answered. queued is
+// told of the place when it changes, at most once a second; if it fails, or ctx
+// ends, the stream is broken: the place is kept for one lease, and skipped
+// meanwhile, so that the client may come back (decision 8).
+func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
+	w, err := l.joinQueue(claim, lock, t)
+	if err != nil {
+		return l.refuseClaim(ctx, claim, err)
+	}
+	var last *Queued
+	progress := time.NewTimer(0)
+	defer progress.Stop()
+	for {
+		select {
+		case <-w.done:
+			return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
+		case <-l.epoch.ctx.Done():
+			return l.abandonWaiter(w)
+		case <-ctx.Done():
+			l.detachStream(w)
+			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
+		case <-progress.C:
+		}
+		if now := l.queuePosition(w); now != nil && !same(now, last) {
+			if err := queued(*now); err != nil {
+				l.detachStream(w)
+				return raftfsm.Answer{}, err
+			}
+			last = now
+		}
+		progress.Reset(time.Second)
+	}
+}
+
+// abandonWaiter answers a waiter after its master was deposed. It takes the waiter out of the
+// queue, so that the log is not asked to grant what its client was told is not granted.
+func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
+	default:
+	}
+	if l.queues.get(w.key()) == w {
+		l.queues.removeWaiter(w.key())
+	}
+	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))
+}
+
+// joinQueue gives a request its place, and offers the lock if it can be had.
+func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*waiter, error) {
+	size := raftfsm.Size(claim)
+	l.epoch.mu.LockPatient()
+	defer l.epoch.mu.Unlock()
+	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
+	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
+		return nil, err // a late copy is not to stand in anybody's way
+	}
+	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
+		return nil, r
+	}
+	who := l.epoch.principal(claim.Mutation.Session)
+	w, err := l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
+	if err != nil {
+		return nil, err
+	}
+	if !l.offers.askLog(w) {
+		l.offers.offerLock(lock.Name)
+	}
+	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
+	return w, nil
+}
+
+// detachStream takes note that a stream of a waiter broke.
+func (l *Locks) detachStream(w *waiter) {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	l.queues.detach(w, l.epoch.clock().Add(l.sessions.leaseOf(w.claim.Mutation.Session)))
+	l.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
+}
+
+// queuePosition describes a waiter's place; nil while a grant is on its way.
+func (l *Locks) queuePosition(w *waiter) *Queued {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	if w.offered || l.queues.get(w.key()) != w {
+		return nil
+	}
+	state := l.epoch.state()
+	place, waiting := l.queues.position(w)
+	q := &Queued{Ticket: w.ticket, Place: place, Waiting: waiting, Delayed: l.delays.left(w.lock.Name, l.epoch.clock())}
+	if node, ok := state.Tree.Get(w.lock.Name); ok {
+		q.Holders, q.MoreHolders = l.epoch.parties(state, node.Holders, api.MaxNamed)
+	}
+	if place > maxEstimated {
+		return q
+	}
+	for ahead, other := range l.queues.inOrder(w.lock.Name) {
+		if other == w {
+			q.Estimate = l.estimateWait(w.lock.Name, len(q.Holders) > 0, ahead)
+			break
+		}
+	}
+	return q
+}
+
+// maxEstimated bounds the work of telling each who waits, once a second, how long
+// it may be: those further back are not told.
+const maxEstimated = 1000
+
+// estimateWait says how long one may have to wait who has ahead turns of others
+// before him, and the rest of the one that goes on; 0 if that cannot be told.
+// epoch.mu is held.
+func (l *Locks) estimateWait(name api.Name, held bool, ahead int) time.Duration {
+	now := l.epoch.clock()
+	delayed := l.delays.left(name, now)
+	if !held && ahead == 0 {
+		return delayed
+	}
+	wait := l.holdTimes.estimateWait(name, held, ahead, now)
+	if wait == 0 {
+		return 0
+	}
+	return delayed + wait
+}
+
+// same reports whether two messages tell a client the same, what is left of a
+// delay and of the wait apart, which it can count down by itself.
+func same(a, b *Queued) bool {
+	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.Delayed > 0) == (b.Delayed > 0) &&
+		slices.EqualFunc(a.Holders, b.Holders, func(x, y api.Holder) bool { return x.Session == y.Session })
+}

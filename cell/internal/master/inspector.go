@@ -1,0 +1,67 @@
+package master
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Inspector tells operators what the master knows, and changes nothing.
+type Inspector struct {
+	epoch    *epoch
+	handles  *handles
+	queues   *queues
+	delays   *delays
+	leases   *session.Leases
+	copyset  *copyset
+	sessions *Sessions
+	locks    *Locks
+
+	pages chan struct{} // full when maxPages are being made; see page
+}
+
+// waitForPage waits until a page may be made; done is to be called when it has been. It is for
+// after the proof of leadership, which may take seconds.
+func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
+	select {
+	case in.pages <- struct{}{}:
+		return func() { <-in.pages }, nil
+	case <-ctx.Done():
+		return nil, &api.Error{
+			Code: api.Unavailable, Err: context.Cause(ctx),
+			Message: fmt.Sprintf("the call ended while it waited for other listings, of which %d are made at a time; try again", maxPages),
+		}
+	case <-in.epoch.ctx.Done():
+		return nil, context.Cause(in.epoch.ctx)
+	}
+}
+
+// NodeAt finds the node at a path, for an operator.
+func (in *Inspector) NodeAt(ctx context.Context, path api.Path) (namespace.Ref, error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return namespace.Ref{}, err
+	}
+	node, ok := in.epoch.state().Tree.Get(path.Name())
+	if !ok {
+		return namespace.Ref{}, &refusal.Refusal{Cause: refusal.PathUnknown, Path: path.Parent().String()}
+	}
+	return node.Ref(), nil
+}
+
+// CheckOperator checks that a session's principal may do what concerns the whole
+// cell.
+func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return err
+	}
+	tree := in.epoch.state().Tree
+	root, ok := tree.Get("")
+	if !ok {
+		return api.Errorf(api.Corrupt, "the cell has no root")
+	}
+	return tree.Permit(root, in.epoch.principal(who.Session), namespace.ToChange)
+}

@@ -1,0 +1,74 @@
+package master
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// Read returns the node of a handle as it is at some moment after the call
+// began: the proof of leadership comes first, the look second. So is a refusal
+// proved.
+func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.Use(h, right, false); err != nil {
+		return nil, err
+	}
+	state := f.epoch.state()
+	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
+		return nil, sessionExpired(h.Owner.Session)
+	}
+	for _, g := range h.Preconditions() {
+		if err := state.CheckPrecondition(g); err != nil {
+			return nil, err
+		}
+	}
+	return state.Tree.Resolve(h.Node)
+}
+
+// ReadToCache returns the node of a handle as read does, and whether the client
+// may keep what it is told: whoever reads is entered among those who may have the
+// node in a cache before the look.
+func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)
+	node, err = f.Read(ctx, h, right)
+	return node, cacheable, err
+}
+
+// DirectoryPage is a page of a directory.
+type DirectoryPage struct {
+	Children  []*namespace.Node
+	More      bool
+	Cacheable bool
+}
+
+// ReadDir returns a page of a directory.
+func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
+	node, cacheable, err := f.ReadToCache(ctx, h, namespace.ToRead)
+	if err != nil {
+		return DirectoryPage{}, err
+	}
+	if node.Kind != api.Directory {
+		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
+	}
+	p := DirectoryPage{Cacheable: cacheable}
+	bytes := 0
+	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
+		if len(p.Children) == api.MaxPage || bytes >= api.MaxPageBytes {
+			p.More = true
+			break
+		}
+		p.Children = append(p.Children, child)
+		bytes += statBytes(child)
+	}
+	return p, nil
+}
+
+// statBytes is how long a node's metadata is in a reply, with room to spare.
+func statBytes(n *namespace.Node) int {
+	const plain = 128 // numbers, and /ls/<cell>
+	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)
+}

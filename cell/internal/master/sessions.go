@@ -1,0 +1,123 @@
+package master
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Caller is who calls: a session, and the epoch it believes in.
+type Caller struct {
+	Session api.SessionID
+	Epoch   api.Epoch
+}
+
+// Sessions is the master's part that begins, extends and ends sessions (Chubby §2.8).
+type Sessions struct {
+	epoch       *epoch
+	leases      *session.Leases
+	boxes       *mailboxes
+	copyset     *copyset
+	outbox      *outbox
+	offers      *offers
+	revocations *revocations
+
+	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
+	keepAlives float64                // see Config.KeepAlives
+}
+
+// Create begins a session. The entry that creates it proves leadership
+// too, so its first lease counts from the proposal. A retry is answered with the
+// session that is there, and with what is left of its lease: only KeepAlives,
+// which acknowledge what was told, extend a lease.
+func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
+	receipt := s.epoch.clock()
+	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
+	if err != nil {
+		return 0, Grant{}, err
+	}
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	number, left, ok := s.leases.Promise(result.Session, s.leaseOf(result.Session), receipt)
+	if !ok {
+		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
+	}
+	s.epoch.metrics.SessionBegun()
+	if box := s.boxes.byID[result.Session]; box != nil {
+		box.grant = number
+	}
+	return result.Session, Grant{Lease: left, Number: number}, nil
+}
+
+// End ends a session at its client's wish. What it holds is free in the
+// same entry, and those who wait have it.
+func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
+	s.epoch.mu.Lock()
+	s.leases.Stop(id)
+	s.epoch.mu.Unlock()
+	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
+}
+
+// endStopped ends a session whose lease was stopped, at once.
+func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
+	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		c, _ := s.offers.endCommand([]raftfsm.End{end})
+		return c
+	})
+	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
+}
+
+func sessionExpired(id api.SessionID) error {
+	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
+}
+
+// CheckEpoch refuses a caller that knows of a later epoch.
+func (s *Sessions) CheckEpoch(who Caller) error {
+	if who.Epoch > s.epoch.number {
+		return api.Errorf(api.NotMaster, "this replica was master in epoch %d; you have heard of epoch %d", s.epoch.number, who.Epoch)
+	}
+	return nil
+}
+
+// Admit refuses a caller that does not know this epoch, or whose session does not live.
+func (s *Sessions) Admit(who Caller) error {
+	if err := s.CheckEpoch(who); err != nil {
+		return err
+	}
+	if who.Epoch != s.epoch.number {
+		return api.Errorf(api.StaleEpoch, "the call was meant for the master of epoch %d; this is epoch %d: keep the session alive first", who.Epoch, s.epoch.number)
+	}
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	if !s.leases.Alive(who.Session) {
+		return s.epoch.sessionEnded(who.Session)
+	}
+	return nil
+}
+
+// Expire ends a session.
+func (s *Sessions) Expire(ctx context.Context, id api.SessionID) error {
+	s.epoch.mu.Lock()
+	_, known := s.leases.Stop(id)
+	s.epoch.mu.Unlock()
+	if !known {
+		return api.Errorf(api.NotFound, "there is no session %v", id)
+	}
+	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
+}
+
+// Terminate ends another client's session. What it holds is free when its client
+// has acknowledged the end, or its lease and the lock-delays are over.
+func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
+	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
+	return err
+}
+
+// endLater takes note that a session is to be ended which could not be yet. epoch.mu is held.
+func (s *Sessions) endLater(end raftfsm.End) {
+	if !s.leases.Alive(end.Session) {
+		s.outbox.putEnd(end)
+	}
+}
