@@ -207,6 +207,7 @@ func lawState(t *testing.T, files []source) {
 		{"api/event.go", "eventRows", "the kinds of events"},
 		{"cell/refusal.go", "ErrRefused", "the error of a room below, for users"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
+		{"raftfsm/level.go", "commandGates", "immutable, and asked for each command"},
 		{"refusal/rows.go", "rows", "the causes"},
 		{"internal/bootclock/bootclock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
 		{"cmd/*/version.go", "version", "set by the linker"},

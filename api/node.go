@@ -3,7 +3,9 @@ package api
 // ACL is the three names of access control lists that a node carries (Chubby
 // §2.3). Each names a file in the cell's acl directory.
 type ACL struct {
-	Read, Write, Change string
+	Read   string `cbor:"1,keyasint,omitempty"`
+	Write  string `cbor:"2,keyasint,omitempty"`
+	Change string `cbor:"3,keyasint,omitempty"`
 }
 
 // Stat is a node's metadata (Chubby §2.3): four numbers that only grow, a

@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/internal/bootclock"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -45,6 +46,7 @@ type Config struct {
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
 	proposeTo func(master.Log) master.Log // a test's, which refuses entries, before Raft
+	supports  int                         // the newest feature level that the replica knows: raftfsm.MaxLevel, but in tests
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
 	// has cached, before its session is not extended any more, whatever it
@@ -149,6 +151,7 @@ func (cfg Config) complete() (Config, error) {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	cfg.LogStore = cmp.Or(cfg.LogStore, DefaultLogStore)
+	cfg.supports = cmp.Or(cfg.supports, raftfsm.MaxLevel)
 	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, DefaultElectionTimeout)
 	if cfg.Clock == nil {
 		cfg.Clock = func() session.Instant { return session.Instant(bootclock.Now()) }

@@ -54,7 +54,7 @@ func TestHistoryContinues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, restored := raftfsm.NewFSM(func(err error) { t.Fatal(err) }), raftfsm.NewFSM(func(err error) { t.Fatal(err) })
+	whole, restored := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Fatal(err) }), raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Fatal(err) })
 	for i, data := range [][]byte{begin, emptyEntry(t, 1), emptyEntry(t, 2)} {
 		whole.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: data})
 	}

@@ -13,6 +13,10 @@ import (
 // one that was stopped, and has not looked at its clock since.
 func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 
+// Support makes a replica one that knows feature levels up to that one, as one of another
+// version does.
+func (cfg *Config) Support(level int) { cfg.supports = level }
+
 // RefuseEntries has one in ten of the entries that the replica proposes as the
 // master refused before it is written. What waits for it is to be as if it had not
 // been tried.

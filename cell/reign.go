@@ -143,9 +143,17 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 	}
 	id := api.CellID(r.stores.Identity().Get().Roster.CellID)
 	restore := r.restoresAccess()
-	command, err := raftfsm.EncodeCommand(raftfsm.Command{
-		NewEpoch: &raftfsm.NewEpoch{Cell: r.cfg.Cell, CellID: id, Secret: secret, Level: raftfsm.MaxLevel, RestoreAccess: restore},
-	})
+	level := r.fsm.State().Level
+	if level == 0 { // the cell begins with this epoch, as far as this replica knows
+		level = r.cfg.supports
+	}
+	command, err := raftfsm.EncodeCommand(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
+		Cell:          r.cfg.Cell,
+		CellID:        id,
+		Secret:        secret,
+		Level:         r.cfg.supports,
+		RestoreAccess: restore,
+	}}, level)
 	if err != nil {
 		return nil, err
 	}

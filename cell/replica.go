@@ -145,7 +145,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.mu.Lock()
 	r.quiet = r.transport.Silence
 	r.mu.Unlock()
-	r.fsm = raftfsm.NewFSM(func(err error) {
+	r.fsm = raftfsm.NewFSM(r.cfg.supports, func(err error) {
 		switch {
 		case errors.Is(err, raftfsm.ErrNewer):
 			err = newerData(r.cfg.ID, err)

@@ -46,8 +46,12 @@ func newCodec() codec {
 // one measure of how much a command adds to an entry.
 type Encoded []byte
 
-// EncodeCommand writes one command.
-func EncodeCommand(c Command) (Encoded, error) {
+// EncodeCommand writes one command for the log of a state of that feature level. It is an
+// error, Unavailable, if the command needs a higher one.
+func EncodeCommand(c Command, level int) (Encoded, error) {
+	if err := checkCommand(c, level); err != nil {
+		return nil, err
+	}
 	data, err := entryCodec.enc.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("encode a command: %w", err)
@@ -89,11 +93,11 @@ func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) 
 	return slices.Insert(data, 0, entryFormat), nil
 }
 
-// EncodeEntry writes an entry for the Raft log.
+// EncodeEntry writes an entry for the Raft log of a state of level MaxLevel.
 func EncodeEntry(e Entry) ([]byte, error) {
 	commands := make([]Encoded, len(e.Commands))
 	for i, c := range e.Commands {
-		encoded, err := EncodeCommand(c)
+		encoded, err := EncodeCommand(c, MaxLevel)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +113,7 @@ var ErrNewer = errors.New("a newer version of Chubby wrote it")
 
 // ErrUnreleased is in the chain of every error about an entry or a snapshot that a build of
 // before the first release wrote.
-var ErrUnreleased = errors.New("Chubby wrote it before v0.1.0, the first release, and no release can read it")
+var ErrUnreleased = errors.New("it was written before v0.1.0, the first release, and no release can read it")
 
 // unreadable is the error about what could not be read because of err.
 func unreadable(what string, err error) error {

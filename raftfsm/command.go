@@ -37,6 +37,7 @@ type Command struct {
 	Evict         *Evict         `cbor:"16,keyasint,omitempty"`
 	Terminate     *Terminate     `cbor:"17,keyasint,omitempty"`
 	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
+	RaiseLevel    *RaiseLevel    `cbor:"19,keyasint,omitempty"`
 }
 
 // By returns the session whose request a command is, 0 if it is the master's own.
@@ -64,6 +65,8 @@ func (c Command) By() api.SessionID {
 		return c.Terminate.Mutation.Session
 	case c.SetQuota != nil:
 		return c.SetQuota.Mutation.Session
+	case c.RaiseLevel != nil:
+		return c.RaiseLevel.Mutation.Session
 	}
 	return 0
 }
@@ -276,4 +279,10 @@ type SetQuota struct {
 	Principal string           `cbor:"2,keyasint,omitempty"`
 	Directory *namespace.Ref   `cbor:"3,keyasint,omitempty"` // its nodes and bytes; nil: the principal's
 	Quota     api.Quota        `cbor:"4,keyasint"`
+}
+
+// RaiseLevel takes the cell to a feature level that all of its replicas know.
+type RaiseLevel struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	To       int              `cbor:"2,keyasint"`
 }

@@ -21,4 +21,26 @@
 // they are when the command's turn has come. What a handle was opened for, and
 // when anything is to happen, is the master's to decide (package cell); the tree
 // and the table (packages namespace and session) uphold their own rules.
+//
+// # Feature levels
+//
+// A cell is upgraded replica by replica, so binaries of two versions apply the same log
+// for a while, and must compute the same state. What a command does depends on nothing
+// but the state, therefore: on State.Level, not on the binary. A cell begins at the level
+// of the binary that bootstraps it (MaxLevel), and an operator raises it with RaiseLevel
+// when every replica has a binary that knows the new one. A replica stops that meets a
+// level above the one it knows.
+//
+// Who changes what is in the log or in snapshots, or what a command does, does this:
+//
+//   - Raise MaxLevel by one, if that was not done since the last release, and say what the
+//     level brings.
+//   - Let the new behaviour begin with it: if s.Level >= N { … } else { as before }.
+//   - Tag each new field of a type that there was already, a new command in Command
+//     included, with a number of its own and the level: `cbor:"20,keyasint,omitempty"
+//     since:"N"`. A command in which it is set is refused before it is proposed, while the
+//     cell is below that level. What Apply writes into records is for Apply to gate.
+//   - Give a new refusal.Cause the level (Cause.Level), too.
+//   - Never reuse a number, change a field's type, or remove a field: TestFields compares
+//     every field with testdata/fields.txt, and says what to do.
 package raftfsm

@@ -230,6 +230,8 @@ func mutationOf(c raftfsm.Command) *session.Mutation {
 		return &c.Terminate.Mutation
 	case c.SetQuota != nil:
 		return &c.SetQuota.Mutation
+	case c.RaiseLevel != nil:
+		return &c.RaiseLevel.Mutation
 	case c.Acquire != nil && len(c.Acquire.Claims) > 0:
 		return &c.Acquire.Claims[0].Mutation
 	}

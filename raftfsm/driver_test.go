@@ -94,6 +94,9 @@ func (d *driver) command(s step) raftfsm.Command {
 	return c
 }
 
+// maxTestLevel is the highest feature level that a test raises a state to.
+const maxTestLevel = 9
+
 func (d *driver) fresh(kind int) raftfsm.Command {
 	switch {
 	case kind < 140:
@@ -114,6 +117,8 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 		return d.end()
 	case kind < 251:
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: d.session(), Lease: one(&d.choices, time.Minute, time.Second, time.Hour, 0, -1)}}
+	case kind < 252:
+		return raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: d.mutation(d.session()), To: d.pick(maxTestLevel + 1)}}
 	case kind < 254:
 		return raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}}
 	}

@@ -14,6 +14,7 @@ import (
 type FSM struct {
 	now       State // only Raft's goroutine touches it
 	published atomic.Pointer[State]
+	known     int // the highest feature level that the replica knows
 	fatal     func(error)
 	broken    error // an entry could not be read: nothing after it may be applied
 	trail     trail
@@ -21,11 +22,12 @@ type FSM struct {
 
 var _ raft.BatchingFSM = (*FSM)(nil)
 
-// NewFSM returns a state machine that holds nothing yet. fatal is called, once,
+// NewFSM returns a state machine that holds nothing yet, of a replica that knows feature
+// levels up to that one, which is MaxLevel outside of tests. fatal is called, once,
 // when an entry cannot be read: the replica must stop, for it can follow no
 // further; fatal may return, and then nothing more is applied.
-func NewFSM(fatal func(error)) *FSM {
-	f := &FSM{now: NewState(), fatal: fatal}
+func NewFSM(known int, fatal func(error)) *FSM {
+	f := &FSM{now: NewState(), known: known, fatal: fatal}
 	f.publish()
 	return f
 }
@@ -61,7 +63,7 @@ func (f *FSM) apply(log *raft.Log) any {
 	}
 	entry, err := DecodeEntry(log.Data)
 	if err == nil {
-		err = f.now.checkEntry(entry)
+		err = f.now.checkEntry(entry, f.known)
 	}
 	if err != nil {
 		f.broken = fmt.Errorf("apply log entry %d of term %d: %w", log.Index, log.Term, err)
@@ -86,7 +88,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 // state stays as it was; if that is because a version wrote it that this one cannot
 // follow, the replica must stop.
 func (f *FSM) Restore(from io.ReadCloser) error {
-	state, err := ReadState(from)
+	state, err := readState(from, f.known)
 	if err = errors.Join(err, from.Close()); err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrUnreleased) {
 			f.fatal(err)

@@ -50,7 +50,7 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 		return &raft.Log{Index: term, Term: term, Data: data}
 	}
 	var fatal error
-	f := raftfsm.NewFSM(func(err error) { fatal = err })
+	f := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
 	if err, _ := f.Apply(newer(1)).(error); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
 		t.Errorf("a cell that begins at a later level: %v, %v", err, fatal)
 	}
@@ -62,7 +62,7 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 	if _, err := c.state.WriteTo(&snapshot); err != nil {
 		t.Fatal(err)
 	}
-	f = raftfsm.NewFSM(func(err error) { t.Error(err) })
+	f = raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Error(err) })
 	if err := f.Restore(io.NopCloser(&snapshot)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,5 +76,51 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 	}
 	if _, err := raftfsm.ReadState(&snapshot); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("a snapshot of a later level: %v", err)
+	}
+}
+
+// Who may change the ACL of the root raises the level, upwards only, to one that all
+// replicas know; it survives a snapshot. A replica that does not know it stops.
+func TestRaiseLevel(t *testing.T) {
+	const next = raftfsm.MaxLevel + 1
+	c := newCell(t)
+	a := c.session("a")
+	raise := func(by api.SessionID, to int) raftfsm.Result {
+		return c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(by), To: to}})
+	}
+	c.want(raise(a, raftfsm.MaxLevel), api.InvalidArgument)
+	c.want(raise(a, 0), api.InvalidArgument)
+	c.want(raise(a, next), api.OK)
+	c.want(raise(a, next), api.InvalidArgument)
+	c.elect()
+	if c.state.Level != next {
+		t.Errorf("level %d after it was raised and a master was elected; want %d", c.state.Level, next)
+	}
+	closed := c.session("b")
+	root, _ := c.state.Tree.Get("")
+	c.file(a, "/acl/nobody")
+	c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(a), Node: root.Ref(), ACL: api.ACL{Change: "nobody"}}}), api.OK)
+	c.want(raise(closed, next+1), api.PermissionDenied)
+
+	var snapshot bytes.Buffer
+	if _, err := c.state.WriteTo(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	whole := snapshot.Bytes()
+	if again, err := raftfsm.ReadStateUpTo(bytes.NewReader(whole), next); err != nil || again.Level != next {
+		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
+	}
+	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: next}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fatal error
+	old := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
+	if err, _ := old.Apply(&raft.Log{Index: c.index + 1, Term: c.term, Data: data}).(error); !errors.Is(err, raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
+		t.Errorf("an older replica applies it: %v, %v", err, fatal)
+	}
+	old = raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
+	if fatal = nil; !errors.Is(old.Restore(io.NopCloser(bytes.NewReader(whole))), raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
+		t.Errorf("an older replica loads its snapshot: %v", fatal)
 	}
 }

@@ -327,6 +327,18 @@ func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 	return api.OK
 }
 
+// raiseLevel: who may change the ACL of the root may; the level never goes back.
+func (m *model) raiseLevel(c *raftfsm.RaiseLevel) api.Code {
+	switch {
+	case !m.admits(m.nodes[""].acl.Change, m.principal(c.Mutation.Session)):
+		return api.PermissionDenied
+	case c.To <= m.level:
+		return api.InvalidArgument
+	}
+	m.level = c.To
+	return api.OK
+}
+
 func mismatch(current api.Generation) raftfsm.Answer {
 	a := refused(api.GenerationMismatch)
 	a.Refusal.Current = current

@@ -20,13 +20,14 @@ import (
 // index, no count and no sum. It takes the commands of a log and answers them
 // with the results that the State must give, causes left out.
 type model struct {
-	founded bool
-	epoch   api.Epoch
-	counter uint64
-	nodes   map[api.Name]*modelNode
-	delays  map[api.Name]namespace.Delay
-	clients map[api.SessionID]*modelSession
-	quotas  map[string]api.Quota
+	bootstrapped bool
+	level        int
+	epoch        api.Epoch
+	counter      uint64
+	nodes        map[api.Name]*modelNode
+	delays       map[api.Name]namespace.Delay
+	clients      map[api.SessionID]*modelSession
+	quotas       map[string]api.Quota
 }
 
 type modelNode struct {
@@ -123,6 +124,8 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.once(c.Terminate.Mutation, nil, func() raftfsm.Result { return m.terminate(c.Terminate) })
 	case c.SetQuota != nil:
 		return m.once(c.SetQuota.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.setQuota(c.SetQuota))} })
+	case c.RaiseLevel != nil:
+		return m.once(c.RaiseLevel.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.raiseLevel(c.RaiseLevel))} })
 	case c.Open != nil:
 		return m.once(c.Open.Mutation, c.Open.Preconditions, func() raftfsm.Result { return m.open(c.Open) })
 	case c.SetContents != nil:
@@ -144,10 +147,10 @@ func (m *model) newEpoch(epoch api.Epoch) raftfsm.Answer {
 		return refused(api.StaleEpoch)
 	}
 	m.epoch = epoch
-	if m.founded {
+	if m.bootstrapped {
 		return refused(api.OK)
 	}
-	m.founded = true
+	m.bootstrapped, m.level = true, raftfsm.MaxLevel
 	top := m.nodes[""].acl
 	m.nodes["/acl"] = m.newNode(modelNode{kind: api.Directory, acl: top})
 	m.nodes["/acl/everyone"] = m.newNode(modelNode{kind: api.File, acl: top, contents: "*\n"})
@@ -305,7 +308,7 @@ func (m *model) replay(id api.SessionID, a raftfsm.Answer) raftfsm.Answer {
 
 // view is everything there is in a state, one line each.
 func (m *model) view() []string {
-	lines := []string{fmt.Sprintf("epoch %d counter %d sessions %d", m.epoch, m.counter, len(m.clients))}
+	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", m.epoch, m.level, m.counter, len(m.clients))}
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[name]
 		s := m.stat(name)
@@ -367,7 +370,7 @@ func (m *model) sessionsOf(principal string) (n int) {
 
 // view of a state, in the same form.
 func view(s *raftfsm.State) []string {
-	lines := []string{fmt.Sprintf("epoch %d counter %d sessions %d", s.Epoch, s.Counter, s.Sessions.Len())}
+	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", s.Epoch, s.Level, s.Counter, s.Sessions.Len())}
 	var nodes []*namespace.Node
 	for n := range s.Tree.All() {
 		nodes = append(nodes, n)

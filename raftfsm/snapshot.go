@@ -141,8 +141,11 @@ func (o *recordWriter) record(v any) {
 // state. Anything that is not a whole snapshot is Corrupt, and ErrNewer or ErrUnreleased if that
 // is why; nothing it says can make the reader allocate more than a small multiple of what
 // it reads.
-func ReadState(r io.Reader) (State, error) {
-	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New()}
+func ReadState(r io.Reader) (State, error) { return readState(r, MaxLevel) }
+
+// readState is ReadState for a replica that knows levels up to that one.
+func readState(r io.Reader, known int) (State, error) {
+	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New(), known: known}
 	s, err := in.state()
 	if err == nil {
 		err = s.Check()
@@ -155,8 +158,9 @@ func ReadState(r io.Reader) (State, error) {
 
 // recordReader keeps the sum of what was read.
 type recordReader struct {
-	r   *bufio.Reader
-	sum hash.Hash
+	r     *bufio.Reader
+	sum   hash.Hash
+	known int // the highest feature level that is accepted
 }
 
 func (in *recordReader) state() (State, error) {
@@ -172,7 +176,7 @@ func (in *recordReader) state() (State, error) {
 	if err := in.record(&h); err != nil {
 		return s, fmt.Errorf("header: %w", err)
 	}
-	if err := checkLevel(h.Level); err != nil {
+	if err := checkLevel(h.Level, in.known); err != nil {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level

@@ -110,6 +110,8 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.terminate(c.Terminate)
 	case c.SetQuota != nil:
 		return s.setQuota(c.SetQuota)
+	case c.RaiseLevel != nil:
+		return s.raiseLevel(c.RaiseLevel)
 	}
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }

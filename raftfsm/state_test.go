@@ -426,7 +426,7 @@ func TestSameLogSameState(t *testing.T) {
 			write(raftfsm.Entry{Epoch: 2, Wall: int64(len(log) + 1), Commands: []raftfsm.Command{command}})
 		}
 		fatal := func(err error) { t.Fatal(err) }
-		one, batched := raftfsm.NewFSM(fatal), raftfsm.NewFSM(fatal)
+		one, batched := raftfsm.NewFSM(raftfsm.MaxLevel, fatal), raftfsm.NewFSM(raftfsm.MaxLevel, fatal)
 		for _, l := range log {
 			one.Apply(l)
 		}
@@ -481,7 +481,7 @@ func hash(t testing.TB, s raftfsm.State) string {
 // applied.
 func TestUnreadableEntryIsFatal(t *testing.T) {
 	var fatal []error
-	f := raftfsm.NewFSM(func(err error) { fatal = append(fatal, err) })
+	f := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
 	good, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 2, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "c"}}}})
 	if err != nil {
 		t.Fatal(err)

@@ -138,6 +138,9 @@ const (
 	SequencerTerminating Cause = 93 // By
 )
 
+// LevelReached refuses to raise the feature level of a cell that is at level Used.
+const LevelReached Cause = 95
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not
 // know.
 func (c Cause) Code() api.Code {
@@ -146,6 +149,10 @@ func (c Cause) Code() api.Code {
 	}
 	return api.Uncertain
 }
+
+// Level returns the feature level from which on a cell may refuse something for that
+// cause. All so far are of the first.
+func (c Cause) Level() int { return 1 }
 
 // IsKnown reports whether c is a cause of this version.
 func (c Cause) IsKnown() bool {

@@ -115,4 +115,6 @@ var rows = map[Cause]row{
 	SequencerMode:        {api.BadSequencer, "the lock is held in %v mode, not in %v", []fact{mode, wanted}},
 	SequencerRevoked:     {api.BadSequencer, "the lock is being taken from its holder: %s", []fact{broken}},
 	SequencerTerminating: {api.BadSequencer, "the session that holds the lock is being ended: %s", []fact{termination}},
+
+	LevelReached: {api.InvalidArgument, "the cell is at feature level %d already", []fact{used}},
 }

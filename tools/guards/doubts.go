@@ -26,7 +26,7 @@ func doubtSafeguards() []safeguard {
 		},
 		{
 			name: "ends that clients ask for leave the master its room", file: "cell/internal/master/epoch.go",
-			old: "	one := newProposal(c, false, nil)\n", new: "	one := newProposal(c, c.EndSessions != nil, nil)\n",
+			old: "	one := newProposal(c, e.state().Level, false, nil)\n", new: "	one := newProposal(c, e.state().Level, c.EndSessions != nil, nil)\n",
 			pkg: "./cell/internal/master", test: "TestEndsLeaveRoom",
 		},
 		{

@@ -15,13 +15,23 @@ func generationSafeguards() []safeguard {
 		},
 		{
 			name: "an unknown level stops the replica", file: "raftfsm/fsm.go",
-			old: "		err = f.now.checkEntry(entry)\n", new: "		_ = f.now.checkEntry\n",
+			old: "		err = f.now.checkEntry(entry, f.known)\n", new: "		_ = f.now.checkEntry\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
 		},
 		{
 			name: "a newer master does not stop older replicas", file: "raftfsm/level.go",
-			old: "		if c.NewEpoch == nil || s.Cell != \"\" {\n", new: "		if c.NewEpoch == nil {\n",
+			old: "		case c.NewEpoch != nil && s.Cell == \"\":\n", new: "		case c.NewEpoch != nil:\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
+		},
+		{
+			name: "the level of a cell does not go back", file: "raftfsm/level.go",
+			old: "		if c.To <= s.Level {\n", new: "		if c.To == s.Level {\n",
+			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",
+		},
+		{
+			name: "a command above the cell's level is not proposed", file: "raftfsm/codec.go",
+			old: "	if err := checkCommand(c, level); err != nil {\n", new: "	if err := checkCommand(c, level); false {\n",
+			pkg: "./raftfsm", test: "TestCommandAboveTheLevel",
 		},
 	}
 }

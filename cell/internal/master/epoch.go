@@ -52,13 +52,13 @@ func (e *epoch) handOver(one *proposal) error {
 }
 
 // submit proposes a command of the master's own. epoch.mu is held.
-func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, true, nil)) }
+func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
 
 // commit proposes a command and waits for its result. after is called when the
 // command has been observed, or never will be, and before commit returns, unless
 // ctx ends first; it may be nil.
 func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
-	one := newProposal(c, c.Remove != nil, after)
+	one := newProposal(c, e.state().Level, c.Remove != nil, after)
 	e.mu.Lock()
 	err := e.handOver(one)
 	e.mu.Unlock()
@@ -81,7 +81,7 @@ func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result,
 func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	e.mu.LockPatient()
 	c := build()
-	one := newProposal(c, false, nil)
+	one := newProposal(c, e.state().Level, false, nil)
 	err := e.handOver(one)
 	e.mu.Unlock()
 	if err != nil {

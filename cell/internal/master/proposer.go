@@ -50,11 +50,11 @@ type proposal struct {
 	after   func()        // called once it is observed, or never will be; may be nil
 }
 
-// newProposal encodes a command. after is called once it is observed, or never will
-// be; it may be nil.
-func newProposal(c raftfsm.Command, own bool, after func()) *proposal {
+// newProposal encodes a command for a state of that feature level. after is called once
+// it is observed, or never will be; it may be nil.
+func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal {
 	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
-	one.encoded, one.refused = raftfsm.EncodeCommand(c)
+	one.encoded, one.refused = raftfsm.EncodeCommand(c, level)
 	return one
 }
 

@@ -48,7 +48,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 // written, with an error that says so and that it was not done.
 func TestCommandTooLargeIsRefused(t *testing.T) {
 	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldEntries) {
-		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), false, nil)); !errors.Is(err, api.TooLarge) {
+		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), raftfsm.MaxLevel, false, nil)); !errors.Is(err, api.TooLarge) {
 			t.Errorf("a command above the limit: %v; want TooLarge", err)
 		}
 		if hand(p, sized(0, api.MaxCommand)) {
@@ -96,7 +96,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	l := limits{command: 10_000, batch: 1, claims: 1, pending: 80_000, share: 20_000}
 	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
 		ask := func(by api.SessionID, size int) error {
-			return p.enqueue(newProposal(sized(by, size), false, nil))
+			return p.enqueue(newProposal(sized(by, size), raftfsm.MaxLevel, false, nil))
 		}
 		if err := ask(9, 1); err != nil { // it is on its way, and waits no more
 			t.Fatal(err)
@@ -132,4 +132,6 @@ func TestPendingBytesAreBounded(t *testing.T) {
 }
 
 // hand gives a command of the master's own to a proposer.
-func hand(p *proposer, c raftfsm.Command) bool { return p.enqueue(newProposal(c, true, nil)) == nil }
+func hand(p *proposer, c raftfsm.Command) bool {
+	return p.enqueue(newProposal(c, raftfsm.MaxLevel, true, nil)) == nil
+}

@@ -495,7 +495,7 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
 		propose := func() error {
-			one := newProposal(c, false, nil)
+			one := newProposal(c, raftfsm.MaxLevel, false, nil)
 			if err := p.enqueue(one); err != nil {
 				return err
 			}

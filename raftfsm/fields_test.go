@@ -1,0 +1,235 @@
+package raftfsm
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+var updateFields = flag.Bool("update", false, "add new fields to testdata/fields.txt")
+
+const fieldsFile = "testdata/fields.txt"
+
+// schemaField is one field of what is in the log or in snapshots, in the words of
+// testdata/fields.txt.
+type schemaField struct {
+	owner, name, key, kind string
+	since                  int
+}
+
+func (f schemaField) String() string {
+	return fmt.Sprintf("%s.%s %s %s since %d", f.owner, f.name, f.key, f.kind, f.since)
+}
+
+// schema lists every field, in the order of the records.
+func schema() (list []schemaField) {
+	everyField(func(owner string, f reflect.StructField) {
+		key := strings.ReplaceAll(f.Tag.Get("cbor"), ",keyasint", "")
+		if f.Anonymous && key == "" {
+			key = "embedded"
+		}
+		list = append(list, schemaField{owner: owner, name: f.Name, key: key, kind: formOf(f.Type), since: sinceLevel(f)})
+	})
+	return list
+}
+
+// formOf names a type, and what it is encoded as.
+func formOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return "*" + formOf(t.Elem())
+	case reflect.Slice:
+		return "[]" + formOf(t.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("[%d]", t.Len()) + formOf(t.Elem())
+	case reflect.Struct:
+		return shortName(t)
+	}
+	if t.String() == t.Kind().String() {
+		return t.String()
+	}
+	return t.String() + "(" + t.Kind().String() + ")"
+}
+
+// faults compares the fields that there are with those of a file, and says what is to be
+// done about each that does not fit. What it returns second is to be added to the file.
+func faults(was, is []schemaField) (faults []string, added []schemaField) {
+	known, owners, keys := map[string]schemaField{}, map[string]bool{}, map[string]string{}
+	for _, f := range was {
+		known[f.owner+"."+f.name], owners[f.owner] = f, true
+		keys[f.owner+" "+number(f.key)] = f.name
+	}
+	there := map[string]bool{}
+	for _, f := range is {
+		id := f.owner + "." + f.name
+		there[id] = true
+		before, old := known[id]
+		user, used := keys[f.owner+" "+number(f.key)]
+		switch {
+		case old && f != before:
+			faults = append(faults, fmt.Sprintf("%v was\n\t%v: released versions write and read it so. Leave it, and add a field with a number of its own", f, before))
+		case old:
+		case f.key == "":
+			faults = append(faults, fmt.Sprintf("%s has no number: tag it `cbor:\"N,keyasint,omitempty\"`", id))
+		case used && f.key != "embedded" && user != f.name:
+			faults = append(faults, fmt.Sprintf("%v has the number of %s.%s: give it one that no field ever had", f, f.owner, user))
+		case owners[f.owner] && f.since <= 1:
+			faults = append(faults, fmt.Sprintf("%s is new in a type of released versions, which cannot read it: raise MaxLevel, if that was not done since the last release, and tag the field `since:\"N\"` with it", id))
+		case f.since > MaxLevel:
+			faults = append(faults, fmt.Sprintf("%v is of a level above MaxLevel, %d", f, MaxLevel))
+		default:
+			added = append(added, f)
+		}
+		keys[f.owner+" "+number(f.key)] = f.name
+	}
+	for _, f := range was {
+		if !there[f.owner+"."+f.name] {
+			faults = append(faults, fmt.Sprintf("%v is gone, and logs and snapshots may have it: keep the field, and ignore it", f))
+		}
+	}
+	return faults, added
+}
+
+// number is the key of a field without its options.
+func number(key string) string {
+	n, _, _ := strings.Cut(key, ",")
+	return n
+}
+
+func readFields(t *testing.T) (list []schemaField) {
+	t.Helper()
+	data, err := os.ReadFile(fieldsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		var f schemaField
+		var id string
+		if _, err := fmt.Sscanf(line, "%s %s %s since %d", &id, &f.key, &f.kind, &f.since); err != nil {
+			t.Fatalf("%s: %q: %v", fieldsFile, line, err)
+		}
+		at := strings.LastIndexByte(id, '.')
+		f.owner, f.name = id[:at], id[at+1:]
+		list = append(list, f)
+	}
+	return list
+}
+
+// The file lists every field that a released version has written, so that no change of a
+// type makes its logs and snapshots unreadable, or lets a replica write what the others
+// cannot read. -update adds fields to it; nothing else is ever changed in it.
+func TestFields(t *testing.T) {
+	wrong, added := faults(readFields(t), schema())
+	for _, fault := range wrong {
+		t.Error(fault)
+	}
+	if len(added) == 0 {
+		return
+	}
+	if !*updateFields || len(wrong) > 0 {
+		t.Errorf("%d new fields, of %s.%s and others: run go test ./raftfsm -run '^TestFields$' -update", len(added), added[0].owner, added[0].name)
+		return
+	}
+	slices.SortStableFunc(added, func(a, b schemaField) int { return strings.Compare(a.owner, b.owner) })
+	file, err := os.OpenFile(fieldsFile, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range added {
+		if _, err := fmt.Fprintln(file, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each way in which a change of a field could harm is found, and what to do is said.
+func TestFaultsOfFields(t *testing.T) {
+	old := schemaField{owner: "raftfsm.Open", name: "Name", key: "2", kind: "api.Name(string)", since: 1}
+	with := func(change func(f *schemaField)) []schemaField {
+		f := old
+		change(&f)
+		return []schemaField{old, f}
+	}
+	for what, c := range map[string]struct {
+		is   []schemaField
+		says string
+	}{
+		"nothing":             {[]schemaField{old}, ""},
+		"another type":        {with(func(f *schemaField) { f.kind = "string" })[1:], "Leave it"},
+		"another key":         {with(func(f *schemaField) { f.key = "3" })[1:], "Leave it"},
+		"another option":      {with(func(f *schemaField) { f.key = "2,omitempty" })[1:], "Leave it"},
+		"another level":       {with(func(f *schemaField) { f.since = 2 })[1:], "Leave it"},
+		"no such field":       {nil, "keep the field"},
+		"a key that was used": {with(func(f *schemaField) { f.name, f.since = "Other", MaxLevel }), "no field ever had"},
+		"no level":            {with(func(f *schemaField) { f.name, f.key = "Other", "3" }), "since"},
+		"no key":              {with(func(f *schemaField) { f.name, f.key = "Other", "" }), "has no number"},
+		"a level of later":    {with(func(f *schemaField) { f.name, f.key, f.since = "Other", "3", MaxLevel+1 }), "above MaxLevel"},
+	} {
+		wrong, added := faults([]schemaField{old}, c.is)
+		if len(added) > 0 || (len(wrong) > 0) != (c.says != "") || len(wrong) > 0 && !strings.Contains(wrong[0], c.says) {
+			t.Errorf("%s: %q, added %v; want %q", what, wrong, added, c.says)
+		}
+	}
+	next := schemaField{owner: "raftfsm.Next", name: "Field", key: "1", kind: "int", since: 1}
+	if wrong, added := faults([]schemaField{old}, []schemaField{old, next}); len(wrong) > 0 || len(added) != 1 {
+		t.Errorf("a new type, whose fields need no level of their own: %q, added %v", wrong, added)
+	}
+}
+
+// A command needs the level of each field that is set in it, however deep.
+func TestGates(t *testing.T) {
+	type inner struct {
+		Old int
+		New int `since:"3"`
+	}
+	type command struct {
+		Old     *int
+		Pointer *inner
+		List    []inner
+		Plain   inner
+		New     *int `since:"2"`
+	}
+	g := gatesOf(reflect.TypeFor[command]())
+	for _, c := range []struct {
+		is   command
+		want int
+	}{
+		{command{}, 1},
+		{command{Old: new(7), Pointer: &inner{Old: 7}, List: []inner{{Old: 7}}, Plain: inner{Old: 7}}, 1},
+		{command{New: new(0)}, 2},
+		{command{Pointer: &inner{New: 1}}, 3},
+		{command{List: []inner{{}, {New: 1}, {}}}, 3},
+		{command{New: new(0), Plain: inner{New: 1}}, 3},
+	} {
+		if got := g.level(reflect.ValueOf(c.is)); got != c.want {
+			t.Errorf("%+v needs level %d, want %d", c.is, got, c.want)
+		}
+	}
+	if gatesOf(reflect.TypeFor[header]()) != nil {
+		t.Error("a type without later fields has gates")
+	}
+}
+
+// What the cell's level does not have is refused before it is proposed.
+func TestCommandAboveTheLevel(t *testing.T) {
+	c := Command{RaiseLease: &RaiseLease{Session: 1, Lease: api.MaxLease}}
+	if _, err := EncodeCommand(c, 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := EncodeCommand(c, 0); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("a command above the level: %v", err)
+	}
+}
