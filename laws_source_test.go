@@ -415,11 +415,12 @@ func mentionsSince(e ast.Expr) bool {
 
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
-// of real processes has no other clock.
+// of real processes has no other clock. A file whose tests run in bubbles imports
+// synctest, or calls the function inBubble of its package.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
 	for _, f := range files {
-		if !f.test || f.imports["synctest"] == "testing/synctest" || exempted(endToEnd, f, "Sleep") {
+		if !f.test || f.imports["synctest"] == "testing/synctest" || callsInBubble(f) || exempted(endToEnd, f, "Sleep") {
 			continue
 		}
 		f.uses(func(n ast.Node, importPath, name string) {
@@ -428,6 +429,17 @@ func lawSleep(t *testing.T, files []source) {
 			}
 		})
 	}
+}
+
+func callsInBubble(f source) bool {
+	found := false
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && callee(call) == "inBubble" {
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // lawDone: what is not done is in an issue, where somebody will find it.

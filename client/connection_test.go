@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -14,93 +13,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
 )
-
-// Wires are connections of which those that are there can fall silent: nothing passes
-// them any more, either way, and nobody is told.
-type Wires struct {
-	dial func(context.Context, string) (net.Conn, error) // which takes a while
-
-	mu  sync.Mutex // guards all
-	all []*wire
-}
-
-type wire struct {
-	net.Conn
-	address string
-	closed  chan struct{}
-	close   sync.Once
-
-	mu     sync.Mutex // guards what follows
-	silent bool
-	full   bool // and nothing more can be written
-}
-
-// NewWires returns Wires that dial connects.
-func NewWires(dial func(context.Context, string) (net.Conn, error)) *Wires { return &Wires{dial: dial} }
-
-// Dial is for Config.Dialer.
-func (w *Wires) Dial(ctx context.Context, address string) (net.Conn, error) {
-	time.Sleep(200 * time.Millisecond)
-	conn, err := w.dial(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	one := &wire{Conn: conn, address: address, closed: make(chan struct{})}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, one)
-	return one, nil
-}
-
-// Silence silences those to an address, or all.
-func (w *Wires) Silence(address string, full bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, one := range w.all {
-		if address != "" && one.address != address {
-			continue
-		}
-		one.mu.Lock()
-		one.silent, one.full = true, full
-		one.mu.Unlock()
-	}
-}
-
-func (w *wire) isFull() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.full
-}
-
-func (w *wire) Close() error {
-	w.close.Do(func() { close(w.closed) })
-	return w.Conn.Close()
-}
-
-func (w *wire) isSilent() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.silent
-}
-
-func (w *wire) Read(p []byte) (int, error) {
-	for {
-		if n, err := w.Conn.Read(p); err != nil || !w.isSilent() {
-			return n, err
-		}
-	}
-}
-
-func (w *wire) Write(p []byte) (int, error) {
-	if w.isFull() {
-		<-w.closed
-		return 0, net.ErrClosed
-	}
-	if w.isSilent() {
-		return len(p), nil
-	}
-	return w.Conn.Write(p)
-}
 
 // holder returns a client that holds a lock, over connections that can be silenced.
 func holder(t *testing.T, f *fake) (*Client, *Lock, *Wires, *record) {
@@ -230,151 +142,6 @@ func TestSlowProofIsNoSilence(t *testing.T) {
 	})
 }
 
-// However many ask for the status of the cell, or for another master, its sessions are
-// kept alive.
-func TestKeepAlivesWaitForNoOperator(t *testing.T) {
-	for method, ask := range map[string]func(context.Context, *Client) error{
-		"Status": func(ctx context.Context, c *Client) error { _, err := c.cell.Status(ctx); return err },
-		"Locate": func(ctx context.Context, c *Client) error { _, err := c.Transfer(ctx, "b:1"); return err },
-	} {
-		t.Run(method, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				f.limitStreams("a:1", manyStreams)
-				cfg, r := f.recorded()
-				cfg.DialTimeout, cfg.CallTimeout = time.Minute, time.Minute
-				c := f.client(cfg)
-				f.script(func(s seen) verb {
-					if s.method == method && s.address == "a:1" {
-						return hang
-					}
-					return nil
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-				defer cancel()
-				for range 2 * manyStreams {
-					go func() { _ = ask(ctx, c) }()
-				}
-				<-ctx.Done()
-				synctest.Wait()
-				if n := c.Stats().KeepAlivesFailed; n > 0 || len(r.states()) > 0 {
-					t.Errorf("%d KeepAlives failed, states %v", n, r.states())
-				}
-				f.script(nil)
-				closeClient(t, c)
-			})
-		})
-	}
-}
-
-// While no connection can be had for calls, because there are too many, what a session
-// holds can be given back.
-func TestGivingBackNeedsNoConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		h := lockable(t, c, 0)
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Minute)
-		f.mu.Lock()
-		for _, address := range addresses() {
-			f.down[address] = true
-		}
-		f.mu.Unlock()
-		within, leave := context.WithTimeout(t.Context(), time.Second)
-		defer leave()
-		if _, err := h.SetContents(within, nil); !errors.Is(err, api.Uncertain) {
-			t.Errorf("a write: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := l.Release(ctx); err != nil || f.state().held != 0 {
-			t.Errorf("Release: %v; held %d", err, f.state().held)
-		}
-		if err := h.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		closeClient(t, c)
-	})
-}
-
-// What gives back does not wait, either, until an Open before it is settled that was left when
-// the connection broke over which it had been done.
-func TestSettlingAnOpenNeedsNoConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method != "Open" {
-				return nil
-			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				for _, address := range addresses() {
-					f.down[address] = true
-				}
-				if list := f.conns["a:1"]; s.nth == 2 {
-					_ = list[len(list)-1].Close() // that of the program was made last
-				}
-				return reply, err
-			}
-		})
-		within, leave := context.WithTimeout(t.Context(), time.Second)
-		defer leave()
-		if _, err := c.Open(within, "/ls/foo/x", OpenOptions{Write: true, Create: File}); !errors.Is(err, api.Uncertain) {
-			t.Errorf("Open: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := l.Release(ctx); err != nil || f.state().held != 0 {
-			t.Errorf("Release: %v; held %d", err, f.state().held)
-		}
-		if n := f.state().handles; n != 1 { // that of the lock
-			t.Errorf("%d handles are open", n)
-		}
-		closeClient(t, c)
-	})
-}
-
-// However many sessions have something to be settled, all of them are kept alive.
-func TestKeepAlivesWaitForNoSettling(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		const sessions = 8
-		f.limitStreams("a:1", sessions*3/2)
-		cell, clients, handles, records := f.crowd(sessions)
-		cell.dispatcher.limits = smallRooms(2)
-		cell.locator.cfg.CallTimeout = time.Minute
-		f.script(func(s seen) verb {
-			if s.method == "Close" {
-				return hang
-			}
-			return nil
-		})
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		for _, h := range handles {
-			go func() { _ = h.Close(over) }()
-		}
-		time.Sleep(40 * time.Second)
-		f.script(nil)
-		for i, c := range clients {
-			if n := c.Stats().KeepAlivesFailed; n > 0 || len(records[i].states()) > 0 {
-				t.Errorf("session %d: %d KeepAlives failed, states %v", i, n, records[i].states())
-			}
-			closeClient(t, c)
-		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A replica that has gone, together with its address, while much was being sent to it,
 // keeps nobody waiting until its connections are closed.
 func TestForgottenReplica(t *testing.T) {
@@ -418,92 +185,89 @@ func TestForgottenReplica(t *testing.T) {
 	})
 }
 
-// While no connection can be had for calls, and the sessions have theirs, the replicas are
-// not asked for the master each time that a call fails.
-func TestSearchesArePaced(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		cfg := f.config()
-		cfg.NoCache = true
-		c := f.client(cfg)
-		h := lockable(t, c, 0)
-		time.Sleep(3 * time.Minute)
-		f.mu.Lock()
-		f.down["a:1"] = true
-		f.mu.Unlock()
-		f.script(func(s seen) verb {
-			if s.method == "Locate" {
-				return after(time.Millisecond)
-			}
-			return nil
-		})
-		const limit, most = 10 * time.Second, 10 + 4*10 // with four a second, once the pauses have grown
-		before, began := len(f.heard("Locate")), time.Now()
-		var calls sync.WaitGroup
-		for range 100 {
-			calls.Go(func() {
-				if _, err := h.Stat(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		time.Sleep(limit)
-		if n := len(f.heard("Locate")) - before; n > most*len(addresses()) {
-			t.Errorf("the replicas were asked for the master %d times in %v", n, limit)
-		}
-		f.heal()
-		calls.Wait()
-		if took := time.Since(began) - limit; took > 2*maxPause+reconnectLongest {
-			t.Errorf("calls went on after %v", took)
-		}
-		closeClient(t, c)
-	})
+// Wires are connections of which those that are there can fall silent: nothing passes
+// them any more, either way, and nobody is told.
+type Wires struct {
+	dial func(context.Context, string) (net.Conn, error) // which takes a while
+
+	mu  sync.Mutex // guards all
+	all []*wire
 }
 
-// A search that is given up before it has begun asks nobody, and says nothing of anybody.
-func TestSearchGivenUpBeforeItBegan(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		synctest.Wait() // the first KeepAlive has been sent
-		said := c.cell.locator.diagnosis()
-		c.cell.locator.mu.Lock()
-		c.cell.locator.master, c.cell.locator.nextSearchAt = nil, c.cfg.Clock().Add(maxPause)
-		c.cell.locator.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), minPause)
-		defer cancel()
-		if _, err := c.cell.locator.locate(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("find: %v", err)
-		}
-		synctest.Wait()
-		if now := c.cell.locator.diagnosis(); now != said {
-			t.Errorf("it says %q, and was told %q", now, said)
-		}
-		closeClient(t, c)
-	})
+type wire struct {
+	net.Conn
+	address string
+	closed  chan struct{}
+	close   sync.Once
+
+	mu     sync.Mutex // guards what follows
+	silent bool
+	full   bool // and nothing more can be written
 }
 
-// The pauses between searches grow only while searches find the same master again, one
-// after the other.
-func TestPausesOfSearchesEnd(t *testing.T) {
-	var now session.Instant
-	f := &locator{cfg: Config{Clock: func() session.Instant { return now }}}
-	rest := func(again bool) time.Duration {
-		f.paceSearches(again)
-		return f.nextSearchAt.Sub(now)
+// NewWires returns Wires that dial connects.
+func NewWires(dial func(context.Context, string) (net.Conn, error)) *Wires { return &Wires{dial: dial} }
+
+// Dial is for Config.Dialer.
+func (w *Wires) Dial(ctx context.Context, address string) (net.Conn, error) {
+	time.Sleep(200 * time.Millisecond)
+	conn, err := w.dial(ctx, address)
+	if err != nil {
+		return nil, err
 	}
-	for range 20 {
-		rest(true)
+	one := &wire{Conn: conn, address: address, closed: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, one)
+	return one, nil
+}
+
+// Silence silences those to an address, or all.
+func (w *Wires) Silence(address string, full bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, one := range w.all {
+		if address != "" && one.address != address {
+			continue
+		}
+		one.mu.Lock()
+		one.silent, one.full = true, full
+		one.mu.Unlock()
 	}
-	if d := rest(true); d < maxPause/2 || d > maxPause {
-		t.Errorf("the pause is %v after many", d)
+}
+
+func (w *wire) isFull() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full
+}
+
+func (w *wire) Close() error {
+	w.close.Do(func() { close(w.closed) })
+	return w.Conn.Close()
+}
+
+func (w *wire) isSilent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.silent
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	for {
+		if n, err := w.Conn.Read(p); err != nil || !w.isSilent() {
+			return n, err
+		}
 	}
-	if d := rest(false); d > 0 {
-		t.Errorf("the pause is %v after another was found", d)
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if w.isFull() {
+		<-w.closed
+		return 0, net.ErrClosed
 	}
-	for range 20 {
-		rest(true)
+	if w.isSilent() {
+		return len(p), nil
 	}
-	now = now.Add(time.Minute)
-	if d := rest(true); d > minPause {
-		t.Errorf("the pause is %v after a minute", d)
-	}
+	return w.Conn.Write(p)
 }

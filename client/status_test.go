@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +117,42 @@ func TestStatusLeavesNoReplicasBehind(t *testing.T) {
 		}
 		cell.pool.mu.Unlock()
 		_ = cell.Close() // it never fails
+	})
+}
+
+// Looking needs no session, and shows replicas that do not answer.
+func TestStatus(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Servers = []string{"b:1"}
+		cell, err := Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cut("c:1")
+		s, err := cell.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Cell != "foo" || s.Master != "a" || s.Epoch != 5 || len(s.Replicas) != 3 {
+			t.Errorf("%+v", s)
+		}
+		for i, want := range []ReplicaStatus{{ID: "a", Role: "master"}, {ID: "b", Role: "replica", Lag: 10}, {ID: "c"}} {
+			got := s.Replicas[i]
+			if got.ID != want.ID || got.Role != want.Role || got.Lag != want.Lag || (got.Err != nil) != (want.Role == "") {
+				t.Errorf("replica %d: %+v", i, got)
+			}
+		}
+		members, err := cell.Members(t.Context())
+		if err != nil || len(members) != 3 || members[0].ID != "a" || len(f.heard("CreateSession")) != 0 {
+			t.Errorf("%v, %v", members, err)
+		}
+		f.cut(addresses()...)
+		if _, err := cell.Status(t.Context()); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "b:1") {
+			t.Errorf("with nobody there: %v", err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -35,7 +35,7 @@ func recipeSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestDoubleBarrierRandom|TestDoubleBarrier$",
 		},
 		{
-			name: "an item is done by who holds it", file: "client/recipe/queue.go",
+			name: "an item is done by who holds it", file: "client/recipe/item.go",
 			old: "i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))", new: "i.held.handle.Delete(ctx)",
 			pkg: "./client/recipe", test: "TestQueueDoneIsRefused|TestQueueRandom",
 		},

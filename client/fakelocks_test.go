@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+func (f *fake) grantLock(s *fakeSession, handle string) (*chubbypb.Granted, error) {
+	switch {
+	case f.holder != nil:
+		return nil, &api.Error{Code: api.LockHeld, Message: "held", Holders: []api.Holder{{Session: api.SessionID(f.holder.session.id)}}}
+	case f.delayed > 0:
+		return nil, &api.Error{Code: api.LockDelayed, Message: "delayed", Remaining: f.delayed}
+	}
+	f.gen++
+	f.holder = &fakeHold{session: s, handle: handle, gen: f.gen}
+	return &chubbypb.Granted{Sequencer: f.sequencer(f.gen), Generation: f.gen}, nil
+}
+
+func (f *fake) sequencer(gen uint64) string {
+	return sequencer.Sequencer{
+		Cell: testCellID, Path: api.MustParsePath("/ls/foo/x"), Mode: api.Exclusive, Generation: api.Generation(gen),
+	}.String()
+}
+
+func (f *fake) TryAcquire(_ context.Context, r *chubbypb.TryAcquireRequest) (*chubbypb.TryAcquireReply, error) {
+	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		g, err := f.grantLock(s, string(r.GetHandle()))
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	})
+	g, _ := reply.(*chubbypb.Granted)
+	return &chubbypb.TryAcquireReply{Granted: g}, err
+}
+
+// Acquire polls, in virtual time, for the lock to be free.
+func (f *fake) Acquire(r *chubbypb.AcquireRequest, stream grpc.ServerStreamingServer[chubbypb.AcquireReply]) error {
+	f.mu.Lock()
+	turn := f.turn
+	f.mu.Unlock()
+	for waiting := false; ; waiting = true {
+		held := errors.New("not now")
+		reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+			g, err := f.grantLock(s, string(r.GetHandle()))
+			if err != nil {
+				return nil, held
+			}
+			return g, nil
+		})
+		if g, ok := reply.(*chubbypb.Granted); ok && err == nil {
+			return stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Granted{Granted: g}})
+		}
+		f.mu.Lock()
+		s := f.sessions[string(r.GetCaller().GetSession())]
+		a := s.answers[r.GetMutation().GetNumber()]
+		if errors.Is(a.err, held) {
+			delete(s.answers, r.GetMutation().GetNumber()) // it waits
+		}
+		ticket := r.GetTicket()
+		if !waiting && len(ticket) == 0 {
+			f.tickets++
+			ticket = fmt.Appendf(nil, "ticket %d", f.tickets)
+		}
+		f.mu.Unlock()
+		if !errors.Is(a.err, held) {
+			return err
+		}
+		if !waiting {
+			q := &chubbypb.Queued{Ticket: ticket, Place: 1, Waiting: 1, Holders: []*chubbypb.Party{{Session: 77, Principal: "somebody"}}}
+			if err := stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Queued{Queued: q}}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-turn:
+			return chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func (f *fake) Release(_ context.Context, r *chubbypb.ReleaseRequest) (*chubbypb.ReleaseReply, error) {
+	_, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
+		if h := f.holder; h == nil || h.session != s || h.handle != string(r.GetHandle()) || h.gen != r.GetGeneration() {
+			return nil, api.Errorf(api.NotHeld, "not held")
+		}
+		f.holder = nil
+		return &chubbypb.ReleaseReply{}, nil
+	})
+	return &chubbypb.ReleaseReply{}, err
+}
+
+func (f *fake) GetSequencer(_ context.Context, r *chubbypb.GetSequencerRequest) (*chubbypb.GetSequencerReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.holder == nil || f.holder.handle != string(r.GetHandle()) || f.holder.revoked > 0 {
+		return nil, chubbypb.Status(api.Errorf(api.NotHeld, "not held"))
+	}
+	return &chubbypb.GetSequencerReply{Sequencer: f.sequencer(f.holder.gen)}, nil
+}
+
+var errCancelled = api.Errorf(api.Cancelled, "withdrawn")
+
+func (f *fake) Cancel(_ context.Context, r *chubbypb.CancelRequest) (*chubbypb.CancelReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, n := f.sessions[string(r.GetCaller().GetSession())], r.GetMutation().GetNumber()
+	if !slices.Contains(r.GetMutation().GetOutstanding(), n) {
+		f.t.Errorf("Cancel of %d, which is not outstanding", n)
+	}
+	a, ok := s.answers[n]
+	if !ok {
+		s.answers[n] = fakeAnswer{err: errCancelled}
+		return &chubbypb.CancelReply{Cancelled: true}, nil
+	}
+	if errors.Is(a.err, api.Cancelled) {
+		return &chubbypb.CancelReply{Cancelled: true}, nil
+	}
+	g, _ := a.reply.(*chubbypb.Granted)
+	return &chubbypb.CancelReply{Granted: g}, nil
+}
