@@ -144,7 +144,7 @@ func (c *chubby) prepare(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, cl.Close(ctx)) }()
 	for _, node := range []struct {
 		path string
-		kind client.Create
+		kind client.Creation
 	}{{"/" + api.Root + "/" + benchCell + "/bench", client.Directory}, {path("shared"), client.File}} {
 		h, err := cl.Open(ctx, node.path, client.OpenOptions{Write: true, Create: node.kind})
 		if err != nil {

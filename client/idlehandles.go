@@ -10,7 +10,7 @@ import (
 // openKey is what two calls of Open must have in common to share a handle.
 type openKey struct {
 	read, write, changeACL bool
-	create                 Create
+	create                 Creation
 	kind                   api.Kind
 	delay                  int64
 }

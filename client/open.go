@@ -10,20 +10,20 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Create says whether Open creates the node: what it does if there is no node of that
+// Creation says whether Open creates the node: what it does if there is no node of that
 // name, and if there is one.
-type Create uint8
+type Creation uint8
 
 const (
-	Existing     Create = 0 // do not create: an absent node is NotFound
-	File         Create = 1 // create a file if the node is absent
-	Directory    Create = 2 // create a directory if the node is absent
-	NewFile      Create = 3 // create a file; a node of that name is Exists
-	NewDirectory Create = 4 // create a directory; a node of that name is Exists
+	Existing     Creation = 0 // do not create: an absent node is NotFound
+	File         Creation = 1 // create a file if the node is absent
+	Directory    Creation = 2 // create a directory if the node is absent
+	NewFile      Creation = 3 // create a file; a node of that name is Exists
+	NewDirectory Creation = 4 // create a directory; a node of that name is Exists
 )
 
 // toWire returns how a request says it; kind is that of an existing node.
-func (c Create) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
+func (c Creation) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
 	switch c {
 	case Existing:
 		return api.MustExist, kind, kind == 0 || kind.Valid()
@@ -56,7 +56,7 @@ type OpenOptions struct {
 	// not check sequencers.
 	LockDelay time.Duration
 
-	Create    Create
+	Create    Creation
 	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
 	Ephemeral bool     // the created node is deleted when nobody has it open any more
 	Contents  []byte   // of a created file

@@ -125,7 +125,7 @@ func (s *scenario) prepare() {
 		s.t.Fatal(err)
 	}
 	s.admin = c
-	create := func(path string, create client.Create) {
+	create := func(path string, create client.Creation) {
 		h, err := c.Open(s.ctx, path, client.OpenOptions{Write: true, Create: create})
 		if err == nil {
 			err = h.Close(s.ctx)

@@ -64,7 +64,7 @@ func TestConditionsNeverCreate(t *testing.T) {
 	for _, c := range []struct {
 		o          putOptions
 		guards     []client.WriteOption
-		create     client.Create
+		create     client.Creation
 		contents   bool
 		conditions int
 	}{

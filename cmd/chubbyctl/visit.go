@@ -94,7 +94,7 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 }
 
 // withAdvice says how to make the directory that a new node needs.
-func withAdvice(err error, path api.Path, create client.Create) error {
+func withAdvice(err error, path api.Path, create client.Creation) error {
 	if create != client.Existing && api.CodeOf(err) == api.NotFound {
 		return fmt.Errorf("%w; chubbyctl mkdir -p %s does", err, quoted(path.Parent().String()))
 	}
