@@ -32,8 +32,11 @@ func (h Handle) Preconditions() []raftfsm.Precondition {
 // EventSet is a set of kinds of events.
 type EventSet uint64
 
+// With returns the set with another kind in it.
 func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
-func (s EventSet) Has(k api.EventKind) bool      { return s&(1<<k) != 0 }
+
+// Has reports whether a kind is in the set.
+func (s EventSet) Has(k api.EventKind) bool { return s&(1<<k) != 0 }
 
 // Ticket is a place in the queue of one lock, good for one request. Those of an
 // earlier epoch come before those of a later one.

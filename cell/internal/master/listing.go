@@ -67,6 +67,7 @@ type SessionInfo struct {
 	MayCache  bool
 }
 
+// WireSize returns how long it is on the wire at most.
 func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
 
 // ListSessions lists a page of the sessions with both bounds of what is left of

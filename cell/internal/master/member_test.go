@@ -361,8 +361,8 @@ func (c *member) event(e *Event) {
 		clear(c.cache)
 		c.flushed++
 	case api.EventLockLost:
-		id := api.HandleID(e.Handle)
-		c.lost[id] = max(c.lost[id], api.Generation(e.Generation))
+		id := e.Handle
+		c.lost[id] = max(c.lost[id], e.Generation)
 		if h, ok := c.holds[id]; ok && h.generation <= c.lost[id] {
 			h.leaving = e.Sequence
 			c.holds[id] = h

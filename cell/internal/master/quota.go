@@ -23,6 +23,7 @@ type QuotaUse struct {
 	Used, Allowed api.Quota
 }
 
+// WireSize returns how long it is on the wire at most.
 func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
 
 // ListQuotas lists a page of the principals that use something or have a quota, by

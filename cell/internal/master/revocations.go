@@ -46,49 +46,49 @@ func newRevocations(e *epoch, t *tables, events *publisher, out *offers) *revoca
 }
 
 // add takes note that a holder is losing its lock.
-func (l *revocations) add(owner namespace.Owner, lost revokedLock) {
-	if l.locks[owner.Session] == nil {
-		l.locks[owner.Session] = map[api.HandleID]revokedLock{}
+func (r *revocations) add(owner namespace.Owner, lost revokedLock) {
+	if r.locks[owner.Session] == nil {
+		r.locks[owner.Session] = map[api.HandleID]revokedLock{}
 	}
-	l.locks[owner.Session][owner.Handle] = lost
+	r.locks[owner.Session][owner.Handle] = lost
 }
 
 // remove forgets the loss of one lock.
-func (l *revocations) remove(owner namespace.Owner) {
-	delete(l.locks[owner.Session], owner.Handle)
-	if len(l.locks[owner.Session]) == 0 {
-		delete(l.locks, owner.Session)
+func (r *revocations) remove(owner namespace.Owner) {
+	delete(r.locks[owner.Session], owner.Handle)
+	if len(r.locks[owner.Session]) == 0 {
+		delete(r.locks, owner.Session)
 	}
 }
 
 // markProposed takes note that the end of a session is being proposed.
-func (l *revocations) markProposed(id api.SessionID, e *termination) {
+func (r *revocations) markProposed(id api.SessionID, e *termination) {
 	e.proposed = true
-	l.lastLeases.Drop(id)
+	r.lastLeases.Drop(id)
 }
 
 // dropSession drops what is known of a session that has ended.
-func (l *revocations) dropSession(id api.SessionID) {
-	delete(l.ends, id)
-	delete(l.locks, id)
-	l.lastLeases.Drop(id)
+func (r *revocations) dropSession(id api.SessionID) {
+	delete(r.ends, id)
+	delete(r.locks, id)
+	r.lastLeases.Drop(id)
 }
 
 // nextDue returns when the earliest of the ending sessions is over.
-func (l *revocations) nextDue() (at session.Instant, ok bool) {
-	_, at, ok = l.lastLeases.Next()
+func (r *revocations) nextDue() (at session.Instant, ok bool) {
+	_, at, ok = r.lastLeases.Next()
 	return at, ok
 }
 
 // takeDue returns ending sessions whose last lease is over, at most maxDue of them.
-func (l *revocations) takeDue(now session.Instant) []raftfsm.End {
+func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
 	for len(ends) < maxDue {
-		id, over, ok := l.lastLeases.Next()
+		id, over, ok := r.lastLeases.Next()
 		if !ok || over > now {
 			break
 		}
-		l.markProposed(id, l.ends[id])
+		r.markProposed(id, r.ends[id])
 		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
 	}
 	return ends

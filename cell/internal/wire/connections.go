@@ -49,6 +49,9 @@ type Connections struct {
 	strangers *source // of those
 }
 
+// NewConnections returns the connections of one port, of which all, and each address, have
+// at most so many. refusals and shed are called for each that is refused, or closed because
+// its calls hold too much.
 func NewConnections(all, each int, refusals, shed func(), log *slog.Logger) *Connections {
 	return &Connections{
 		all: all, each: each, limits: heldLimits{conn: maxHeldConn, address: maxHeldAddress, all: maxHeld},
