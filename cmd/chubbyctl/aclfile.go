@@ -26,8 +26,8 @@ of a list counts for every node that names it, for what is opened from then on.`
 	return group
 }
 
-// listPath is where a list is: NAME, of the default cell, or the path of a file
-// in the directory of lists of any.
+// listPath returns the path of a list: text is a NAME, of the default cell, or the path of
+// a file in the directory of lists of any cell.
 func listPath(text string) (api.Path, error) {
 	if strings.HasPrefix(text, "/") {
 		p, err := parsePath(text)
@@ -42,7 +42,7 @@ func listPath(text string) (api.Path, error) {
 	return listsOf(api.LocalCell).Join(text)
 }
 
-// listsOf is the directory of lists of a cell whose name is valid.
+// listsOf returns the directory of lists of a cell, whose name is valid.
 func listsOf(cell string) api.Path {
 	return api.MustParsePath("/" + api.Root + "/" + cell + string(api.ACLDir))
 }
@@ -141,8 +141,8 @@ to write it again is not written without --yes.`,
 	return cmd
 }
 
-// readAccessList takes a list from the command line or from standard input, and refuses
-// what is none. Its last line ends with a newline.
+// readAccessList takes a list from the command line or from standard input, and checks it.
+// Its last line ends with a newline.
 func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(text) > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// validateAccessList refuses a list with a line that would not mean what it looks
-// like. A cell takes any file for a list, and what it cannot read in one admits
-// nobody, so a slip would shut people out.
+// validateAccessList refuses a list with a line that would not mean what it looks like. A
+// cell takes any file for a list, and a line that it cannot read admits nobody, so that a
+// typing error would shut people out.
 func validateAccessList(list string) error {
 	n := 0
 	for line := range strings.Lines(list) {
@@ -24,7 +24,7 @@ func validateAccessList(list string) error {
 	return nil
 }
 
-// entryProblem says what is wrong with one line of a list, "" if nothing is.
+// entryProblem says what is wrong with one line of a list; "" if nothing is.
 func entryProblem(line string) string {
 	included, isList := strings.CutPrefix(line, "@")
 	switch {
@@ -52,8 +52,8 @@ func entryProblem(line string) string {
 	return ""
 }
 
-// listNameProblem says why a name cannot be that of a list, "" if it can: it is
-// that of a file in the directory of lists.
+// listNameProblem says why a list, which is a file in the directory of lists, cannot have a
+// name; "" if it can.
 func listNameProblem(name string) string {
 	switch {
 	case name == "":
@@ -71,7 +71,7 @@ func listNameProblem(name string) string {
 	return ""
 }
 
-// admitsAny reports whether there is an entry in a list.
+// admitsAny reports whether a list has an entry.
 func admitsAny(list []byte) bool {
 	for line := range strings.Lines(string(list)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -83,10 +83,10 @@ func admitsAny(list []byte) bool {
 
 // abridged keeps a line in a message short.
 func abridged(line string) string {
-	const most = 40
+	const limit = 40
 	line = strings.TrimSuffix(line, "\n")
-	if utf8.RuneCountInString(line) <= most {
+	if utf8.RuneCountInString(line) <= limit {
 		return line
 	}
-	return string([]rune(line)[:most]) + "…"
+	return string([]rune(line)[:limit]) + "…"
 }

@@ -78,7 +78,7 @@ master was found within --timeout; %d if permission was denied.`, describeSignal
 	return cmd
 }
 
-// describeSignals says which signals CMD gets in place of chubbyctl.
+// describeSignals says which of its signals chubbyctl passes on to CMD.
 func describeSignals() string {
 	return term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
 		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
@@ -86,7 +86,7 @@ func describeSignals() string {
 		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
 }
 
-// newGuardianCommand is how acquire starts the parent of CMD.
+// newGuardianCommand returns the hidden command by which acquire starts the parent of CMD.
 func newGuardianCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                guardianVerb,
@@ -99,7 +99,7 @@ func newGuardianCommand() *cobra.Command {
 
 const guardianVerb = "guardian"
 
-// acquire gets the lock, saying now and then why that takes so long.
+// acquire takes the lock. If it has to wait, it says what for.
 func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
 	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay})
 	if err != nil {
@@ -132,7 +132,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	return releasable(lock), explain(err, w.last())
 }
 
-// releasable is a lock that is released when the work is done.
+// releasable returns a lock that is given up by Release; nil for nil.
 func releasable(lock *client.Lock) *heldLock {
 	if lock == nil {
 		return nil
@@ -140,7 +140,7 @@ func releasable(lock *client.Lock) *heldLock {
 	return &heldLock{lock: lock, giveUp: lock.Release}
 }
 
-// explainHeld says who holds the lock, since when and why, in one line.
+// explainHeld returns a refusal that says in one line who holds the lock, since when and why.
 func (o *acquireOptions) explainHeld(e *api.Error) *api.Error {
 	told := *e
 	told.Op, told.Path, told.Err = "acquire", o.path.String(), nil

@@ -15,7 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// What a bench is bounded to, so that a slip does not take a cell down.
+// Bounds of a bench, so that a typing error does not take a cell down.
 const (
 	maxBenchClients   = 500 // sessions over the connections of one client.Cell
 	minBenchDuration  = time.Second
@@ -30,12 +30,12 @@ type bench struct {
 	clients  int
 	duration time.Duration
 	prefix   string
-	rate     float64 // operations a second of all clients together; 0 is as fast as they can
+	rate     float64 // operations a second of all clients together; 0 if they work as fast as they can
 	size     term.Size
-	locks    int // 0 is one for each client
+	locks    int // that the clients share; 0 if each has its own
 
 	base     api.Path // the directory below which the bench works
-	scratch  api.Path // its own
+	scratch  api.Path // the directory of this bench, in base
 	out, err io.Writer
 }
 
@@ -117,7 +117,7 @@ func (b *bench) validate(cmd *cobra.Command) error {
 	return err
 }
 
-// runBench prepares, measures, cleans up and reports, whatever ends it.
+// runBench measures, and prints what was measured until the end, whatever ended it.
 func (b *bench) runBench(ctx context.Context) error {
 	figures, err := b.measure(ctx)
 	if figures != nil {
@@ -128,8 +128,8 @@ func (b *bench) runBench(ctx context.Context) error {
 	return interruptOr(ctx, err)
 }
 
-// measure returns the figures if there are any. All that was made for it is
-// gone when it returns, or the user has been told what is not.
+// measure prepares the work, and returns the figures, nil if nothing was measured. When it
+// returns it has removed everything that it had created, or has told the user what is left.
 func (b *bench) measure(ctx context.Context) (*figures, error) {
 	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -138,24 +138,24 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 		return nil, err
 	}
 	defer cell.Close()
-	crew, err := b.openSessions(preparing, cell)
-	defer func() { b.closeSessions(ctx, crew) }()
+	clients, err := b.openSessions(preparing, cell)
+	defer func() { b.closeSessions(ctx, clients) }()
 	if err != nil {
 		return nil, err
 	}
-	if b.scratch, err = b.base.Join("bench-" + crew[0].Session().String()); err != nil {
+	if b.scratch, err = b.base.Join("bench-" + clients[0].Session().String()); err != nil {
 		return nil, err
 	}
 	b.notice(b.err, b.announcement())
-	if _, err := makeDirectory(preparing, crew[0], b.scratch, false); err != nil {
+	if _, err := makeDirectory(preparing, clients[0], b.scratch, false); err != nil {
 		return nil, err
 	}
 	defer func() {
-		b.closeSessions(ctx, crew) // what they have in their caches would hold up its removal
+		b.closeSessions(ctx, clients) // a change waits for clients that cache the node
 		b.removeScratch(ctx)
 	}()
-	steps := make([]step, len(crew))
-	for i, c := range crew {
+	steps := make([]step, len(clients))
+	for i, c := range clients {
 		if steps[i], err = b.workload.prepare(preparing, b, c, i); err != nil {
 			return nil, fmt.Errorf("prepare client %d: %w", i+1, err)
 		}
@@ -166,35 +166,35 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 
 // openSessions opens the clients' sessions.
 func (b *bench) openSessions(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
-	var crew []*client.Client
+	var clients []*client.Client
 	for range b.clients {
 		c, err := cell.NewSession(ctx, b.session())
 		if err != nil {
-			return crew, err
+			return clients, err
 		}
-		crew = append(crew, c)
+		clients = append(clients, c)
 	}
-	return crew, nil
+	return clients, nil
 }
 
-// session is the configuration of a client's session.
+// session returns the configuration of a client's session.
 func (b *bench) session() client.SessionConfig {
 	s := b.config(b.base.Cell()).Session()
 	s.NoCache = !b.workload.caches
 	return s
 }
 
-// closeSessions ends the clients' sessions, all at once, since each may wait for a cell
-// that does not answer; once is enough.
-func (b *bench) closeSessions(ctx context.Context, crew []*client.Client) {
+// closeSessions ends the clients' sessions, all at once, because each may wait for a cell
+// that does not answer. It may be called twice.
+func (b *bench) closeSessions(ctx context.Context, clients []*client.Client) {
 	var parting sync.WaitGroup
-	for _, c := range crew {
+	for _, c := range clients {
 		parting.Go(func() { b.closeSession(ctx, c) })
 	}
 	parting.Wait()
 }
 
-// announcement says what is about to happen, before it does.
+// announcement says what the bench is about to do.
 func (b *bench) announcement() string {
 	pace := "as fast as they can"
 	if b.rate > 0 {

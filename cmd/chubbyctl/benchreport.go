@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// benchFields is the one object that bench -o json prints.
+// benchFields is the object that bench -o json prints.
 type benchFields struct {
 	Workload    string          `json:"workload"`
 	Cell        string          `json:"cell"`
@@ -35,21 +35,25 @@ type latencyFields struct {
 func (b *bench) report(f figures) error {
 	if b.json() {
 		fields := benchFields{
-			Workload: b.workload.name, Cell: b.base.Cell(), Clients: b.clients,
-			DurationS: term.Seconds(f.elapsed), Interrupted: f.interrupted, Operations: []latencyFields{},
+			Workload:    b.workload.name,
+			Cell:        b.base.Cell(),
+			Clients:     b.clients,
+			DurationS:   term.Seconds(f.elapsed),
+			Interrupted: f.interrupted,
+			Operations:  []latencyFields{},
 		}
 		for _, o := range f.operations {
 			fields.Operations = append(fields.Operations, latencyFields{
 				o.name, o.count, math.Round(10*o.rate(f.elapsed)) / 10,
-				milliseconds(o.least), milliseconds(o.mean), milliseconds(o.p50), milliseconds(o.p90),
-				milliseconds(o.p99), milliseconds(o.p999), milliseconds(o.most),
+				milliseconds(o.fastest), milliseconds(o.mean), milliseconds(o.p50), milliseconds(o.p90),
+				milliseconds(o.p99), milliseconds(o.p999), milliseconds(o.slowest),
 			})
 		}
 		return term.PrintJSON(b.out, fields)
 	}
 	t := b.output.NewTable(b.out, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 	for _, o := range f.operations {
-		t.Add(o.name, o.count, roughRate(o.rate(f.elapsed)), brief(o.mean), brief(o.p50), brief(o.p90), brief(o.p99), brief(o.p999), brief(o.most))
+		t.Add(o.name, o.count, roughRate(o.rate(f.elapsed)), brief(o.mean), brief(o.p50), brief(o.p90), brief(o.p99), brief(o.p999), brief(o.slowest))
 	}
 	return t.Flush()
 }
@@ -61,11 +65,10 @@ func (o operationFigures) rate(elapsed time.Duration) float64 {
 	return float64(o.count) / elapsed.Seconds()
 }
 
-// milliseconds is a latency for programs, exact to the microsecond but where it
-// is less than one.
+// milliseconds is a latency for programs, to the tenth of a microsecond.
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()/100) / 1e4 }
 
-// brief is a latency for people, in three digits or so.
+// brief is a latency for people, in about three digits.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {

@@ -8,23 +8,23 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// budget is what CMD's safety is made of (Chubby §2.8 and the rule that a lock
-// is nobody else's before lease and lock-delay are over).
+// budget is the time in which CMD can be stopped safely: nobody else can have the lock before
+// lease and lock-delay have ended (Chubby §2.4, §2.8).
 type budget struct {
 	lease, lockDelay, killAfter, margin time.Duration
 }
 
-// The margin has room for killing CMD and everything it started: finding them
-// all takes a look at every process of the machine, and it is done several times,
-// since processes may start others meanwhile.
+// budget returns the budget under a lease. The margin has room for killing CMD and everything
+// that it started: that lists every process of the machine, several times, because processes
+// may start others meanwhile.
 func (o *workOptions) budget(lease time.Duration) budget {
 	return budget{lease, o.lockDelay, o.killAfter, max(client.Margin(lease, o.lockDelay), scansToKill*o.scan)}
 }
 
 const scansToKill = 4
 
-// exclusive is how long nobody else can have the lock at the worst moment: a
-// lease is extended when 7/12 of it are over, and clocks may differ in rate.
+// exclusive is how long nobody else can have the lock at the worst moment: a lease is extended
+// when 7/12 of it have passed, and clocks may run at different rates.
 func (b budget) exclusive() time.Duration {
 	return time.Duration(float64(b.lease*5/12+b.lockDelay) * (1 - api.ClockRateBound))
 }
@@ -32,8 +32,8 @@ func (b budget) exclusive() time.Duration {
 // outage is the longest silence of the cell that CMD does not notice.
 func (b budget) outage() time.Duration { return b.exclusive() - b.killAfter - b.margin }
 
-// validate refuses settings under which CMD could outlive its exclusivity, or
-// would be stopped before any outage.
+// validate refuses settings under which CMD could run while another has the lock, or would be
+// stopped without any outage.
 func (b budget) validate(verb string) error {
 	if b.outage() > 0 {
 		return nil
@@ -49,5 +49,5 @@ func (b budget) String() string {
 		(b.lease*5/12 + b.lockDelay - b.exclusive()).Seconds(), b.killAfter, b.margin.Round(time.Millisecond))
 }
 
-// refresh is how often to look how long the lock is still ours.
+// refresh is how often to ask for how long the lock is still ours.
 func (b budget) refresh() time.Duration { return min(time.Second, b.lease/12) }

@@ -23,7 +23,7 @@ type statusFields struct {
 	Nodes    uint64          `json:"nodes"`
 	Locks    uint64          `json:"locks"`
 
-	Divergence string `json:"divergence"` // which replicas differ that must not; "" if none do
+	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
 }
 
 type replicaFields struct {
@@ -44,13 +44,30 @@ type replicaFields struct {
 
 func newStatusFields(s client.Status, fault string) statusFields {
 	f := statusFields{
-		Cell: s.Cell, CellID: s.CellID, Master: s.Master, Epoch: s.Epoch,
-		Sessions: s.Sessions, Nodes: s.Nodes, Locks: s.Locks, Replicas: []replicaFields{}, Divergence: fault,
+		Cell:       s.Cell,
+		CellID:     s.CellID,
+		Master:     s.Master,
+		Epoch:      s.Epoch,
+		Sessions:   s.Sessions,
+		Nodes:      s.Nodes,
+		Locks:      s.Locks,
+		Replicas:   []replicaFields{},
+		Divergence: fault,
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
-			ID: r.ID, Role: r.Role, Client: r.Client, Term: r.Term, Last: r.Last, Applied: r.Applied, Lag: r.Lag,
-			Healthy: r.Healthy, Version: r.Version, DiskFree: r.DiskFree, StateHash: r.StateHash, LogStore: r.LogStore,
+			ID:        r.ID,
+			Role:      r.Role,
+			Client:    r.Client,
+			Term:      r.Term,
+			Last:      r.Last,
+			Applied:   r.Applied,
+			Lag:       r.Lag,
+			Healthy:   r.Healthy,
+			Version:   r.Version,
+			DiskFree:  r.DiskFree,
+			StateHash: r.StateHash,
+			LogStore:  r.LogStore,
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -110,7 +127,7 @@ of a checksum of what it has applied: two that have applied the same are the sam
 	)
 }
 
-// newTransferCommand makes another replica the master.
+// newTransferCommand returns the command that makes another replica the master.
 func newTransferCommand(g *globals) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
@@ -154,9 +171,9 @@ func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.C
 	return g.withCell(cmd.Context(), cell, f)
 }
 
-// confirmDivergence looks at the replicas again before anybody is alarmed: a replica's
-// state and its index are not of one moment while the cell is written to, and
-// are the same twice only when they belong together.
+// confirmDivergence asks the replicas again, and returns the problem if it is still there.
+// While the cell is written to, the state and the index in a replica's answer may be of two
+// moments; that the same two differ twice in the same way is no such coincidence.
 func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string {
 	if fault == "" {
 		return ""
@@ -187,8 +204,8 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 	return nil
 }
 
-// explainNoMaster says why there is no answer of a master: the cell has none, or it
-// cannot be reached from here.
+// explainNoMaster says why no master has answered: the cell has none, or its master cannot be
+// reached from here.
 func explainNoMaster(s client.Status) string {
 	if s.Named == "" {
 		return fmt.Sprintf("there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))
@@ -233,7 +250,7 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 }
 
 const (
-	lagging = 1000    // entries behind; fewer come and go under load
+	lagging = 1000    // entries behind; fewer are normal under load
 	lowDisk = 1 << 30 // bytes
 )
 
@@ -257,7 +274,7 @@ func replicaRow(r client.ReplicaStatus, master string) []any {
 	return row
 }
 
-// freeSpace is room on a disk, of which tenths matter only when there is little.
+// freeSpace is room on a disk for people, with tenths only when there is little.
 func freeSpace(bytes int64) string {
 	const gib = 1 << 30
 	if bytes < 0 {
@@ -269,8 +286,8 @@ func freeSpace(bytes int64) string {
 	return term.RoughSize(bytes)
 }
 
-// divergence says which replicas have applied the same entries and are not the
-// same, which must never be (Chubby §2.1: replicas of one state).
+// divergence says which replicas have applied the same entries and have different states,
+// which must never happen (Chubby §2.1: replicas of one state); "" if none.
 func divergence(replicas []client.ReplicaStatus) string {
 	for i, a := range replicas {
 		for _, b := range replicas[i+1:] {
@@ -283,9 +300,9 @@ func divergence(replicas []client.ReplicaStatus) string {
 	return ""
 }
 
-// whichToStop says which of two replicas that differ is to be stopped: the one that
-// differs from a majority of the cell, if there is one. Which of them is the master
-// says nothing: the other one may have the only copy of what was acknowledged.
+// whichToStop says which of two replicas that differ should be stopped: the one that differs
+// from a majority of the cell, if there is a majority. It does not matter which of them is
+// the master: the other may have the only copy of something that was acknowledged.
 func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) string {
 	agree := func(with client.ReplicaStatus) (n int) {
 		for _, r := range replicas {

@@ -10,21 +10,21 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// adviseOnCell adds to an error that says that nothing listens where a cell should
-// be what to do about it: to start one, or to say where it is.
+// adviseOnCell adds advice to an error that says that nothing listens where a cell should be:
+// to start one, or to say where it is.
 func (g *globals) adviseOnCell(err error) error {
 	var e *api.Error
 	if !errors.Is(err, client.NothingListens) || !errors.As(err, &e) {
 		return err
 	}
-	path, _ := api.ParsePath(e.Path) // its root stands for the cell
+	path, _ := api.ParsePath(e.Path) // the zero path if it is none
 	told := *e
 	told.Message, told.Err = e.Message+"; "+g.cellAdvice(path.Cell(), client.ConfiguredCells()), nil
 	return &told
 }
 
-// cellAdvice is for a cell whose servers refuse connections. configured are the cells
-// that the user's configuration names.
+// cellAdvice says what to do about a cell whose servers refuse connections. configured are
+// the cells that the user's configuration names.
 func (g *globals) cellAdvice(cell string, configured []string) string {
 	switch {
 	case len(g.servers) > 0:

@@ -18,12 +18,12 @@ import (
 
 // lockState is what running a command needs of a client.Lock.
 type lockState interface {
-	// Context ends, with a cause, when the lock may not be relied on any more.
+	// Context ends, with a cause, when the lock cannot be relied on any more.
 	Context() context.Context
-	// ExclusiveUntil is how long from now nobody else can have the lock if
-	// nothing more is heard of the cell; 0 when it is lost.
+	// ExclusiveUntil is for how long from now nobody else can have the lock if the cell
+	// does not answer any more; 0 when the lock is lost.
 	ExclusiveUntil() time.Duration
-	// Err says why the lock may not be relied on any more.
+	// Err says why the lock cannot be relied on any more; nil while it can.
 	Err() error
 }
 
@@ -36,7 +36,7 @@ type sessionState interface {
 	Left() time.Duration
 }
 
-// commandEnvironment is this process's, with what CMD is told of the lock.
+// commandEnvironment returns the environment of CMD: this process's, and the lock.
 func (o *workOptions) commandEnvironment(sequencer string, token uint64, session api.SessionID) []string {
 	own := []string{
 		"CHUBBY_LOCK=" + o.path.String(),
@@ -56,12 +56,12 @@ func (o *workOptions) commandEnvironment(sequencer string, token uint64, session
 	return append(env, own...)
 }
 
-// work is what is known of a lock while CMD runs under it.
+// work is a lock, and what may happen to it while CMD runs under it.
 type work struct {
 	lock    lockState
 	session sessionState
 	env     []string
-	changed <-chan struct{} // the session went into jeopardy, or out of it
+	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
 	asked   <-chan struct{} // closed when another should have the lock; may be nil
 	yield   bool            // then CMD is asked to end
 }
@@ -86,15 +86,17 @@ func (o *workOptions) supervise(w work) error {
 		return lost()
 	}
 	process, err := supervise.Start(supervise.Command{
-		Path: o.program, Args: o.argv, Env: w.env,
+		Path:      o.program,
+		Args:      o.argv,
+		Env:       w.env,
 		Guardian:  []string{self, guardianVerb},
 		KillAfter: o.killAfter,
 		Margin:    budget.margin,
 		Refresh:   budget.refresh(),
 		Allowed: func() (time.Duration, bool) {
 			left := lock.ExclusiveUntil()
-			// Once the lock is lost, what the guardian was told before still
-			// bounds CMD, and Stop makes it end.
+			// Once the lock is lost, there is no news: the guardian keeps to the last
+			// instants it was told, and Stop ends CMD.
 			return left - o.budget(w.session.Lease()).margin, lock.Err() == nil
 		},
 		Notice: o.notice,
@@ -109,7 +111,7 @@ func (o *workOptions) supervise(w work) error {
 	result, err := process.Wait()
 	switch {
 	case err != nil:
-		return &exitError{exitFailed, err} // whatever signal CMD has got
+		return &exitError{exitFailed, err} // also if CMD was killed by a signal
 	case lock.Err() != nil:
 		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", o.path, lock.Err(), result.Code)}
 	case result.Cut:
@@ -118,11 +120,11 @@ func (o *workOptions) supervise(w work) error {
 	return exitWith(result.Code)
 }
 
-// thisProgram names the program that runs. It may have waited for the lock for days,
-// and under its name there may be another version by now, whose guardian knows
-// other orders, or nothing.
+// thisProgram returns the path of the program that runs. It may have waited for the lock for
+// days, and an upgrade have put another version in its place, whose guardian may not
+// understand the orders of this one.
 func thisProgram() (string, error) {
-	const running = "/proc/self/exe" // on Linux: the file itself, whatever has its name
+	const running = "/proc/self/exe" // on Linux: the file itself, also after another has got its name
 	if _, err := os.Stat(running); err == nil {
 		return running, nil
 	}
@@ -136,9 +138,8 @@ func exitWith(code int) error {
 	return &exitError{code: code}
 }
 
-// watchCommand watches over a running command until it is gone: it tells of jeopardy,
-// asks the command to end when another should have the lock, and stops it when
-// the lock is lost.
+// watchCommand follows the lock until the command is gone. It notifies of jeopardy, asks the
+// command to end when another should have the lock, and stops it when the lock is lost.
 func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 	lost, asked := w.lock.Context().Done(), w.asked
 	jeopardy := false
@@ -162,7 +163,7 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
 				o.sendSignal(process, o.jeopardy)
 				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", term.Roughly(left)))
-			case was && !jeopardy && lost != nil && !process.Stopping(): // else it is too late for CMD
+			case was && !jeopardy && lost != nil && !process.Stopping(): // if CMD is being stopped, it is too late
 				o.sendSignal(process, o.safe)
 				o.notice("safe: the cell answers again")
 			}
@@ -170,7 +171,7 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 	}
 }
 
-// sendSignal gives CMD a signal that was asked for.
+// sendSignal sends CMD a signal, unless it is nil.
 func (o *workOptions) sendSignal(process *supervise.Process, s os.Signal) {
 	if s != nil {
 		process.Signal(s)

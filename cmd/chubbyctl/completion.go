@@ -18,13 +18,12 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// completionBound is how long the cell may take to answer somebody who presses
-// Tab. If it does not, nothing is offered, and nothing is said.
+// completionBound is how long the cell may take to answer when the user presses Tab. If it
+// takes longer, nothing is offered, and no message is printed.
 const completionBound = time.Second
 
-// completeBelow has every command and flag below root offer what fits: what the cell
-// has, or the words there are, and the files of this machine only where one is
-// wanted.
+// completeBelow gives every command and flag below root its completion: what the cell has, or
+// a list of words; the files of this machine only where a file is wanted.
 func (g *globals) completeBelow(root *cobra.Command) {
 	g.completeCommand(root)
 	for _, cmd := range root.Commands() {
@@ -41,14 +40,14 @@ func (g *globals) completeCommand(cmd *cobra.Command) {
 			return
 		}
 		if complete := g.completeFlag(cmd, f); complete != nil {
-			// It fails for a flag that has one or does not exist, which was looked at.
+			// It fails for a flag that has a completion, or does not exist; both were checked.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
 		}
 	})
 }
 
-// completeArguments is what is offered for the arguments of a command that are
-// no paths, by the names that its usage line has for them.
+// completeArguments returns the completion of a command's arguments that are not paths, by
+// their names in its usage line.
 func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	var each []cobra.CompletionFunc
 	for _, word := range strings.Fields(cmd.Use)[1:] {
@@ -73,8 +72,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag is what is offered for the value of a flag; nil is the files of
-// this machine.
+// completeFlag returns the completion of a flag's value; nil for the files of this machine.
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
@@ -107,14 +105,14 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 	return cobra.NoFileCompletions // a number or a duration
 }
 
-// completeWords offers always the same.
+// completeWords offers a fixed list of words.
 func completeWords(list ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 		return withPrefix(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// forCompletion is g for somebody who waits behind a Tab key: briefly, and in silence.
+// forCompletion returns options that wait for a short time only, and print nothing.
 func (g *globals) forCompletion() *globals {
 	h := *g
 	h.timeout = min(g.timeout, completionBound)
@@ -122,8 +120,8 @@ func (g *globals) forCompletion() *globals {
 	return &h
 }
 
-// completePath offers the children of the directory that a half-written path is
-// in, from the live cell: directories with a slash, behind which one can go on.
+// completePath offers the children of the directory that a half-written path is in, from the
+// live cell. Directories have a slash behind, after which the user can go on.
 func (g *globals) completePath(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) > 0 {
@@ -161,11 +159,11 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	return names, more
 }
 
-// maxPrograms bounds what is offered: more than anybody reads.
+// maxPrograms is how many programs are offered at most.
 const maxPrograms = 500
 
-// programs are those that PATH leads to whose names begin with half. Half-written
-// paths are the shell's to complete.
+// programs returns the names of programs in PATH that begin with half. Half-written paths are
+// left to the shell.
 func programs(half string) []string {
 	var names []string
 	if half == "" || strings.Contains(half, "/") {
@@ -174,7 +172,7 @@ func programs(half string) []string {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // not everything that PATH names is there
+			continue // PATH may name directories that do not exist
 		}
 		for _, e := range entries {
 			if len(names) >= maxPrograms {
@@ -188,7 +186,7 @@ func programs(half string) []string {
 	return names
 }
 
-// onlyFirst completes the first argument, and none behind it.
+// onlyFirst completes the first argument alone.
 func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -198,8 +196,8 @@ func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// knownCells are the cells whose names are at hand: the default one and those of
-// CHUBBY_CELLS.
+// knownCells returns the cells that can be offered without asking: the default one and those
+// in CHUBBY_CELLS.
 func knownCells() []string {
 	cells := []string{api.LocalCell}
 	for entry := range strings.SplitSeq(os.Getenv("CHUBBY_CELLS"), ";") {
@@ -211,7 +209,7 @@ func knownCells() []string {
 	return cells
 }
 
-// rootsLike are the root directories whose paths begin with half.
+// rootsLike returns the root directories of known cells whose paths begin with half.
 func rootsLike(half string) []string {
 	var roots []string
 	for _, cell := range knownCells() {
@@ -226,12 +224,12 @@ func completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.Sh
 	return withPrefix(half, knownCells()), cobra.ShellCompDirectiveNoFileComp
 }
 
-// withPrefix keeps those words that begin with half.
+// withPrefix returns the words that begin with half.
 func withPrefix(half string, words []string) []string {
 	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, half) })
 }
 
-// completeSequencer offers the one of the lock that this shell runs under.
+// completeSequencer offers the sequencer of the lock that this shell runs under.
 func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	var list []string
 	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
@@ -240,8 +238,7 @@ func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cob
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeKinds offers kinds of events, of which several are separated by
-// commas.
+// completeKinds offers kinds of events; several are separated by commas.
 func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	given := half[:strings.LastIndexByte(half, ',')+1]
 	var list []string
@@ -253,7 +250,7 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeFromCell offers what can be seen of the default cell without a session.
+// completeFromCell offers what the default cell answers without a session.
 func (g *globals) completeFromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	var found []string
 	err := g.forCompletion().withCell(cmd.Context(), api.LocalCell, func(ctx context.Context, c *client.Cell) (err error) {

@@ -10,19 +10,19 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// sequencerCondition is the flag --if-sequencer: nothing is done unless the
-// lock that a sequencer speaks of is still held in that generation.
+// sequencerCondition is the flag --if-sequencer: nothing is done unless the lock in a
+// sequencer is still held in its generation.
 type sequencerCondition struct {
 	text  string
-	given bool // also if the text is empty, as an unset variable is
+	given bool // also if the text is empty, as that of a variable that is not set
 }
 
 func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
 	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
 }
 
-// options returns what makes a change depend on the sequencer. Text that is no
-// sequencer is one that is not valid, and says so before anything is sent.
+// options returns the options that make a change depend on the sequencer. Text that is not a
+// sequencer is refused like one that is not valid, before anything is sent.
 func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
 	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
 		return nil, nil
@@ -34,7 +34,7 @@ func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, 
 	return []client.WriteOption{client.IfSequencer(seq)}, nil
 }
 
-// exitCodeOf gives the refusal of a sequencer its exit code.
+// exitCodeOf gives an error its exit code if it is the refusal of the sequencer.
 func (s *sequencerCondition) exitCodeOf(err error) error {
 	if s.given && api.CodeOf(err) == api.BadSequencer {
 		return &exitError{exitMismatch, err}

@@ -60,10 +60,10 @@ func TestVerdictOfTheCell(t *testing.T) {
 // A file is created with its contents when it is opened, where no condition is
 // asked for: so a write with a condition never creates one.
 func TestConditionsNeverCreate(t *testing.T) {
-	guard := []client.WriteOption{client.IfGeneration(1)} // any option will do
+	sequencer := []client.WriteOption{client.IfGeneration(1)} // any option will do
 	for _, c := range []struct {
 		o          putOptions
-		guards     []client.WriteOption
+		sequencer  []client.WriteOption
 		create     client.Creation
 		contents   bool
 		conditions int
@@ -71,12 +71,12 @@ func TestConditionsNeverCreate(t *testing.T) {
 		{putOptions{}, nil, client.File, true, 0},
 		{putOptions{conditional: true}, nil, client.NewFile, true, 0},
 		{putOptions{conditional: true, ifGeneration: 7}, nil, client.Existing, false, 1},
-		{putOptions{}, guard, client.Existing, false, 1},
-		{putOptions{conditional: true, ifGeneration: 7}, guard, client.Existing, false, 2},
+		{putOptions{}, sequencer, client.Existing, false, 1},
+		{putOptions{conditional: true, ifGeneration: 7}, sequencer, client.Existing, false, 2},
 	} {
-		opts, conditions := c.o.openOptions([]byte("x"), c.guards)
+		opts, conditions := c.o.openOptions([]byte("x"), c.sequencer)
 		if opts.Create != c.create || (opts.Contents != nil) != c.contents || len(conditions) != c.conditions {
-			t.Errorf("--if-generation %d (%t) and %d guards: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, len(c.guards), opts, len(conditions))
+			t.Errorf("--if-generation %d (%t) and %d of a sequencer: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, len(c.sequencer), opts, len(conditions))
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// consent is --yes, for what cannot be taken back by those who do it.
+// consent is the flag --yes, for changes that the user could not undo.
 type consent struct{ yes bool }
 
 func (o *consent) flag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do it even if it takes from you the right to undo it")
 }
 
-// refuse says what a change would do, if it is not agreed to.
+// refuse returns an error that says what a change would do, nil with --yes.
 func (o *consent) refuse(what string) error {
 	if o.yes {
 		return nil
@@ -30,9 +30,9 @@ func (o *consent) refuse(what string) error {
 // isList reports whether a node is an access control list of its cell.
 func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == api.ACLDir }
 
-// confirmWrite asks for consent if a file that is to be written, or deleted, is a list,
-// and that would take from the one who does it the right to undo it. It is for every
-// command that can do it.
+// confirmWrite refuses to write or delete a file without --yes, if it is an access control list
+// and the change takes from the user the right to undo it. after is nil for a file that is
+// deleted. Every command that can change a list calls it.
 func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, after *string) error {
 	if o.yes || !isList(p) {
 		return nil
@@ -42,16 +42,16 @@ func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, afte
 	})
 }
 
-// accessLists reads the access control accessLists of a cell, and knows what they will be
-// after a change. It belongs to one goroutine.
+// accessLists reads the access control lists of a cell as they will be after a change. It
+// belongs to one goroutine.
 type accessLists struct {
 	client  *client.Client
 	cell    string
 	changed map[string]*string // by name; nil is a list that is deleted
 }
 
-// read returns a list; one that is not there, or may not be read, admits nobody
-// that is known of.
+// read returns the text of a list. A list that does not exist, or that the user may not read,
+// is empty: it admits nobody that can be seen here.
 func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	if text, ok := l.changed[name]; ok {
 		if text == nil {
@@ -70,16 +70,16 @@ func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = h.Close(ctx) }() // at the end of the session at the latest
+	defer func() { _ = h.Close(ctx) }() // if it fails, the end of the session closes it
 	text, _, err := h.Contents(ctx)
 	return string(text), err
 }
 
-// maxListsRead is how many lists are read to answer one question, as the cell does.
+// maxListsRead is how many lists are read to answer one question; the cell has the same bound.
 const maxListsRead = 64
 
-// admits reports whether a list will admit a principal, by itself or by a list that
-// it includes. Each is read once.
+// admits reports whether a list admits a principal, itself or by a list that it includes.
+// Each list is read once.
 func (l *accessLists) admits(ctx context.Context, name, principal string, seen map[string]bool) (bool, error) {
 	if seen[name] || len(seen) >= maxListsRead {
 		return false, nil
@@ -109,7 +109,7 @@ func (l *accessLists) admits(ctx context.Context, name, principal string, seen m
 	return false, nil
 }
 
-// ownPrincipal returns the principal that the cell takes a session's client for.
+// ownPrincipal returns the principal of the client's session, as the cell knows it.
 func ownPrincipal(ctx context.Context, c *client.Client) (string, error) {
 	own, found, err := c.Cell().FindSession(ctx, c.Session())
 	if err == nil && !found {
@@ -118,8 +118,8 @@ func ownPrincipal(ctx context.Context, c *client.Client) (string, error) {
 	return own.Principal, err
 }
 
-// excludesCaller reports whether a list will not admit the one who asks, or not for what is
-// known here: one who has a right by it is asked then.
+// excludesCaller reports whether a list does not admit the user, as far as the lists can be
+// read here.
 func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, error) {
 	own, err := ownPrincipal(ctx, l.client)
 	if err != nil {
@@ -129,17 +129,16 @@ func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, er
 	return !has, err
 }
 
-// confirmListChange asks for consent if a change of a list would take from the one who
-// makes it the right to change that list, or to create it, again. after is nil for
-// a list that is to be deleted.
+// confirmListChange refuses a change of a list without --yes, if it takes from the user the
+// right to change that list again, or to create it. after is nil for a list that is deleted.
 func (o *consent) confirmListChange(ctx context.Context, c *client.Client, p api.Path, after *string) error {
 	l := &accessLists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
 	for _, one := range []api.Path{p, p.Parent()} {
-		// The cell itself says who has the right now, also by lists that not everybody
-		// may read.
+		// The cell itself decides whether the user has the right now: it also reads lists
+		// that the user may not read.
 		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			continue // it is being created, or there is no right to lose
+			continue // the list is being created, or the user has no right to lose
 		}
 		if err != nil {
 			return err
@@ -159,8 +158,8 @@ func (o *consent) confirmListChange(ctx context.Context, c *client.Client, p api
 	return nil
 }
 
-// confirmNames asks for consent if new ACL names of a node would take from the one
-// who gives them, and so has it, the right to change them again.
+// confirmNames refuses new ACL names of a node without --yes, if they take from the user the
+// right to change them again.
 func (o *consent) confirmNames(ctx context.Context, c *client.Client, p api.Path, before api.ACL, change string) error {
 	if o.yes || change == "" || change == before.Change {
 		return nil
@@ -172,8 +171,8 @@ func (o *consent) confirmNames(ctx context.Context, c *client.Client, p api.Path
 	return o.refuse(fmt.Sprintf("the list %s does not admit you, and you could not change the ACL names of %v again", change, p))
 }
 
-// confirmSessions asks for consent if a quota of sessions would leave the one who sets
-// it none to set it again with: those of the same principal use them all.
+// confirmSessions refuses a quota of sessions without --yes, if the user could not open another
+// session to set it again: other sessions of the same principal use the whole quota.
 func (o *consent) confirmSessions(ctx context.Context, c *client.Client, principal string, sessions int) error {
 	if o.yes || sessions == 0 {
 		return nil

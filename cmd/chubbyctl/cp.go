@@ -87,9 +87,10 @@ func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
 	return o.put.writeFile(cmd, to, contents)
 }
 
-// targetOf is the file to write: to, or the one in it if that is a directory.
+// targetOf returns the file to write: to, or if that is a directory the file in it that has
+// the name of from.
 func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
-	kind := api.Directory // the root is one, and may not be readable
+	kind := api.Directory // the root is a directory, also if the user may not read it
 	if !to.IsRoot() {
 		err := o.put.withHandle(ctx, to, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
 			stat, err := h.Stat(ctx)
@@ -97,7 +98,7 @@ func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path
 			return err
 		})
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			return to, nil // a file to be created; or one that may be written, and not read
+			return to, nil // a new file, or one that the user may write and not read
 		} else if err != nil {
 			return to, err
 		}

@@ -85,7 +85,7 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHel
 	return cmd
 }
 
-// validate finds what is wrong with the flags.
+// validate checks the flags together.
 func (o *electOptions) validate(given func(flag string) bool) error {
 	var instead []string
 	for _, one := range []struct {
@@ -109,14 +109,14 @@ func (o *electOptions) validate(given func(flag string) bool) error {
 		return usagef("elect: %v is the root directory of its cell; name the file of an election", o.path)
 	case len(instead) == 1:
 		return nil
-	case isList(o.path): // what it would write could not be taken back
+	case isList(o.path): // the user might not be able to undo what elect writes
 		return usagef("elect: %v is an access control list, which --value would replace; an election has a file of its own", o.path)
 	case !given("value"):
 		return usagef("elect: --value is missing: what the file is to say of the primary, as its address (or --observe, to look on)")
 	case len(o.value) > api.MaxContents:
 		return usagef("--value has %d bytes; a file holds at most %d", len(o.value), api.MaxContents)
 	}
-	if o.name != "" { // of a file beside that of the election
+	if o.name != "" { // a file beside that of the election gets the name
 		if p, err := o.path.Join(o.name); err != nil || p.Parent() != o.path {
 			return usagef("--name: %q cannot be the name of a candidate; want one component of a path", abridged(o.name))
 		}
@@ -124,12 +124,11 @@ func (o *electOptions) validate(given func(flag string) bool) error {
 	return o.workOptions.validate()
 }
 
-// minCampaign is what --wait is at least: a free election takes several
-// operations.
+// minCampaign is how long elect waits at least, however short --wait is: an election without
+// other candidates takes several operations.
 const minCampaign = time.Second
 
-// campaign waits until this is the primary, saying now and then why that takes
-// so long.
+// campaign waits until this process is the primary. If that takes long, it says what for.
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	waiting, cancel, explain := o.withWait(ctx, minCampaign)
 	defer cancel()
@@ -137,11 +136,16 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
 	defer w.stop()
 	queued := func(q client.Queued) {
-		q.Estimate = 0 // a primary's time has no usual length
+		q.Estimate = 0 // how long primaries hold the lock has no usual length
 		w.queued(q)
 	}
 	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
-		Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.lockDelay, OnQueued: queued,
+		Name:      o.name,
+		Value:     []byte(o.value),
+		Priority:  o.priority,
+		Reason:    o.reason,
+		LockDelay: o.lockDelay,
+		OnQueued:  queued,
 	})
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.File), w.last())
@@ -149,14 +153,15 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 	return &heldLock{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
 }
 
-// resignation is how a primary gives up. Its registration goes too, which somebody who has the list of the
-// candidates in the cache and does not answer can delay; that is not waited for, and says nothing of the lock.
+// resignation returns how a primary gives up: it releases the lock, and removes its
+// registration. A client that has the list of candidates in its cache, and does not answer,
+// can delay the removal; resignation does not wait for that, and returns no error of it.
 func resignation(p *recipe.Primary) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := p.Lock().Release(ctx)
 		ctx, cancel := context.WithTimeout(ctx, client.CleanupTime)
 		defer cancel()
-		_ = p.Resign(ctx) // at the end of the session at the latest
+		_ = p.Resign(ctx) // if it fails, the registration ends with the session
 		return err
 	}
 }
@@ -178,8 +183,14 @@ type candidateFields struct {
 
 func newCandidateFields(c recipe.Candidate) candidateFields {
 	f := candidateFields{
-		Name: c.Name, Rank: c.Rank, Priority: c.Priority, Primary: c.Primary, Chosen: c.Chosen,
-		Session: c.Session.String(), Host: c.Host, PID: c.PID,
+		Name:     c.Name,
+		Rank:     c.Rank,
+		Priority: c.Priority,
+		Primary:  c.Primary,
+		Chosen:   c.Chosen,
+		Session:  c.Session.String(),
+		Host:     c.Host,
+		PID:      c.PID,
 	}
 	f.Value, f.ValueBase64 = valueFields(c.Value)
 	return f

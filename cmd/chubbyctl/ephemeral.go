@@ -16,25 +16,28 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte)
 	ctx := cmd.Context()
 	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.reportWait(bound, p.Cell(), p)
-	defer v.stop()
+	report := o.reportWait(bound, p.Cell(), p)
+	defer report.stop()
 	c, err := client.New(bound, o.config(p.Cell()))
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
 	defer o.closeSession(ctx, c)
 	h, err := c.Open(bound, p.String(), client.OpenOptions{
-		Write: true, Create: client.NewFile, Ephemeral: true, Contents: value,
-		Events: []api.EventKind{api.EventLockAcquired}, // of any kind: that the file is gone comes with them
+		Write:     true,
+		Create:    client.NewFile,
+		Ephemeral: true,
+		Contents:  value,
+		Events:    []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
 	})
 	if err != nil {
-		return v.explain(withAdvice(err, p, client.NewFile))
+		return report.explain(withAdvice(err, p, client.NewFile))
 	}
 	stat, err := h.Stat(bound)
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
-	v.stop()
+	report.stop()
 	if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
 		return err
 	}
@@ -44,7 +47,7 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte)
 	return awaitEnd(ctx, h)
 }
 
-// awaitEnd waits for an interrupt, or for the end of a node of this session.
+// awaitEnd waits for an interrupt, or until a node that belongs to this session is gone.
 func awaitEnd(ctx context.Context, h *client.Handle) error {
 	for {
 		_, err := h.Next(ctx)

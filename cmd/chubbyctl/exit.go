@@ -50,8 +50,7 @@ func (e usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// arguments makes the complaint of a cobra check a usageError that says what is
-// wanted.
+// arguments makes the error of a cobra check a usageError, which says what is wanted.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -67,8 +66,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// exitCode maps an error to the exit code it has where no command says
-// otherwise.
+// exitCode returns the exit code of an error: its own, or that of its kind.
 func exitCode(err error) int {
 	var (
 		own    *exitError
@@ -103,8 +101,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// interruptOr returns the signal that ended ctx in place of what an operation made
-// of it. An error that has its exit code already is left alone.
+// interruptOr returns the signal that ended ctx, if one did, in place of the error that an
+// operation made of that. An error that has an exit code of its own is returned as it is.
 func interruptOr(ctx context.Context, err error) error {
 	var (
 		own    *exitError
@@ -135,8 +133,8 @@ type errorFields struct {
 	Exit       int            `json:"exit"`
 }
 
-// printError prints an error the way -o asks for. A command that ended with a
-// code of its own has nothing to add.
+// printError prints an error in the format of -o. It prints nothing for a CMD that ended with
+// an exit code of its own.
 func (g *globals) printError(w io.Writer, err error) {
 	var own *exitError
 	if errors.As(err, &own) && own.err == nil {
@@ -152,7 +150,7 @@ func (g *globals) printError(w io.Writer, err error) {
 	}
 }
 
-// printLast prints an error, if there is one, when everything else is done. asked is
+// printLast prints an error, if there is one, as the last thing that chubbyctl does. asked is
 // whether a signal has asked for the end.
 func (g *globals) printLast(w io.Writer, err error, asked bool) {
 	s := g.stderr
@@ -165,9 +163,9 @@ func (g *globals) printLast(w io.Writer, err error, asked bool) {
 	s.Finish(asked, supervise.Interrupts()...)
 }
 
-// splitJoined takes apart errors that were joined: each has a line.
+// splitJoined takes apart errors that were joined, so that each has a line.
 func splitJoined(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // what is wrapped further down is part of a sentence
+	joined, ok := err.(interface{ Unwrap() []error }) // an error that wraps several in one sentence stays whole
 	if !ok || !strings.Contains(err.Error(), "\n") {
 		return []error{err}
 	}
@@ -187,8 +185,8 @@ func newErrorFields(err error) errorFields {
 	return f
 }
 
-// codeName names what went wrong for programs: the code of the cell's errors,
-// or the nearest to it for those of this program.
+// codeName returns the code of an error for programs: that of an error of the cell, or the
+// nearest one for an error of this program.
 func codeName(err error) string {
 	var (
 		usage  usageError

@@ -63,8 +63,12 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 		f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}}
 		for _, c := range e.Cachers {
 			f.Cachers = append(f.Cachers, cacherFields{
-				Session: c.Session.String(), Principal: c.Principal, Host: c.Host, PID: c.PID,
-				WaitingS: term.Seconds(c.Waiting), AtMostS: term.Seconds(c.AtMost),
+				Session:   c.Session.String(),
+				Principal: c.Principal,
+				Host:      c.Host,
+				PID:       c.PID,
+				WaitingS:  term.Seconds(c.Waiting),
+				AtMostS:   term.Seconds(c.AtMost),
 			})
 		}
 		return term.PrintJSON(out, f)

@@ -34,8 +34,8 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
-// asksForJSON reports whether a command line that was not understood has -o json in
-// it: programs read the error too.
+// asksForJSON reports whether there is -o json in a command line that was not understood:
+// programs read that error too.
 func asksForJSON(args []string) bool {
 	for i, arg := range args {
 		switch arg {
@@ -52,8 +52,8 @@ func asksForJSON(args []string) bool {
 	return false
 }
 
-// meaningOfShorthand says what to do instead of a letter that another program's
-// command of that name has.
+// meaningOfShorthand says what to do instead of a flag that the command of that name has in
+// another program.
 func meaningOfShorthand(command, letter string) string {
 	switch command + " -" + letter {
 	case "rm -r", "rm -R", "rm -f":
@@ -70,7 +70,7 @@ func meaningOfShorthand(command, letter string) string {
 	return ""
 }
 
-// wantedOf says how a value of a type is written; "" where its own error does.
+// wantedOf says how a value of a type is written; "" if the type's own error says it.
 func wantedOf(kind string) string {
 	switch kind {
 	case "duration":
@@ -85,8 +85,8 @@ func wantedOf(kind string) string {
 	return ""
 }
 
-// flagsLike are the flags of a command that a misspelt name may have meant, as
-// cobra finds commands.
+// flagsLike returns the flags of a command that are similar to a name, as cobra finds similar
+// commands.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	names := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -23,7 +23,7 @@ type primaryFields struct {
 	Holder      *holderFields `json:"holder,omitempty"`
 }
 
-// valueFields is a value as JSON has it: exactly, and as text, empty if it is none.
+// valueFields returns a value for JSON: as text, empty if it is not UTF-8, and exactly.
 func valueFields(value []byte) (text, exactly string) {
 	if utf8.Valid(value) {
 		text = string(value)
@@ -35,14 +35,14 @@ func valueFields(value []byte) (text, exactly string) {
 func (o *electOptions) followElection(ctx context.Context) error {
 	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.reportWait(bound, o.path.Cell(), o.path)
-	defer v.stop()
+	report := o.reportWait(bound, o.path.Cell(), o.path)
+	defer report.stop()
 	c, err := client.New(bound, o.config(o.path.Cell()))
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
 	defer o.closeSession(ctx, c)
-	v.stop()
+	report.stop()
 	for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
 		switch {
 		case isInterrupted(ctx):

@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// holderFields is one who holds a lock, as -o json shows it.
+// holderFields is a holder of a lock, as -o json shows it.
 type holderFields struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
@@ -22,7 +22,7 @@ func newHolderFields(h api.Holder) holderFields {
 	return holderFields{h.Session.String(), h.Principal, h.Host, h.PID, int64(since(h.SinceUnix).Seconds()), h.Reason}
 }
 
-// whoIs names a holder for people: "ann on web3 (pid 4711, s42)".
+// whoIs names the session of a holder for people: "ann on web3 (pid 4711, s42)".
 func whoIs(h api.Holder) string {
 	if h.PID != 0 {
 		return fmt.Sprintf("%s (pid %d, %v)", whoseSession(h), h.PID, h.Session)
@@ -30,7 +30,7 @@ func whoIs(h api.Holder) string {
 	return fmt.Sprintf("%s (%v)", whoseSession(h), h.Session)
 }
 
-// whoseProcess is whoIs where the session has a column of its own.
+// whoseProcess is whoIs without the session's number, which has a column of its own.
 func whoseProcess(h api.Holder) string {
 	if h.PID != 0 {
 		return fmt.Sprintf("%s (pid %d)", whoseSession(h), h.PID)
@@ -49,7 +49,7 @@ func whoseSession(h api.Holder) string {
 	return who
 }
 
-// heldBy tells of holders: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
+// heldBy names the holders of a lock: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
 func heldBy(holders []api.Holder) string {
 	parts := make([]string, len(holders))
 	for i, h := range holders {

@@ -13,17 +13,17 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// hookGrace is from the SIGTERM that a watch's CMD gets to its SIGKILL.
+// hookGrace is the time from SIGTERM to SIGKILL for the CMD of a watch.
 const hookGrace = 3 * time.Second
 
-// runHook runs CMD for an event and waits for it. A CMD that fails is told of,
-// and no error: the next event may be what it waits for.
+// runHook runs CMD for an event and waits for it. If CMD fails, it notifies the user, and
+// returns no error: CMD may need the next event too.
 func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) error {
 	if isInterrupted(ctx) {
 		return nil
 	}
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
-	c.Env = append(os.Environ(), // of two values of one name, the later counts
+	c.Env = append(os.Environ(), // if a name is there twice, the later value counts
 		"CHUBBY_EVENT="+kind,
 		"CHUBBY_PATH="+e.Path,
 		"CHUBBY_CHILD="+e.Child,

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// hookSweep is how often to look whether what is to end has ended.
+// hookSweep is how often to check whether processes that were asked to end have ended.
 const hookSweep = 20 * time.Millisecond
 
-// endAsGroup puts a command, and what it starts, into a process group of its
-// own, all of which gets SIGTERM when the command's context ends. finish, after the
-// command, waits for the others then, and kills what ignores that.
+// endAsGroup puts a command, and what it starts, into a process group of its own. When the
+// command's context ends, the whole group gets SIGTERM. finish is called after the command has
+// ended: if the group got SIGTERM, it waits for the rest of the group, and kills it after
+// hookGrace.
 func endAsGroup(c *exec.Cmd) (finish func()) {
-	var grace <-chan time.Time // nil unless they were asked to end
+	var grace <-chan time.Time // nil if the group got no SIGTERM
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error {
 		grace = time.After(hookGrace)
@@ -28,8 +29,8 @@ func endAsGroup(c *exec.Cmd) (finish func()) {
 		tick := time.NewTicker(hookSweep)
 		defer tick.Stop()
 		for {
-			// Orphans may have become this process's children, as in a container of which it
-			// is the first process: those that have ended would count as there.
+			// Orphans may be children of this process, if it is the first process of a
+			// container. Kill finds those that have ended until they are waited for.
 			for reaped := 1; reaped > 0; {
 				reaped, _ = syscall.Wait4(-c.Process.Pid, nil, syscall.WNOHANG, nil)
 			}

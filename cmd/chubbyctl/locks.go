@@ -39,8 +39,15 @@ type waiterFields struct {
 
 func newLockFields(l client.LockInfo) lockFields {
 	f := lockFields{
-		Path: l.Path, Mode: "free", Token: uint64(l.Generation), DelayedS: term.Seconds(l.Delayed), Revoked: l.Revoked,
-		Holders: []holderFields{}, Waiters: []waiterFields{}, MoreHolders: l.MoreHolders, MoreWaiters: l.MoreWaiters,
+		Path:        l.Path,
+		Mode:        "free",
+		Token:       uint64(l.Generation),
+		DelayedS:    term.Seconds(l.Delayed),
+		Revoked:     l.Revoked,
+		Holders:     []holderFields{},
+		Waiters:     []waiterFields{},
+		MoreHolders: l.MoreHolders,
+		MoreWaiters: l.MoreWaiters,
 	}
 	if l.Mode.Valid() {
 		f.Mode = l.Mode.String()
@@ -50,8 +57,15 @@ func newLockFields(l client.LockInfo) lockFields {
 	}
 	for _, w := range l.Waiters {
 		f.Waiters = append(f.Waiters, waiterFields{
-			Session: w.Session.String(), Principal: w.Principal, Host: w.Host, PID: w.PID,
-			WaitingS: term.Seconds(w.Waiting), EstimateS: term.SecondsOrNull(w.Estimate), Place: w.Place, Mode: w.Mode.String(), Absent: w.Absent,
+			Session:   w.Session.String(),
+			Principal: w.Principal,
+			Host:      w.Host,
+			PID:       w.PID,
+			WaitingS:  term.Seconds(w.Waiting),
+			EstimateS: term.SecondsOrNull(w.Estimate),
+			Place:     w.Place,
+			Mode:      w.Mode.String(),
+			Absent:    w.Absent,
 		})
 	}
 	return f
@@ -96,12 +110,12 @@ func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, err
 	return list.Print(out, g.output, locks)
 }
 
-// lockColumns are those of addLock.
+// lockColumns are the columns of the rows that addLock adds.
 func lockColumns() []string {
 	return []string{"PATH", "STATE", "TOKEN?", "SESSION?", "WHO", "FOR", "REASON"}
 }
 
-// addLock adds a row for each holder of a lock and each who waits for it.
+// addLock adds a row for each holder of a lock, and each waiter.
 func addLock(t *term.Table, l client.LockInfo) {
 	path := l.Path
 	if l.Delayed > 0 {

@@ -7,14 +7,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// lockWait tells a person who waits for a lock why.
+// lockWait tells the user why a lock has to be waited for.
 type lockWait struct {
 	o        *workOptions
-	early    string // what is said before the cell has told anything of a queue
+	early    string // what to say while the cell has not reported the lock's queue
 	progress *term.Progress[waitState]
 }
 
-// waitState is what a lock's queue told last; its Place is 0 before that.
+// waitState is the lock's queue as the cell reported it last; its Place is 0 before that.
 type waitState client.Queued
 
 func (o *workOptions) showWait(early string) *lockWait {
@@ -23,12 +23,12 @@ func (o *workOptions) showWait(early string) *lockWait {
 	return w
 }
 
-// queued takes what client.OnQueued tells.
+// queued is the function for client.OnQueued.
 func (w *lockWait) queued(q client.Queued) { w.progress.Update(waitState(q)) }
 
 func (w *lockWait) stop() { w.progress.Stop() }
 
-// last says what was waited for when the cell told it last.
+// last says what was waited for, by the last report.
 func (w *lockWait) last() string { return w.text(w.progress.Last()) }
 
 // text says what is waited for.

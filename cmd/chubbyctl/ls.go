@@ -147,8 +147,8 @@ func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
 	return err
 }
 
-// walk prints what is below a node, each line behind indent. A directory that
-// is deleted meanwhile has nothing below it.
+// walk prints what is below a node, each line after indent. A directory that is deleted
+// meanwhile has nothing below it.
 func (o *treeOptions) walk(ctx context.Context, c *client.Client, node api.Stat, indent string, depth int, out io.Writer) error {
 	if node.Kind != api.Directory || depth == 0 {
 		return nil

@@ -34,19 +34,19 @@ func runCommandLine() int {
 	defer func() { g.stop() }()
 	err := g.adviseOnCell(interruptOr(ctx, root.ExecuteContext(ctx)))
 	if g.stderr == nil && asksForJSON(os.Args[1:]) {
-		g.output = term.JSON // the flags behind the one at fault were not read
+		g.output = term.JSON // cobra has not read the flags after the wrong one
 	}
 	g.printLast(root.ErrOrStderr(), err, ctx.Err() != nil)
 	return exitCode(err)
 }
 
-// interrupted is the cause of a context that a signal has ended.
+// interrupted is the cause of a context that a signal has cancelled.
 type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
 
-// catchInterrupts has catchInterrupts end the context of a command again, after the program
-// had left them to the system for a while.
+// catchInterrupts has interrupts end the context of a command again, after they had their
+// default action for a while.
 func (g *globals) catchInterrupts(cmd *cobra.Command) {
 	g.stop()
 	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))
@@ -55,7 +55,7 @@ func (g *globals) catchInterrupts(cmd *cobra.Command) {
 	g.noteInterrupt(ctx)
 }
 
-// noteInterrupt notes the signal that ends a context.
+// noteInterrupt calls g.asked when a signal ends a context.
 func (g *globals) noteInterrupt(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		if errors.As(context.Cause(ctx), new(interrupted)) {
@@ -64,8 +64,8 @@ func (g *globals) noteInterrupt(ctx context.Context) {
 	})
 }
 
-// withInterrupts returns a context that the first interrupt cancels. The second
-// finds the default action in place again, and ends the process.
+// withInterrupts returns a context that the first interrupt cancels. After it, interrupts have
+// their default action again, so the second one ends the process.
 func withInterrupts(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)

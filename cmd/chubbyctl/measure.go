@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// Latencies are kept from 100 ns to ten minutes, with three digits.
+// Latencies are recorded from 100 ns to ten minutes, with three digits.
 const (
 	latencyTick = 100 * time.Nanosecond
 	maxLatency  = 10 * time.Minute
@@ -21,8 +21,8 @@ const (
 
 // latencies are those of the operations of one client.
 type latencies struct {
-	mu sync.Mutex                         // guards of and its histograms
-	of map[string]*hdrhistogram.Histogram // by operation
+	mu         sync.Mutex                         // guards histograms, and what is in them
+	histograms map[string]*hdrhistogram.Histogram // by operation
 }
 
 func newHistogram() *hdrhistogram.Histogram {
@@ -30,9 +30,9 @@ func newHistogram() *hdrhistogram.Histogram {
 }
 
 func newLatencies(operations []string) *latencies {
-	l := &latencies{of: map[string]*hdrhistogram.Histogram{}}
+	l := &latencies{histograms: map[string]*hdrhistogram.Histogram{}}
 	for _, name := range operations {
-		l.of[name] = newHistogram()
+		l.histograms[name] = newHistogram()
 	}
 	return l
 }
@@ -40,7 +40,7 @@ func newLatencies(operations []string) *latencies {
 func (l *latencies) record(operation string, took time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[operation].RecordValue(int64(max(latencyTick, min(took, maxLatency)) / latencyTick))
+	return l.histograms[operation].RecordValue(int64(max(latencyTick, min(took, maxLatency)) / latencyTick))
 }
 
 // merged returns the latencies of one operation of all clients.
@@ -48,7 +48,7 @@ func merged(all []*latencies, operation string) *hdrhistogram.Histogram {
 	sum := newHistogram()
 	for _, l := range all {
 		l.mu.Lock()
-		sum.Merge(l.of[operation])
+		sum.Merge(l.histograms[operation])
 		l.mu.Unlock()
 	}
 	return sum
@@ -62,28 +62,28 @@ type figures struct {
 }
 
 type operationFigures struct {
-	name                                   string
-	count                                  int64
-	least, mean, p50, p90, p99, p999, most time.Duration
+	name                                        string
+	count                                       int64
+	fastest, mean, p50, p90, p99, p999, slowest time.Duration
 }
 
 func summarize(name string, h *hdrhistogram.Histogram) operationFigures {
 	at := func(percent float64) time.Duration { return time.Duration(h.ValueAtQuantile(percent)) * latencyTick }
 	f := operationFigures{name: name, count: h.TotalCount()}
 	if f.count > 0 {
-		f.least, f.most = time.Duration(h.Min())*latencyTick, time.Duration(h.Max())*latencyTick
+		f.fastest, f.slowest = time.Duration(h.Min())*latencyTick, time.Duration(h.Max())*latencyTick
 		f.mean = time.Duration(h.Mean() * float64(latencyTick))
 		f.p50, f.p90, f.p99, f.p999 = at(50), at(90), at(99), at(99.9)
 	}
 	return f
 }
 
-// errTimeUp ends the loops of the clients.
+// errTimeUp is the cause with which the clients' loops end.
 var errTimeUp = errors.New("the time of the bench is up")
 
-// generateLoad has the clients repeat their steps, all at once, and returns what was
-// measured until the time was up, an interrupt, or the first error. No goroutine
-// of it runs when it returns.
+// generateLoad has the clients repeat their steps, all at once, until the time is up, an
+// interrupt, or the first error, and returns what was measured until then. All its goroutines
+// have ended when it returns.
 func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error) {
 	watch := stopwatch()
 	working, finish := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -91,7 +91,7 @@ func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error
 	begin, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	time.AfterFunc(b.duration, func() { stop(errTimeUp) })
-	// Operations that have begun may end; one whom a signal has asked to end waits less.
+	// Operations that have begun may end within --timeout; after an interrupt, sooner.
 	defer context.AfterFunc(begin, func() {
 		bound := b.timeout
 		if ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error
 	return f, firstOf(errs)
 }
 
-// firstOf is one error of those that clients met, which are mostly the same.
+// firstOf returns the first error of the clients. They are mostly the same.
 func firstOf(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -135,8 +135,8 @@ func firstOf(errs []error) error {
 	return nil
 }
 
-// pace says when a client's nth step is due, those of all evenly spread; nil
-// without --rate.
+// pace returns when a client's nth step is due, so that the steps of all clients are evenly
+// spread; nil without --rate.
 func (b *bench) pace(i int) func(n int64) time.Duration {
 	if b.rate == 0 {
 		return nil
@@ -147,14 +147,14 @@ func (b *bench) pace(i int) func(n int64) time.Duration {
 	}
 }
 
-// repeatStep does a client's step until begin ends. With a pace the first operation
-// of a step counts from when the step was due.
+// repeatStep does a client's step again and again until begin ends. With a pace, the first
+// operation of a step is timed from when the step was due.
 func (b *bench) repeatStep(begin, working context.Context, s step, l *latencies, due func(int64) time.Duration, watch func() time.Duration) error {
 	for n := int64(0); begin.Err() == nil; n++ {
 		from := watch()
 		if due != nil {
 			if from = due(n); from >= b.duration {
-				<-begin.Done() // the rate is of the whole duration
+				<-begin.Done() // the rate is counted over the whole duration
 				return nil
 			}
 			select {
@@ -179,7 +179,7 @@ func (b *bench) repeatStep(begin, working context.Context, s step, l *latencies,
 	return nil
 }
 
-// printRates tells a person at a terminal how it goes.
+// printRates prints the rates now and then, on a terminal.
 func (b *bench) printRates(ctx context.Context, all []*latencies, watch func() time.Duration) {
 	style := term.StyleOf(b.err)
 	if !style.Terminal || b.json() {

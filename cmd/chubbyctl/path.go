@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// eachPath runs f for every path, all of which are checked first.
+// eachPath checks all paths, and then calls f for each.
 func eachPath(texts []string, f func(api.Path) error) error {
 	paths := make([]api.Path, len(texts))
 	for i, text := range texts {
@@ -27,7 +27,7 @@ func eachPath(texts []string, f func(api.Path) error) error {
 	return nil
 }
 
-// parsePath reads a full path, and says what to write where it is not one. A
+// parsePath reads a full path. If the text is not one, the error says what to write. A
 // directory may have a slash behind, as completion and ls write it.
 func parsePath(text string) (api.Path, error) {
 	path, err := api.ParsePath(strings.TrimSuffix(text, "/"))
@@ -44,7 +44,7 @@ func parsePath(text string) (api.Path, error) {
 	return path, err
 }
 
-// quoted is a word as a shell reads it, for commands that are shown to be pasted.
+// quoted returns a word as a shell reads it, for commands that users may paste.
 func quoted(word string) string {
 	special := func(r rune) bool {
 		return r < 128 && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%,=", r)
@@ -55,8 +55,8 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// rootOf is the root directory of the default cell, for commands whose path
-// may be left out.
+// rootOf returns the first argument, or the root directory of the default cell if there is
+// none.
 func rootOf(args []string) string {
 	if len(args) > 0 {
 		return args[0]

@@ -79,18 +79,18 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 
 func (o *putOptions) validate(cmd *cobra.Command) error {
 	o.conditional = cmd.Flags().Changed("if-generation")
-	guarded := cmd.Flags().Changed("if-sequencer")
+	ifSequencer := cmd.Flags().Changed("if-sequencer")
 	switch {
-	case o.ephemeral && (o.conditional || guarded):
+	case o.ephemeral && (o.conditional || ifSequencer):
 		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation or --if-sequencer")
-	case guarded && o.conditional && o.ifGeneration == 0:
+	case ifSequencer && o.conditional && o.ifGeneration == 0:
 		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
 	}
 	return nil
 }
 
-// readPutValue is what is to be written. A readPutValue that is not mentioned comes from
-// standard input, where an empty one is a slip more often than a wish.
+// readPutValue returns what to write. A value that is not on the command line comes from
+// standard input, and is refused if it is empty: that is mostly a mistake.
 func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(given) > 0 {
@@ -101,7 +101,7 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 		return nil, err
 	}
 	if err := context.Cause(cmd.Context()); err != nil {
-		return nil, err // what was read so far is not the value
+		return nil, err // only a part of the value was read
 	}
 	if len(given) == 0 && len(value) == 0 {
 		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
@@ -109,16 +109,16 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 	return value, nil
 }
 
-// readInput is readValue, which one signal ends as long as it waits for standard input:
-// nothing was sent yet, and whoever writes may never end. What is to be typed on a
-// terminal is called for.
+// readInput is readValue that one interrupt ends while it waits for standard input: nothing
+// was sent yet, and the program that writes may never end. On a terminal it asks for the
+// input.
 func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
 		signal.Reset(supervise.Interrupts()...)
 		defer g.catchInterrupts(cmd)
 		if err := context.Cause(cmd.Context()); err != nil {
-			return nil, err // one came before
+			return nil, err // an interrupt came before
 		}
 		if term.IsTerminal(in) {
 			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
@@ -127,8 +127,8 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 	return readValue(argument, in, p)
 }
 
-// readValue takes the value from the command line or from in, and refuses what
-// no cell would take.
+// readValue takes the value from the command line or from in, and refuses a value that no
+// cell would accept.
 func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
 	value := []byte(argument)
 	if argument == "-" {
@@ -148,7 +148,7 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 	if o.ephemeral {
 		return o.keepEphemeral(cmd, p, value)
 	}
-	guards, err := o.sequencer.options(cmd)
+	ifSequencer, err := o.sequencer.options(cmd)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 	if err := o.consent.confirmWrite(cmd.Context(), o.globals, p, &list); err != nil {
 		return err
 	}
-	opts, conditions := o.openOptions(value, guards)
+	opts, conditions := o.openOptions(value, ifSequencer)
 	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
 		if h.Created() { // with its contents
 			return o.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
@@ -176,19 +176,18 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 	return o.sequencer.exitCodeOf(err)
 }
 
-// openOptions says how to open a file that is to be written, and on which conditions
-// to write it then.
-func (o *putOptions) openOptions(value []byte, guards []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
+// openOptions returns how to open the file, and the conditions for writing it then.
+func (o *putOptions) openOptions(value []byte, conditions []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
 	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
 	if o.conditional && o.ifGeneration == 0 {
 		opts.Create = client.NewFile
-		return opts, nil // validate refuses guards with it
+		return opts, nil // validate refuses it together with --if-sequencer
 	}
 	if o.conditional {
-		guards = append(guards, client.IfGeneration(api.Generation(o.ifGeneration)))
+		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
 	}
-	if len(guards) > 0 { // creating a file would ask for none of them
+	if len(conditions) > 0 { // Open would create a file without asking for them
 		opts.Create, opts.Contents = client.Existing, nil
 	}
-	return opts, guards
+	return opts, conditions
 }

@@ -82,7 +82,7 @@ func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
 	return t.Flush()
 }
 
-// share writes how much of what is allowed is used.
+// share returns used and allowed as "3/10".
 func share(used, allowed int) string {
 	if allowed == 0 {
 		return fmt.Sprintf("%d/no limit", used)
@@ -104,7 +104,7 @@ type quotaSetOptions struct {
 	quota          api.Quota
 	bytes          term.Size
 
-	path api.Path // of the directory, if it is one
+	path api.Path // of --dir; zero without it
 	cell string
 }
 
@@ -198,8 +198,7 @@ type quotaSetFields struct {
 	Quota     amountFields `json:"quota"`
 }
 
-// printSet says what the whole quota is now: it is more than was asked to be
-// changed.
+// printSet prints the whole quota: amounts that were not given have changed too.
 func (o *quotaSetOptions) printSet(out io.Writer) error {
 	q := o.quota
 	if o.json() {

@@ -11,7 +11,7 @@ import (
 // entry is a word with what it means, for help and the reference pages.
 type entry struct{ word, meaning string }
 
-// exitCodes are those that a script may meet.
+// exitCodes lists all exit codes.
 func exitCodes() []entry {
 	code := func(n int, meaning string) entry { return entry{fmt.Sprint(n), meaning} }
 	return []entry{
@@ -30,7 +30,7 @@ func exitCodes() []entry {
 	}
 }
 
-// environment is what chubbyctl reads of it, and gives to the commands it runs.
+// environment lists the variables that chubbyctl reads, and those that it sets for commands.
 func environment() []entry {
 	return []entry{
 		{"CHUBBY_CELLS", `where cells are: "foo=h1:7421,h2:7421;bar=h3:7421"`},
@@ -42,7 +42,7 @@ func environment() []entry {
 	}
 }
 
-// glossary writes terms for a terminal of 80 columns, each behind its word.
+// glossary writes entries for a terminal of 80 columns, the meaning after the word.
 func glossary(terms []entry) string {
 	const wide = 13
 	var b strings.Builder

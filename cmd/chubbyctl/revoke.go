@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// revocation is what an operator says to take something away from somebody.
+// revocation are the options for taking a lock, or a session, away from others.
 type revocation struct {
 	*globals
 	reason string
@@ -36,7 +36,7 @@ func (o *revocation) validate(verb string) error {
 	return nil
 }
 
-// nowRisk is what --now gives up.
+// nowRisk is printed for --now.
 const nowRisk = "--now: a holder that is alive may believe that it has the lock until its lease is over, and another have it too; only servers that check sequencers keep them apart"
 
 func newLockCommand(g *globals) *cobra.Command {
@@ -109,7 +109,7 @@ func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 	return err
 }
 
-// refuseBreak says what --yes would do.
+// refuseBreak asks the cell for the holders, and says what --yes would do.
 func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
 	var locks []client.LockInfo
 	err := o.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
@@ -119,8 +119,8 @@ func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
 	return interruptOr(ctx, o.breakRefusal(p, locks, err))
 }
 
-// breakRefusal is the answer to a break without --yes, from what the cell says
-// of the locks at and below the path, or why it does not.
+// breakRefusal returns the answer to a break without --yes. locks are those at and below the
+// path; err is why the cell has not listed them.
 func (o *revocation) breakRefusal(p api.Path, locks []client.LockInfo, err error) error {
 	refusal := &api.Error{Code: api.InvalidArgument, Op: "lock break", Path: p.String()}
 	lock, listed := lockAt(locks, p)
@@ -142,8 +142,8 @@ func (o *revocation) breakRefusal(p api.Path, locks []client.LockInfo, err error
 	return refusal
 }
 
-// lockAt returns the lock of one node. The cell may be called by another name
-// than its own, so it is the names within it that are compared.
+// lockAt returns the lock of one node. It compares names within the cell, because the path may
+// have another name of the cell (local) than the listing.
 func lockAt(locks []client.LockInfo, p api.Path) (client.LockInfo, bool) {
 	for _, l := range locks {
 		if at, err := api.ParsePath(l.Path); err == nil && at.Name() == p.Name() {
@@ -205,7 +205,7 @@ func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 	return err
 }
 
-// refuseEnd says what --yes would do.
+// refuseEnd asks the cell for the session, and says what --yes would do.
 func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionID) error {
 	var s shownSession
 	err := o.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
@@ -215,7 +215,7 @@ func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionI
 	return interruptOr(ctx, endRefusal(id, s, err))
 }
 
-// endRefusal is the answer to an end without --yes.
+// endRefusal returns the answer to an end without --yes.
 func endRefusal(id api.SessionID, s shownSession, err error) error {
 	refusal := &api.Error{Code: api.InvalidArgument, Op: "session end", Path: id.String()}
 	switch {

@@ -20,10 +20,10 @@ type globals struct {
 	as      string
 	verbose bool
 
-	stop   func()               // ends the watch for interrupts; nil if there is none
-	asked  func()               // notes that a signal has asked for the end; set with stop
-	stderr *term.Speaker        // for what is to be said while an operation waits; nil is nowhere
-	adapt  func(*client.Config) // for tests, whose network and clock are others; nil is nothing
+	stop   func()               // stops catching interrupts; nil if they are not caught
+	asked  func()               // is called when a signal has asked for the end; set with stop
+	stderr *term.Speaker        // for notices while an operation waits; nil if there is nowhere to write them
+	adapt  func(*client.Config) // for tests, which have another network and clock; may be nil
 }
 
 func newRootCommand() (*cobra.Command, *globals) {
@@ -111,7 +111,13 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 }
 
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
-	group := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: needsVerb, SuggestionsMinimumDistance: 2}
+	group := &cobra.Command{
+		Use:                        use,
+		Short:                      short,
+		Args:                       cobra.ArbitraryArgs,
+		RunE:                       needsVerb,
+		SuggestionsMinimumDistance: 2,
+	}
 	group.AddCommand(commands...)
 	return group
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// checkSequencerFile refuses what is no file of ours to replace, or cannot be one.
+// checkSequencerFile refuses a name that cannot be a file's, and a file that chubbyctl must not
+// replace.
 func checkSequencerFile(name string) error {
 	if name == "" {
 		return nil
@@ -36,11 +37,11 @@ func checkSequencerFile(name string) error {
 	return nil
 }
 
-// holdsSequencer reports whether a file holds a sequencer, as a chubbyctl that was
-// killed leaves one.
+// holdsSequencer reports whether a file holds a sequencer: a chubbyctl that was killed leaves
+// its file.
 func holdsSequencer(name string, size int64) bool {
-	const most = 4 * api.MaxPath // bytes of one, with room
-	if size > most {
+	const maxSize = 4 * api.MaxPath // more than any sequencer has
+	if size > maxSize {
 		return false
 	}
 	text, err := os.ReadFile(name)
@@ -51,16 +52,16 @@ func holdsSequencer(name string, size int64) bool {
 	return err == nil
 }
 
-// keepSequencer keeps the sequencer of a lock in --sequencer-file while held, the
-// lock's context, lasts, for programs that CMD's environment does not reach. forget takes it away
-// again, and the loss of the lock does at once. A chubbyctl that is killed leaves
-// the file, for the next to take over. Those who share a lock have one sequencer, and a
-// file each: while it is kept the file is claimed.
+// keepSequencer keeps the sequencer of a lock in --sequencer-file, for programs that do not
+// have CMD's environment. forget removes the file; so does the end of held, the lock's
+// context, at once. A chubbyctl that is killed leaves the file, and the next one replaces it.
+// Holders who share a lock have the same sequencer, and need a file each, so the file is
+// locked (flock) while it is kept.
 func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
 	if o.sequencerFile == "" {
 		return func() {}, nil
 	}
-	// The lock may have been waited for since the name was looked at.
+	// The name was checked before the wait for the lock, which may have been long.
 	if err := checkSequencerFile(o.sequencerFile); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	var once sync.Once
 	remove := func() {
 		once.Do(func() {
-			// The next holder may be on this machine, and have written its own meanwhile.
+			// The next holder may be on this machine, and have written its own sequencer.
 			text, err := os.ReadFile(o.sequencerFile)
 			if err == nil && string(text) == own {
 				err = os.Remove(o.sequencerFile)
@@ -93,8 +94,8 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	}, nil
 }
 
-// isKeptByAnother reports whether a file with that text is claimed: what a chubbyctl that was
-// killed has left is not, nor is any where the system has no such claims.
+// isKeptByAnother reports whether a file has that text, and another chubbyctl has locked it. A
+// file that was left is not locked; nor is any on a system without flock(2).
 func isKeptByAnother(name, text string) bool {
 	f, err := os.Open(name)
 	if err != nil {
@@ -106,23 +107,23 @@ func isKeptByAnother(name, text string) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && flock.IsLocked(f)
 }
 
-// replaceFile writes a file so that whoever reads it sees all of it or what was
-// there before. It is claimed until it is closed.
+// replaceFile gives a file new contents, and returns it open and locked. A reader finds the
+// old contents or the new ones.
 func replaceFile(name, text string) (io.Closer, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
 		return nil, err
 	}
 	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after that, closing it has nothing to say
-	if flock.Lock(f) != nil {                        // without claims, the system may not rename what is open
+	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after Sync, Close has no error to report
+	if flock.Lock(f) != nil {                        // a system without flock(2) may not rename an open file
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		_ = f.Close() // if it is open yet
+		_ = f.Close() // if it is still open
 		return nil, errors.Join(err, os.Remove(f.Name()))
 	}
 	return f, nil

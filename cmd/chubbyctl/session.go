@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// cellOf is the cell named by the one optional argument of commands about a
-// whole cell, as its name or as a path in it.
+// cellOf returns the cell that the optional argument of a command names, by its name or by a
+// path in it; the default cell without one.
 func cellOf(args []string) (string, error) {
 	if len(args) == 0 {
 		return api.LocalCell, nil
@@ -45,9 +45,16 @@ type sessionFields struct {
 
 func newSessionFields(s client.SessionInfo) sessionFields {
 	return sessionFields{
-		Session: s.Session.String(), Principal: s.Principal, Host: s.Host, PID: s.PID,
-		LeaseS: term.Seconds(s.Lease), LeftLeastS: term.Seconds(s.LeftLeast), LeftMostS: term.Seconds(s.LeftMost),
-		Handles: s.Handles, Locks: s.Locks, MayCache: s.MayCache,
+		Session:    s.Session.String(),
+		Principal:  s.Principal,
+		Host:       s.Host,
+		PID:        s.PID,
+		LeaseS:     term.Seconds(s.Lease),
+		LeftLeastS: term.Seconds(s.LeftLeast),
+		LeftMostS:  term.Seconds(s.LeftMost),
+		Handles:    s.Handles,
+		Locks:      s.Locks,
+		MayCache:   s.MayCache,
 	}
 }
 
@@ -89,8 +96,7 @@ func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.Session
 	return list.Print(out, g.output, sessions)
 }
 
-// sessionOf reads the arguments of commands about one session: s42, or 42, and
-// the cell.
+// sessionOf reads the arguments of commands about one session: s42 or 42, and the cell.
 func sessionOf(args []string) (api.SessionID, string, error) {
 	id, err := api.ParseSessionID("s" + strings.TrimPrefix(args[0], "s"))
 	if err != nil {
@@ -106,8 +112,8 @@ type shownSession struct {
 	held []string
 }
 
-// findSession returns one session of a cell, or NotFound. The session and its
-// locks are looked at one after the other: a lock may have come or gone between.
+// findSession returns one session of a cell, or NotFound. It asks for the session and then for
+// its locks, so they need not be of the same moment.
 func findSession(ctx context.Context, c *client.Cell, cell string, id api.SessionID) (shownSession, error) {
 	info, found, err := c.FindSession(ctx, id)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newCompletionCommand prints what makes a shell complete. It stands in place
-// of cobra's own, for its help.
+// newCompletionCommand returns the command that prints completion scripts. It replaces cobra's
+// own, which has other help.
 func newCompletionCommand() *cobra.Command {
 	group := newGroup("completion", "Print what makes a shell complete chubbyctl's commands and paths",
 		shellCommand("bash", `Load it into the running shell, or for every new one (the package bash-completion
@@ -42,9 +42,9 @@ offered.`, completionBound)
 	return group
 }
 
-// cobra's script escapes a candidate that is the only one. Of several it inserts what
-// they have in common as it is, so that a directory with a space in its name would
-// become two arguments.
+// cobra's script escapes a candidate only if there is no other. Of several it inserts their
+// common prefix as it is, so that a directory with a space in its name would become two
+// arguments.
 const (
 	bashEscapesOne = `        if (( ${#COMPREPLY[@]} == 1 )); then
             COMPREPLY[0]=$(printf "%q" "${COMPREPLY[0]}")
@@ -65,7 +65,7 @@ func generateBash(root *cobra.Command, w io.Writer) error {
 // replaceInScript writes a script with a part of it replaced.
 func replaceInScript(w io.Writer, script, part, by string) error {
 	if !strings.Contains(script, part) {
-		return errors.New("the completion script is not the one that this program mends") // of another cobra
+		return errors.New("the completion script is not the one that this program mends") // cobra's has changed
 	}
 	_, err := io.WriteString(w, strings.Replace(script, part, by, 1))
 	return err

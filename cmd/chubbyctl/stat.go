@@ -21,7 +21,7 @@ type statFields struct {
 	ContentGeneration api.Generation `json:"content_generation"`
 	LockGeneration    api.Generation `json:"lock_generation"`
 	ACLGeneration     api.Generation `json:"acl_generation"`
-	Checksum          string         `json:"checksum"` // hexadecimal: as a number, JSON would not carry it exactly
+	Checksum          string         `json:"checksum"` // hexadecimal, because a JSON number is not exact for 64 bits
 	Size              int            `json:"size"`
 	Children          int            `json:"children"`
 	ACL               aclFields      `json:"acl"`
@@ -35,15 +35,21 @@ type aclFields struct {
 
 func newStatFields(s api.Stat) statFields {
 	return statFields{
-		Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral,
-		Instance: s.Instance, ContentGeneration: s.Content, LockGeneration: s.Lock, ACLGeneration: s.ACLs,
-		Checksum: fmt.Sprintf("%016x", s.Checksum), Size: s.Size, Children: s.Children,
-		ACL: aclFields(s.ACL),
+		Path:              s.Path.String(),
+		Kind:              s.Kind.String(),
+		Ephemeral:         s.Ephemeral,
+		Instance:          s.Instance,
+		ContentGeneration: s.Content,
+		LockGeneration:    s.Lock,
+		ACLGeneration:     s.ACLs,
+		Checksum:          fmt.Sprintf("%016x", s.Checksum),
+		Size:              s.Size,
+		Children:          s.Children,
+		ACL:               aclFields(s.ACL),
 	}
 }
 
-// printChange prints what a change made of a node: for programs always, for people,
-// who have asked for just that, only with -v.
+// printChange prints a node after a change: for programs always, for people only with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
 	if g.json() {
 		return term.PrintJSON(out, newStatFields(s))
@@ -54,8 +60,8 @@ func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) er
 	return nil
 }
 
-// printCreated is show for a node that was just made, if anything is to be shown: its metadata is
-// asked for then. Without an answer to that it has been made all the same, and says so.
+// printCreated is printChange for a node that was just created. It asks for the metadata if they
+// are to be printed. If the cell does not answer that, the error says that the node was created.
 func (g *globals) printCreated(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
 	if !g.json() && !g.verbose {
 		return nil

@@ -2,8 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// meaningOf says which command somebody means who uses another program's word for
-// it; "" for a word of nobody's.
+// meaningOf says which command to use instead of a word that other programs have for it; "" if
+// no program has the word.
 func meaningOf(word string) string {
 	switch word {
 	case "del", "delete", "remove", "unlink", "rmdir":
@@ -26,8 +26,8 @@ func meaningOf(word string) string {
 	return ""
 }
 
-// newHelpCommand is cobra's, which finds nothing wrong with asking for the help of
-// a command that does not exist.
+// newHelpCommand is cobra's help command, except that it fails for a command that does not
+// exist.
 func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -51,7 +51,7 @@ func newHelpCommand(root *cobra.Command) *cobra.Command {
 			if len(rest) > 0 {
 				return needsVerb(cmd, rest)
 			}
-			cmd.InitDefaultHelpFlag() // as --help shows it
+			cmd.InitDefaultHelpFlag() // help lists the flag --help
 			return cmd.Help()
 		},
 	}

@@ -34,7 +34,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 	}
 }
 
-// builtFrom is what the Go tool recorded when it built the binary.
+// builtFrom returns what the Go tool recorded when it built the binary.
 func builtFrom() versionFields {
 	v := versionFields{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

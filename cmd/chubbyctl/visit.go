@@ -10,22 +10,25 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// For ending a session in an orderly way when the work is done: while the cell
-// answers, and when it has not answered for a while.
+// How long the end of a session may take when the work is done: while the cell answers, and
+// when it has not answered for a while.
 const (
 	closeBound    = 3 * time.Second
 	farewellBound = 200 * time.Millisecond
 )
 
-// refusedFor is how long a command goes on when nothing listens where its cell
-// should be: a cell that is being restarted on one machine takes about a second.
+// refusedFor is how long a command tries again when nothing listens where its cell should be: a
+// cell on one machine that is being restarted takes about a second.
 const refusedFor = 1500 * time.Millisecond
 
-// config is that of a client of a cell.
+// config returns the configuration for a client of a cell.
 func (g *globals) config(cell string) client.Config {
 	cfg := client.Config{
-		Cell: cell, Servers: g.servers, As: g.as, RefusedFor: refusedFor,
-		NoCache: true, // it reads little, and should hold up nobody
+		Cell:       cell,
+		Servers:    g.servers,
+		As:         g.as,
+		RefusedFor: refusedFor,
+		NoCache:    true, // it reads little, and changes of others would wait for its cache
 	}
 	if g.adapt != nil {
 		g.adapt(&cfg)
@@ -49,7 +52,7 @@ func (g *globals) withSession(ctx context.Context, cell string, f func(context.C
 	return g.withSessionAt(ctx, cell, api.Path{}, f)
 }
 
-// withSessionAt is visit for an operation on one node.
+// withSessionAt is withSession for an operation on one node.
 func (g *globals) withSessionAt(ctx context.Context, cell string, path api.Path, f func(context.Context, *client.Client) error) error {
 	return g.withReport(ctx, cell, path, func(ctx context.Context) error {
 		c, err := client.New(ctx, g.config(cell))
@@ -66,13 +69,13 @@ func (g *globals) withTimeout(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
-// closeSession ends a session. If that fails, the session ends by its lease, and
-// nothing that was done is undone.
+// closeSession ends a session. If that fails, the session ends when its lease does; what was
+// done remains.
 func (g *globals) closeSession(ctx context.Context, c *client.Client) {
 	g.closeSessionWithin(ctx, c, closeBound)
 }
 
-// closeSessionWithin is leave in less time.
+// closeSessionWithin is closeSession with another bound.
 func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
 	if c.Left() <= 0 {
 		bound = farewellBound
@@ -93,7 +96,7 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 	})
 }
 
-// withAdvice says how to make the directory that a new node needs.
+// withAdvice adds to a NotFound how to create the directory of a new node.
 func withAdvice(err error, path api.Path, create client.Creation) error {
 	if create != client.Existing && api.CodeOf(err) == api.NotFound {
 		return fmt.Errorf("%w; chubbyctl mkdir -p %s does", err, quoted(path.Parent().String()))

@@ -13,50 +13,56 @@ import (
 )
 
 const (
-	reportAfter       = 2 * time.Second        // how long an operation may take without a word
-	reportEvery       = 2 * time.Second        // between two looks at what it waits for
-	reportBound       = 3 * time.Second        // for one look
+	reportAfter       = 2 * time.Second        // how long an operation may be silent
+	reportEvery       = 2 * time.Second        // between two questions for what it waits for
+	reportBound       = 3 * time.Second        // for one such question
 	reportCallTimeout = 700 * time.Millisecond // for one replica to answer it
 )
 
-// waitReport says on standard error what an operation waits for, once it takes long,
-// and again when that changes. It asks the cell like anybody else, beside the
-// operation. Its goroutine has ended when stop returns.
+// waitReport says on standard error what an operation waits for, once it takes long, and again
+// when that changes. It asks the cell, without a session, while the operation goes on. Its
+// goroutine has ended when stop returns.
 type waitReport struct {
 	g      *globals
 	cell   string
-	path   api.Path             // what is operated on; zero if that is the whole cell
+	path   api.Path             // of the operation; zero if it is on the whole cell
 	watch  func() time.Duration // since the operation began
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu   sync.Mutex // guards last
-	last string     // what was found last, without what changes by itself
+	last string     // the latest cause, without times
 }
 
-// reportWait begins one, which ends with ctx or by stop.
+// reportWait begins a report, which ends with ctx or by stop.
 func (g *globals) reportWait(ctx context.Context, cell string, path api.Path) *waitReport {
-	v := &waitReport{g: g, cell: cell, path: path, watch: stopwatch(), done: make(chan struct{})}
-	ctx, v.cancel = context.WithCancel(ctx)
+	r := &waitReport{
+		g:     g,
+		cell:  cell,
+		path:  path,
+		watch: stopwatch(),
+		done:  make(chan struct{}),
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
 	go func() {
-		defer close(v.done)
+		defer close(r.done)
 		if g.stderr != nil {
-			v.runReport(ctx)
+			r.runReport(ctx)
 		}
 	}()
-	return v
+	return r
 }
 
-// stop ends it, and returns what was found last.
-func (v *waitReport) stop() string {
-	v.cancel()
-	<-v.done
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.last
+// stop ends the report, and returns the latest cause.
+func (r *waitReport) stop() string {
+	r.cancel()
+	<-r.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
-func (v *waitReport) runReport(ctx context.Context) {
+func (r *waitReport) runReport(ctx context.Context) {
 	timer := time.NewTimer(reportAfter)
 	defer timer.Stop()
 	for {
@@ -65,44 +71,44 @@ func (v *waitReport) runReport(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		found, until := v.findCause(ctx)
+		found, until := r.findCause(ctx)
 		if ctx.Err() != nil {
-			return // the look was cut short
+			return // the answer is not complete
 		}
-		v.mu.Lock()
-		changed := found != v.last
-		v.last = found
-		v.mu.Unlock()
+		r.mu.Lock()
+		changed := found != r.last
+		r.last = found
+		r.mu.Unlock()
 		if changed {
-			v.g.notice(v.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, term.Roughly(v.g.timeout-v.watch())))
+			r.g.notice(r.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, term.Roughly(r.g.timeout-r.watch())))
 		}
 		timer.Reset(reportEvery)
 	}
 }
 
-// findCause finds what the operation waits for, and for how long at most.
-func (v *waitReport) findCause(ctx context.Context) (found, until string) {
+// findCause finds what the operation waits for, and until when at most.
+func (r *waitReport) findCause(ctx context.Context) (found, until string) {
 	ctx, cancel := context.WithTimeout(ctx, reportBound)
 	defer cancel()
-	cfg := v.g.config(v.cell)
+	cfg := r.g.config(r.cell)
 	cfg.DialTimeout, cfg.CallTimeout = reportCallTimeout, reportCallTimeout
 	c, err := client.Dial(ctx, cfg)
 	if err != nil {
-		return fmt.Sprintf("cell %s, of which nothing is known: %v", v.cell, err), ""
+		return fmt.Sprintf("cell %s, of which nothing is known: %v", r.cell, err), ""
 	}
 	defer c.Close()
 	status, err := c.Status(ctx)
 	if err != nil {
-		return fmt.Sprintf("cell %s, none of whose replicas answers", v.cell), ""
+		return fmt.Sprintf("cell %s, none of whose replicas answers", r.cell), ""
 	}
 	switch {
 	case status.Master == "" && status.Named != "":
-		return fmt.Sprintf("the master of cell %s, %s, which does not answer from here", v.cell, status.Named), ""
+		return fmt.Sprintf("the master of cell %s, %s, which does not answer from here", r.cell, status.Named), ""
 	case status.Master == "":
-		status.Cell = v.cell // nobody may have said it
+		status.Cell = r.cell // no replica may have answered
 		return "a master of " + replicasOf(status), ""
 	}
-	for _, p := range []api.Path{v.path, v.path.Parent()} { // what is created changes the directory too
+	for _, p := range []api.Path{r.path, r.path.Parent()} { // creating a node changes its directory
 		if p.IsZero() {
 			continue
 		}
@@ -112,11 +118,11 @@ func (v *waitReport) findCause(ctx context.Context) (found, until string) {
 			}
 		}
 	}
-	return fmt.Sprintf("the master of cell %s, %s", v.cell, status.Master), ""
+	return fmt.Sprintf("the master of cell %s, %s", r.cell, status.Master), ""
 }
 
-// replicasOf counts those who answer: "cell foo, of whose 5 replicas 2 answer and
-// 3 are needed".
+// replicasOf says how many replicas answer: "cell foo, of whose 5 replicas 2 answer and 3 are
+// needed".
 func replicasOf(s client.Status) string {
 	answer := 0
 	for _, r := range s.Replicas {
@@ -127,8 +133,8 @@ func replicasOf(s client.Status) string {
 	return fmt.Sprintf("cell %s, of whose %s %d answer and %d are needed", s.Cell, term.Counted(len(s.Replicas), "replica"), answer, len(s.Replicas)/2+1)
 }
 
-// lateCachers names those in whose caches a node still is, and how long a change
-// waits for them at most; nobody if no change waits.
+// lateCachers names the clients for whose caches a change of a node waits, and says how long at
+// limit; "" if no change waits.
 func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	var names []string
 	var longest time.Duration
@@ -140,39 +146,39 @@ func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	if len(names) == 0 {
 		return "", ""
 	}
-	const most = 3
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	const limit = 3
+	if len(names) > limit {
+		names = append(names[:limit], fmt.Sprintf("%d more", len(names)-limit))
 	}
 	return fmt.Sprintf("%s to drop %v from the cache ('chubbyctl explain' says more)", strings.Join(names, ", "), p), ", at most another " + term.Roughly(longest)
 }
 
-// withReport runs f within --timeout, and says what it waits for when that takes
-// long. An error for want of an answer says it too.
+// withReport runs f within --timeout, and says what it waits for when that takes long. If there
+// is no answer in time, the error says it too.
 func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f func(context.Context) error) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	v := g.reportWait(ctx, cell, path)
+	report := g.reportWait(ctx, cell, path)
 	err := f(ctx)
-	return v.explain(err)
+	return report.explain(err)
 }
 
-// explain ends the vigil, and adds what it found to an error that came of
-// waiting too long.
-func (v *waitReport) explain(err error) error {
-	last := v.stop()
+// explain ends the report, and adds the latest cause to an error if that says that the cell has
+// not answered in time.
+func (r *waitReport) explain(err error) error {
+	last := r.stop()
 	if last == "" || exitCode(err) != exitUnavailable {
 		return err
 	}
 	return fmt.Errorf("%w; it waited for %s", err, last)
 }
 
-// outOfTime is why an operation on a cell was given up.
+// outOfTime is the cause of a context that --timeout has ended.
 type outOfTime struct{ after time.Duration }
 
 func (o outOfTime) Error() string {
 	return fmt.Sprintf("the cell did not answer within %v; raise --timeout, or look at 'chubbyctl cell status'", o.after)
 }
 
-// Unwrap makes it what it is for those who ask.
+// Unwrap makes it a DeadlineExceeded for errors.Is.
 func (o outOfTime) Unwrap() error { return context.DeadlineExceeded }

@@ -26,14 +26,14 @@ type watchOptions struct {
 
 	path     api.Path
 	kinds    []api.EventKind
-	now      func() time.Time // for display
+	now      func() time.Time // the time of day, for printing
 	out, err io.Writer
 
-	seen           api.Generation                                // of the contents, when CMD ran for them last
-	readGeneration func(context.Context) (api.Generation, error) // reads that of the contents
+	seen           api.Generation                                // of the contents when CMD ran for them last
+	readGeneration func(context.Context) (api.Generation, error) // of the contents now
 }
 
-// subscribable are the kinds of events that a watch can ask for.
+// subscribable returns the kinds of events that a watch can ask for.
 func subscribable() []api.EventKind {
 	return slices.DeleteFunc(api.EventKinds(), func(k api.EventKind) bool { return !k.Subscribable() })
 }
@@ -150,26 +150,26 @@ func kindNames(kinds []api.EventKind) []string {
 	return names
 }
 
-// runWatch opens the node, within --timeout, and follows it for as long as it takes.
+// runWatch opens the node, within --timeout, and follows its events.
 func (o *watchOptions) runWatch(ctx context.Context) error {
 	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	v := o.reportWait(bound, o.path.Cell(), o.path)
-	defer v.stop()
+	report := o.reportWait(bound, o.path.Cell(), o.path)
+	defer report.stop()
 	c, err := client.New(bound, o.config(o.path.Cell()))
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
 	defer o.closeSession(ctx, c)
 	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds})
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
 	stat, err := h.Stat(bound)
 	if err != nil {
-		return v.explain(err)
+		return report.explain(err)
 	}
-	v.stop()
+	report.stop()
 	o.seen = stat.Content
 	o.readGeneration = func(ctx context.Context) (api.Generation, error) {
 		stat, err := h.Stat(ctx)
@@ -184,7 +184,7 @@ func (o *watchOptions) runWatch(ctx context.Context) error {
 	return o.followEvents(ctx, h.Next)
 }
 
-// describeWatch says what is watched from now on, and what will never be told.
+// describeWatch says what is watched, and which events cannot come.
 func (o *watchOptions) describeWatch(kind api.Kind) string {
 	text := fmt.Sprintf("watching %v for %s; end it with Ctrl-C", o.path, strings.Join(kindNames(o.kinds), ", "))
 	children := slices.ContainsFunc(o.kinds, api.EventKind.OfChild)
@@ -197,8 +197,8 @@ func (o *watchOptions) describeWatch(kind api.Kind) string {
 	return text
 }
 
-// followEvents prints events, and runs CMD for each, until an interrupt, the end of
-// the node, or the last of --count.
+// followEvents prints events, and runs CMD for each, until an interrupt, the end of the node, or
+// the last of --count.
 func (o *watchOptions) followEvents(ctx context.Context, next func(context.Context) (api.Event, error)) error {
 	for n := 1; ; n++ {
 		e, err := next(ctx)
@@ -229,9 +229,9 @@ func (o *watchOptions) followEvents(ctx context.Context, next func(context.Conte
 	}
 }
 
-// isDue reports whether CMD is to run for an event: for contents once for each
-// generation of them, and when events may have been missed, if anything else than
-// the contents is watched, or these have changed.
+// isDue reports whether to run CMD for an event: for contents-modified once for each generation
+// of the contents. When events may have been missed, CMD runs if the contents have changed, or
+// if anything else is watched.
 func (o *watchOptions) isDue(ctx context.Context, e api.Event) bool {
 	generation := e.Generation
 	switch e.Kind {
@@ -242,7 +242,7 @@ func (o *watchOptions) isDue(ctx context.Context, e api.Event) bool {
 		}
 		var err error
 		if generation, err = o.readGeneration(ctx); err != nil {
-			return true // it may have
+			return true // the contents may have changed
 		}
 	default:
 		return true
@@ -252,10 +252,10 @@ func (o *watchOptions) isDue(ctx context.Context, e api.Event) bool {
 	return changed
 }
 
-// isInterrupted reports that an interrupt has isInterrupted the watch, which is no failure.
+// isInterrupted reports whether an interrupt has ended a command that runs until then.
 func isInterrupted(ctx context.Context) bool { return ctx.Err() != nil }
 
-// completeEvent fills in what an event that is about the whole session does not say.
+// completeEvent fills in the path and the explanation of an event about the whole session.
 func (o *watchOptions) completeEvent(e api.Event) api.Event {
 	e.Path = cmp.Or(e.Path, o.path.String())
 	if e.Explanation != "" {
@@ -271,7 +271,7 @@ func (o *watchOptions) completeEvent(e api.Event) api.Event {
 }
 
 type eventFields struct {
-	Time        string         `json:"time"` // when chubbyctl was told, by this machine's clock
+	Time        string         `json:"time"` // when chubbyctl got it, by this machine's clock
 	Event       string         `json:"event"`
 	Path        string         `json:"path"`
 	Child       string         `json:"child"`
@@ -281,7 +281,14 @@ type eventFields struct {
 }
 
 func newEventFields(e api.Event, at time.Time) eventFields {
-	f := eventFields{Time: at.Local().Format(time.RFC3339Nano), Event: e.Kind.String(), Path: e.Path, Child: e.Child, Generation: e.Generation, Explanation: e.Explanation}
+	f := eventFields{
+		Time:        at.Local().Format(time.RFC3339Nano),
+		Event:       e.Kind.String(),
+		Path:        e.Path,
+		Child:       e.Child,
+		Generation:  e.Generation,
+		Explanation: e.Explanation,
+	}
 	if e.Reason != 0 {
 		f.Reason = e.Reason.String()
 	}
@@ -305,7 +312,7 @@ func (o *watchOptions) printEvent(e api.Event) error {
 	return err
 }
 
-// because joins what an event says of why it came: "deleted: by ann".
+// because joins the reason and the explanation of an event: "deleted: by ann".
 func because(e api.Event) string {
 	if e.Reason == 0 {
 		return e.Explanation
@@ -313,7 +320,7 @@ func because(e api.Event) string {
 	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
 }
 
-// meaning is what an event is to those who watch.
+// meaning returns the meaning of an event, for its colour.
 func meaning(kind api.EventKind) term.Meaning {
 	switch kind {
 	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:

@@ -20,8 +20,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// workOptions are the options of a lock and of what is done while it is held:
-// what acquire and elect have in common.
+// workOptions are the options that acquire and elect have in common: of the lock, and of the
+// command that runs while it is held.
 type workOptions struct {
 	*globals
 	verb           string
@@ -37,10 +37,10 @@ type workOptions struct {
 	atLeast        time.Duration
 
 	path           api.Path
-	argv           []string             // the command; empty to hold only
+	argv           []string             // the command; empty to hold the lock without one
 	program        string               // where the command was found
 	scan           time.Duration        // how long it takes to list this machine's processes
-	begun          func() time.Duration // since the session was asked for
+	begun          func() time.Duration // how long ago the session was asked for
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
@@ -50,8 +50,8 @@ type workOptions struct {
 type heldLock struct {
 	lock   *client.Lock
 	giveUp func(context.Context) error
-	asked  <-chan struct{} // closed when another should have it; nil if nobody ever should
-	yield  bool            // then the work is asked to end
+	asked  <-chan struct{} // closed when another should have it; may be nil
+	yield  bool            // whether to give it up then
 }
 
 const defaultKillAfter = 3 * time.Second
@@ -68,14 +68,14 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 }
 
-// takeStreams takes what cobra knows of the command that runs.
+// takeStreams takes the output streams, and whether --wait was given, from cobra.
 func (o *workOptions) takeStreams(cmd *cobra.Command) {
 	o.waits = cmd.Flags().Changed("wait")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
 }
 
-// takeArguments takes one path, and a command only behind "--": what looks like a
-// flag of the command must never be taken for one of ours.
+// takeArguments takes one path, and a command only after "--", so that a flag of the command is
+// never taken for one of chubbyctl's.
 func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	paths, argv := args, []string(nil)
 	dash := cmd.ArgsLenAtDash()
@@ -129,7 +129,7 @@ func (o *workOptions) validate() error {
 	return o.budget(o.lease).validate(o.verb)
 }
 
-// parseSignals reads the signals that CMD is to have.
+// parseSignals reads --jeopardy-signal and --safe-signal.
 func (o *workOptions) parseSignals() error {
 	for _, one := range []struct {
 		flag, name string
@@ -152,8 +152,8 @@ func (o *workOptions) parseSignals() error {
 	return nil
 }
 
-// runWork takes the lock by campaign and does what it was taken for. campaign is
-// given a context for waiting, and one that --timeout bounds.
+// runWork takes the lock by campaign, runs the command or holds the lock, and gives the lock up.
+// campaign gets a context for waiting, and one that --timeout bounds.
 func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, error)) error {
 	if len(o.argv) > 0 {
 		o.signals = supervise.Listen()
@@ -164,7 +164,7 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 	cfg.OnState = func(client.StateChange) {
 		select {
 		case changed <- struct{}{}:
-		default: // whoever looks will see this one too
+		default: // the receiver reads the state when it receives, so one is enough
 		}
 	}
 	bound, cancel := o.withTimeout(ctx)
@@ -172,19 +172,19 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 	opening, cancel := o.withTimeToOpen(bound)
 	defer cancel()
 	o.begun = stopwatch()
-	v := o.reportWait(opening, o.path.Cell(), api.Path{})
-	defer v.stop()
+	report := o.reportWait(opening, o.path.Cell(), api.Path{})
+	defer report.stop()
 	c, err := client.New(opening, cfg)
 	if err != nil {
-		return v.explain(interruptOr(ctx, err))
+		return report.explain(interruptOr(ctx, err))
 	}
-	v.stop()
+	report.stop()
 	farewell, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop() }()
 	defer func() {
 		bound := closeBound
 		if farewell.Err() != nil {
-			bound = farewellBound // somebody pressed Ctrl-C
+			bound = farewellBound // another interrupt came
 		}
 		o.closeSessionWithin(ctx, c, bound)
 	}()
@@ -208,14 +208,20 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 		return o.holdLock(ctx, c, t)
 	}
 	if cause := interruptOr(ctx, context.Cause(ctx)); cause != nil {
-		return cause // an interrupt that came too late for the waiting
+		return cause // an interrupt came when the lock was just granted
 	}
 	env := o.commandEnvironment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
 	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), endingSignals()...)
 	defer forget()
-	err = o.supervise(work{lock: t.lock, session: c, env: env, changed: changed, asked: t.asked, yield: t.yield})
-	// CMD has ended. Signals are for chubbyctl again, and one is enough to end what
-	// it does last.
+	err = o.supervise(work{
+		lock:    t.lock,
+		session: c,
+		env:     env,
+		changed: changed,
+		asked:   t.asked,
+		yield:   t.yield,
+	})
+	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
 	if countsAtLeast(err) && unasked.Err() == nil {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
@@ -223,21 +229,21 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 	return err
 }
 
-// endingSignals are the interrupts that ask CMD to end, whatever it makes of them. SIGHUP
-// asks many a program to read its configuration again.
+// endingSignals are the interrupts that ask CMD to end. SIGHUP is none of them, because many
+// programs read their configuration again for it.
 func endingSignals() []os.Signal {
 	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
-// countsAtLeast reports whether --at-least counts after CMD has ended so: not for one that
-// was not run, or that the end of its terminal has ended.
+// countsAtLeast reports whether --at-least counts after CMD has ended with an error: not if CMD
+// was not run, or if the end of its terminal (SIGHUP) has ended it.
 func countsAtLeast(err error) bool {
 	notRun := (*supervise.NotRunError)(nil)
 	return !errors.As(err, &notRun) && exitCode(err) != exitBySignal+int(syscall.SIGHUP)
 }
 
-// keepAtLeast keeps a lock for a while after CMD has ended, unless it is lost or a
-// signal comes: others whose clocks are behind are to find it held.
+// keepAtLeast keeps a lock for a while after CMD has ended, so that hosts whose clocks are behind
+// find it held. The loss of the lock, or a signal, ends that.
 func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
@@ -255,12 +261,12 @@ func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time
 	}
 }
 
-// minTimeToOpen is what opening a session may take at least, however short --wait
-// is: that is for the lock.
+// minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for
+// the lock.
 const minTimeToOpen = 2 * time.Second
 
-// withTimeToOpen bounds the opening of the session: --wait counts from the beginning, but
-// does not keep a cell that answers from being asked.
+// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, but leaves
+// enough time to ask a cell that answers.
 func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
 	limit := max(o.wait, minTimeToOpen)
 	if !o.waits || limit >= o.timeout {
@@ -275,14 +281,14 @@ func (o *workOptions) waitRanOut(last string) error {
 	}
 }
 
-// withWait returns a context that --wait ends, and what becomes of an error when
-// it has: last is asked how things stood.
-func (o *workOptions) withWait(ctx context.Context, least time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
+// withWait returns a context that --wait ends, and a function that turns the error of that into
+// one with the exit code of --wait. last says what was waited for.
+func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
 	if !o.waits {
 		return ctx, func() {}, func(err error, _ string) error { return err }
 	}
 	ranOut := api.Errorf(api.DeadlineExceeded, "--wait %v ran out", o.wait)
-	waiting, cancel = context.WithTimeoutCause(ctx, max(o.wait-o.begun(), least), ranOut)
+	waiting, cancel = context.WithTimeoutCause(ctx, max(o.wait-o.begun(), minimum), ranOut)
 	return waiting, cancel, func(err error, last string) error {
 		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
 			return err
@@ -302,8 +308,8 @@ type acquiredFields struct {
 	Epoch     api.Epoch `json:"epoch"`
 }
 
-// holdLock prints the proof and keeps the lock until an interrupt or its loss, or
-// until another should have it.
+// holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until
+// another should have it.
 func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
 	lock := t.lock
 	if o.json() {
@@ -334,8 +340,8 @@ func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLoc
 	}
 }
 
-// noticeCandidate tells that another should have the lock, and returns whether it
-// is to be given up for that.
+// noticeCandidate tells the user that another should have the lock, and returns yield: whether
+// the lock is given up for that.
 func (o *workOptions) noticeCandidate(yield bool) bool {
 	if yield {
 		o.notice("a candidate that goes first is waiting: giving way")
@@ -345,12 +351,12 @@ func (o *workOptions) noticeCandidate(yield bool) bool {
 	return yield
 }
 
-// giveUpLock gives the lock up while the cell answers, and for as long after as the
-// lease lasts: a release spares the next holder the lock-delay. When the lease is
-// over there is little to gain, and who waits for the exit code waits no longer.
+// giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:
+// a release spares the next holder the lock-delay. After the lease there is little to gain, and
+// others wait for the exit code.
 func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
 	if t.lock.Err() != nil {
-		return // there is nothing to give up
+		return // it is lost already
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, max(c.Left(), farewellBound)))
 	defer cancel()
@@ -363,10 +369,10 @@ func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLoc
 	}
 }
 
-// isLost reports whether an error of giving a lock up says that it was lost before.
+// isLost reports whether an error of giving a lock up says that the lock was lost before.
 func isLost(err error) bool {
 	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
 }
 
-// notice tells the user something while things run.
+// notice writes something that the user should know while things run.
 func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }

@@ -11,28 +11,29 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// step does the operations of a workload once, each through timed, which
-// measures it.
+// step does the operations of a workload once, each by calling timed.
 type step func(ctx context.Context, timed timer) error
 
-// timer runs one operation and notes how long it took.
+// timer runs one operation, and records how long it took.
 type timer func(operation string, f func() error) error
 
 // workload is one kind of load.
 type workload struct {
 	name, short, long, example string
-	takes                      string   // the flag of its own: "size", "locks", or none
-	caches                     bool     // the clients keep what they read
+	takes                      string   // its own flag: "size" or "locks"; may be empty
+	caches                     bool     // whether the clients cache what they read
 	operations                 []string // what is measured, in the order of the report
 	does                       func(b *bench) string
-	// prepare makes what the client of that index needs.
+	// prepare creates what the i-th client needs, and returns its step.
 	prepare func(ctx context.Context, b *bench, c *client.Client, i int) (step, error)
 }
 
 func workloads() []workload {
 	return []workload{
 		{
-			name: "locks", short: "Acquire and release locks", takes: "locks",
+			name:  "locks",
+			short: "Acquire and release locks",
+			takes: "locks",
 			long: `locks has each client take a lock and give it back, again and again: each a lock of
 its own, or with --locks 1 all the same, which measures how fast a lock goes from one
 holder to the next.`,
@@ -47,7 +48,9 @@ holder to the next.`,
 			prepare: prepareLocks,
 		},
 		{
-			name: "writes", short: "Write files", takes: "size",
+			name:  "writes",
+			short: "Write files",
+			takes: "size",
 			long: `writes has each client write a file of its own, the whole of it, again and again.
 Every write goes through the log of the cell, to the disks of a majority.`,
 			example:    "  chubbyctl bench writes --size 4KiB --clients 32",
@@ -56,7 +59,9 @@ Every write goes through the log of the cell, to the disks of a majority.`,
 			prepare:    prepareWrites,
 		},
 		{
-			name: "reads", short: "Read a file from the master", takes: "size",
+			name:  "reads",
+			short: "Read a file from the master",
+			takes: "size",
 			long: `reads has all clients read one file, without a cache: each read asks the master, and
 that a majority whether it is still the master.`,
 			example:    "  chubbyctl bench reads --clients 32 --duration 30s",
@@ -65,7 +70,10 @@ that a majority whether it is still the master.`,
 			prepare:    prepareReads,
 		},
 		{
-			name: "cached", short: "Read a file from the clients' caches", takes: "size", caches: true,
+			name:   "cached",
+			short:  "Read a file from the clients' caches",
+			takes:  "size",
+			caches: true,
 			long: `cached has all clients read one file, with a cache: except for the first of each, the
 reads are answered by the client library and ask nobody. It measures this machine.`,
 			example:    "  chubbyctl bench cached --clients 2",
@@ -74,7 +82,8 @@ reads are answered by the client library and ask nobody. It measures this machin
 			prepare:    prepareReads,
 		},
 		{
-			name: "sessions", short: "Open and close sessions",
+			name:  "sessions",
+			short: "Open and close sessions",
 			long: `sessions has each client open a session and close it, again and again, as programs do
 that run for a moment only; each is two entries in the log of the cell.`,
 			example:    "  chubbyctl bench sessions --rate 100",

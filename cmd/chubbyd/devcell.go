@@ -146,7 +146,13 @@ type devMember struct {
 }
 
 func (c *devCell) config(r *devReplica) devConfig {
-	f := devConfig{Cell: c.Cell, ID: r.ID, Data: r.dataDir(), Bootstrap: true, InsecurePrincipals: true}
+	f := devConfig{
+		Cell:               c.Cell,
+		ID:                 r.ID,
+		Data:               r.dataDir(),
+		Bootstrap:          true,
+		InsecurePrincipals: true,
+	}
 	for _, m := range c.Replicas {
 		f.Members = append(f.Members, devMember(cell.Member{ID: m.ID, Client: m.Client, Raft: m.Raft, HTTP: m.HTTP}))
 	}

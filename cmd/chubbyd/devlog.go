@@ -34,7 +34,14 @@ func openReplicaLog(id, name string, out *console, healthy func() bool) (*replic
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	return &replicaLog{id: id, name: name, file: file, written: info.Size(), console: out, healthy: healthy}, nil
+	return &replicaLog{
+		id:      id,
+		name:    name,
+		file:    file,
+		written: info.Size(),
+		console: out,
+		healthy: healthy,
+	}, nil
 }
 
 // Write never fails: a replica must not end because there is no room for its log.

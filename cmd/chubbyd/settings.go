@@ -65,8 +65,11 @@ func variable(key string) string {
 func defaults() settings {
 	return settings{
 		replica: cell.Config{
-			LogStore: cell.DefaultLogStore, ElectionTimeout: cell.DefaultElectionTimeout, KeepAlives: cell.DefaultKeepAlives,
-			MaxConnections: cell.DefaultMaxConnections, MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
+			LogStore:                 cell.DefaultLogStore,
+			ElectionTimeout:          cell.DefaultElectionTimeout,
+			KeepAlives:               cell.DefaultKeepAlives,
+			MaxConnections:           cell.DefaultMaxConnections,
+			MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
 		},
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",

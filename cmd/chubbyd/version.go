@@ -48,7 +48,13 @@ func newVersionCommand() *cobra.Command {
 }
 
 func builtFrom() build {
-	b := build{Version: "unknown", Commit: "unknown", Raft: "unknown", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{
+		Version: "unknown",
+		Commit:  "unknown",
+		Raft:    "unknown",
+		Go:      runtime.Version(),
+		System:  runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

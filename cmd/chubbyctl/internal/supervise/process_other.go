@@ -63,7 +63,13 @@ func Start(c Command, _ chan os.Signal) (*Process, error) {
 	if err := child.Start(); err != nil {
 		return nil, notRun(c.Path, err)
 	}
-	p := &Process{command: c, child: child, stop: make(chan struct{}, 1), exited: make(chan error, 1), finished: make(chan struct{})}
+	p := &Process{
+		command:  c,
+		child:    child,
+		stop:     make(chan struct{}, 1),
+		exited:   make(chan error, 1),
+		finished: make(chan struct{}),
+	}
 	go func() { p.exited <- child.Wait() }()
 	go p.runSupervision()
 	return p, nil
