@@ -108,13 +108,13 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 // loop was not stopped, it waited.
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.epoch.mu.Lock()
-		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
-		m.epoch.mu.Unlock()
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
+		m.epoch.mu.Lock()
+		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
+		m.epoch.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if _, lives := m.epoch.state().Sessions.Get(id); lives {
