@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -187,4 +188,13 @@ func CodeOf(err error) Code {
 		return c
 	}
 	return Uncertain
+}
+
+// ContextCode returns the code of a call that its context has ended: DeadlineExceeded if
+// err, the context's error or cause, wraps context.DeadlineExceeded, and Cancelled if not.
+func ContextCode(err error) Code {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return DeadlineExceeded
+	}
+	return Cancelled
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"github.com/chubbylock/chubby/api"
@@ -50,9 +49,9 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 
 // noEventError is the error of a call of Next whose context has ended.
 func (h *Handle) noEventError(ctx context.Context, op string) error {
-	e := &api.Error{Code: api.DeadlineExceeded, Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		e.Code, e.Message = api.Cancelled, "the wait was given up"
+	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
+	if e.Code == api.Cancelled {
+		e.Message = "the wait was given up"
 	}
 	return e
 }

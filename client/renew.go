@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/chubbylock/chubby/api"
@@ -108,9 +107,11 @@ func (c *Client) runSession(ctx context.Context, register []func(ctx context.Con
 	if ctx.Err() == nil {
 		return nil
 	}
-	e := &api.Error{Code: api.DeadlineExceeded, Op: "keep a session", Path: c.cell.rootPath(), Err: contextError(ctx), Message: "its time was over, and it has been closed"}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		e.Code = api.Cancelled
+	return &api.Error{
+		Code:    api.ContextCode(ctx.Err()),
+		Op:      "keep a session",
+		Path:    c.cell.rootPath(),
+		Message: "its time was over, and it has been closed",
+		Err:     contextError(ctx),
 	}
-	return e
 }

@@ -73,11 +73,7 @@ func refused(s Sequencer, format string, args ...any) *api.Error {
 
 // ended reports that ctx ended before the request of s was let in.
 func ended(ctx context.Context, s Sequencer) error {
-	code := api.Cancelled
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		code = api.DeadlineExceeded
-	}
-	return &api.Error{Code: code, Op: "check sequencer", Path: s.Path.String(), Err: context.Cause(ctx),
+	return &api.Error{Code: api.ContextCode(ctx.Err()), Op: "check sequencer", Path: s.Path.String(), Err: context.Cause(ctx),
 		Message: fmt.Sprintf("the request of token %d was not let in before its time ran out; "+
 			"older requests may still be running, or the store is slow", s.Token())}
 }

@@ -175,9 +175,9 @@ func ended(ctx context.Context, err error, op, path string) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	e := &api.Error{Code: api.DeadlineExceeded, Op: op, Path: path, Err: err, Message: "its time was over"}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		e.Code, e.Message = api.Cancelled, "it was given up"
+	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: path, Err: err, Message: "its time was over"}
+	if e.Code == api.Cancelled {
+		e.Message = "it was given up"
 	}
 	return e
 }

@@ -281,12 +281,8 @@ func (f *Fence) contextError(ctx context.Context) error {
 	if errors.As(cause, &known) {
 		return cause
 	}
-	code := api.Cancelled
-	if errors.Is(cause, context.DeadlineExceeded) {
-		code = api.DeadlineExceeded
-	}
 	return &api.Error{
-		Code:    code,
+		Code:    api.ContextCode(cause),
 		Op:      "prove leadership",
 		Replica: f.Self,
 		Message: "the caller went away before a majority answered",

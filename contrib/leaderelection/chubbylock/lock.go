@@ -192,11 +192,7 @@ func (l *Lock) forget(t *term) {
 
 // late is the error of a call whose time is over.
 func (l *Lock) late(ctx context.Context, message string) error {
-	e := &api.Error{Code: api.DeadlineExceeded, Op: "elect", Path: l.cfg.Path, Message: message, Err: ctx.Err()}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		e.Code = api.Cancelled
-	}
-	return e
+	return &api.Error{Code: api.ContextCode(ctx.Err()), Op: "elect", Path: l.cfg.Path, Message: message, Err: ctx.Err()}
 }
 
 func (l *Lock) errorf(code api.Code, format string, args ...any) error {
