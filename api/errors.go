@@ -12,11 +12,11 @@ import (
 )
 
 // Code is the closed list of what can go wrong. A Code is itself an error, so
-// callers ask errors.Is(err, api.LockHeld). Numbers are stable: they cross the
-// wire and sit in replicated results; none is reused or reordered.
+// callers ask errors.Is(err, api.LockHeld). Numbers are stable, because they
+// cross the wire and are in replicated results: none is reused or reordered.
 type Code uint32
 
-// The codes. Each says when it is returned and what the caller may conclude.
+// The codes, each with when it is returned and what the caller may conclude.
 const (
 	OK Code = 0 // not an error
 
@@ -24,7 +24,7 @@ const (
 	WrongCell          Code = 2  // the replica belongs to another cell, named by Error.Cell. Nothing was done
 	Unavailable        Code = 3  // no master could be reached, or it cannot serve yet. Nothing was done
 	Uncertain          Code = 4  // the mutation may or may not have been done; a retry with the same request number finds out
-	SessionExpired     Code = 5  // the session has ended, or never was; every handle and lock of it is gone
+	SessionExpired     Code = 5  // the session has ended, or never existed; every handle and lock of it is gone
 	StaleEpoch         Code = 6  // the call was meant for an earlier master. Nothing was done
 	NotFound           Code = 7  // no node of that name
 	Exists             Code = 8  // a node of that name is there, or is just being removed with its session
@@ -83,13 +83,13 @@ func (c Code) String() string {
 func (c Code) Error() string { return c.String() }
 
 // Error is every error that crosses a boundary of Chubby: what was tried, on
-// what, which replica answered, whom it believes the master, and what to do.
-// Only Code is always set.
+// what, which replica answered, which master it believes in, and what to do. Only
+// Code is always set.
 type Error struct {
 	Code    Code
 	Op      string // what was tried: "acquire"
 	Path    string // on what
-	Replica string // who answered: "r2"
+	Replica string // which replica answered: "r2"
 	Master  string // the client address of the believed master, of NotMaster
 	Cell    string // the replica's own cell, of WrongCell
 	Message string // what went wrong and what to do next, for people
@@ -97,8 +97,8 @@ type Error struct {
 	Holders   []Holder      // of LockHeld
 	Remaining time.Duration // of LockDelayed
 	Current   Generation    // of GenerationMismatch
-	Cacheable bool          // of NotFound: it holds until the cell says otherwise, to a session that caches
-	Final     bool          // the refusal is the answer of a numbered request in the log: no copy of it was done, or will be
+	Cacheable bool          // of NotFound: a session that caches may keep it until the cell invalidates it
+	Final     bool          // the refusal is the answer of a numbered request in the log: no copy of the request was done, or will be
 
 	Err error // the cause, when it is an error of this process; it does not cross the wire
 }
@@ -108,9 +108,10 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error writes "acquire /ls/foo/lock: held by … (LockHeld, replica r2)". What a
-// terminal or a log would act on instead of showing it, such as a line feed in a path
-// that a client has made up, is written as Go's \n; an Err has its own text.
+// Error writes "acquire /ls/foo/lock: held by … (LockHeld, replica r2)". Characters
+// that a terminal or a log would act on instead of showing them, such as a line feed in a
+// path that a client has made up, are written as Go writes them (\n). The text of Err is
+// written as it is.
 func (e *Error) Error() string {
 	text := printable(e.text())
 	if e.Err != nil {
@@ -141,8 +142,8 @@ func (e *Error) text() string {
 	return b.String()
 }
 
-// printable escapes what is not shown as it is: control characters, what changes the
-// direction of text or breaks lines, and bytes that are no UTF-8.
+// printable escapes control characters, characters that change the direction of text or break
+// lines, and bytes that are not UTF-8.
 func printable(text string) string {
 	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
 		return text
@@ -172,9 +173,8 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf returns the code of the first Error or Code in err's chain, OK for
-// nil, and Uncertain for an error that is neither: of something unknown nothing
-// can be concluded.
+// CodeOf returns the code of the first Error or Code in err's chain, OK for nil,
+// and Uncertain for any other error, from which nothing can be concluded.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK

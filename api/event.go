@@ -2,8 +2,8 @@ package api
 
 import "fmt"
 
-// EventKind is what an event tells (Chubby §2.5). Each kind has a row in
-// eventRows, from which cell, client and chubbyctl take what holds for it.
+// EventKind is what an event reports (Chubby §2.5). Each kind has a row in
+// eventRows, from which cell, client and chubbyctl work.
 type EventKind uint8
 
 // The numbers of the kinds, which cross the wire.
@@ -16,29 +16,29 @@ const (
 	EventHandleInvalid     EventKind = 6
 	EventLockLost          EventKind = 7 // the lock held through this handle is not held any more
 	EventLockAcquired      EventKind = 8
-	EventConflictingLock   EventKind = 9  // somebody waits for a lock that this handle holds
+	EventConflictingLock   EventKind = 9  // another waits for a lock that this handle holds
 	EventLost              EventKind = 10 // the client fell behind: look again
 	EventCacheInvalidation EventKind = 11 // for the client library, never shown to applications
-	EventSessionEnded      EventKind = 12 // somebody else ended the session; for the client library
-	EventLockVacant        EventKind = 13 // nobody holds the lock any more: it was released, or its holder failed
+	EventSessionEnded      EventKind = 12 // an operator ended the session; for the client library
+	EventLockVacant        EventKind = 13 // the lock has no holder any more: it was released, or its holder failed
 )
 
 // eventRow is what holds for all events of one kind.
 type eventRow struct {
 	kind EventKind
 	name string
-	// Handles are opened for events of this kind, and only those handles are told.
-	// Events of the other kinds go to all sessions that they concern.
+	// Handles are opened for events of this kind, and only these handles get them.
+	// Events of the other kinds go to every session that they concern.
 	subscribable bool
-	needsRead    bool // it shows what only principals with the right to read may see
-	ofChild      bool // it is about a child of the node, which Event.Child names
-	// The master waits until the client has received it, or acknowledged it, so a
-	// mailbox never drops it.
+	needsRead    bool // they show what only principals with the right to read may see
+	ofChild      bool // they are about a child of the node, which Event.Child names
+	// The master waits until the client has received them, or acknowledged them, so a
+	// mailbox never drops them.
 	essential bool
 }
 
-// eventRows has a row for each kind, in the order in which people are shown them.
-// It is not written to.
+// eventRows has a row for each kind, in the order in which they are shown to people.
+// Nothing writes to it.
 var eventRows = []eventRow{
 	{kind: EventContentsModified, name: "contents-modified", subscribable: true, needsRead: true},
 	{kind: EventLockAcquired, name: "lock-acquired", subscribable: true},
@@ -55,7 +55,7 @@ var eventRows = []eventRow{
 	{kind: EventSessionEnded, name: "session-ended", essential: true},
 }
 
-// EventKinds returns every kind, in the order in which people are shown them.
+// EventKinds returns every kind, in the order in which they are shown to people.
 func EventKinds() []EventKind {
 	kinds := make([]EventKind, len(eventRows))
 	for i, row := range eventRows {
@@ -76,8 +76,8 @@ func (k EventKind) row() eventRow {
 }
 
 // Event is one thing that happened to a node that is open (Chubby §2.5). It is
-// delivered after it can be seen: who reacts to it by reading sees what it tells
-// of, or newer.
+// delivered after the change can be read: a client that reads when it gets the event
+// sees that change, or a newer one.
 type Event struct {
 	Kind        EventKind
 	Path        string     // of the node whose handle asked for events
@@ -109,8 +109,8 @@ func ParseEventKind(text string) (EventKind, error) {
 	return 0, Errorf(InvalidArgument, "%q is no kind of event", text)
 }
 
-// Subscribable reports whether a handle can be opened for events of this kind;
-// the others are told to everybody they concern.
+// Subscribable reports whether a handle can be opened for events of this kind.
+// Events of the other kinds go to every session that they concern.
 func (k EventKind) Subscribable() bool { return k.row().subscribable }
 
 // NeedsRead reports whether events of this kind show what only principals with the
@@ -124,10 +124,10 @@ func (k EventKind) OfChild() bool { return k.row().ofChild }
 // of this kind, or has acknowledged them. They are never dropped.
 func (k EventKind) Essential() bool { return k.row().essential }
 
-// EndReason says why a session, or a lock with it, came to its end.
+// EndReason is why a session, or the hold of a lock, has ended.
 type EndReason uint8
 
-// The reasons.
+// The reasons, whose numbers cross the wire.
 const (
 	ByClose    EndReason = 1 // its owner ended it
 	ByExpiry   EndReason = 2 // its lease ran out

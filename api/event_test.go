@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Kinds of events cross the wire: each has its number, which no other has, a name
-// that reads back, and fits the sets of kinds in handles, which have 64 bits.
+// Each kind has a number and a name that no other has; the name reads back; and the number
+// fits the sets of kinds in handles, which have 64 bits.
 func TestEventKinds(t *testing.T) {
 	numbers, names := map[api.EventKind]bool{}, map[string]bool{}
 	for _, kind := range api.EventKinds() {

@@ -25,16 +25,16 @@ func ParseSessionID(text string) (SessionID, error) {
 }
 
 // RequestNumber numbers the requests of one session, counting up from 1. With
-// its session it names a mutation for ever, so a retry, to whichever master,
-// is answered with the first answer.
+// its session it names a mutation permanently, so every retry, to any master, gets
+// the first answer.
 type RequestNumber uint64
 
 // HandleID names a handle within its session: it is the RequestNumber of the
 // Open that made it.
 type HandleID uint64
 
-// Epoch numbers the reigns of masters: it is the Raft term the master leads,
-// and so grows with every fail-over (Chubby §2.9, step 1).
+// Epoch is one master's time as master. Its number is the Raft term in which the
+// master was elected, so it grows with every fail-over (Chubby §2.9, step 1).
 type Epoch uint64
 
 // Generation is a number that only grows: of a node's instance, contents, lock
@@ -44,8 +44,9 @@ type Epoch uint64
 // so that JSON carries them exactly.
 type Generation uint64
 
-// CellID tells one founding of a cell from another: sixteen random bytes,
-// chosen when the cell first elects a master, written in hexadecimal.
+// CellID tells a cell from another one of the same name that was bootstrapped at
+// another time: sixteen random bytes in hexadecimal, chosen when the cell first
+// elects a master.
 type CellID string
 
 // ParseCellID checks that text is a CellID: 32 lower-case hexadecimal digits.

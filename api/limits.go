@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// Limits of the name space (Chubby §2.3, §4.3). They are checked once, at the
-// door, and hold for everything inside.
+// Limits of the name space (Chubby §2.3, §4.3). The port for clients checks them
+// once, and everything behind it relies on them.
 const (
 	MaxContents  = 256 << 10 // bytes in a file; Chubby §4.3 set it after a service rewrote 1.5 MB per user action
 	MaxPath      = 1024      // bytes of a whole path, /ls/<cell> included
@@ -14,7 +14,7 @@ const (
 	MaxPrincipal = 255       // bytes of a principal's name
 )
 
-// Limits of a session's conversation.
+// Limits of sessions and their requests.
 const (
 	MaxOutstanding = 256       // mutations of one session without a known answer; bounds its replicated results
 	MaxGeneration  = 1<<53 - 1 // JSON and SQL carry it exactly
@@ -28,12 +28,12 @@ const (
 )
 
 // Limits of what one reply lists, so that it fits a message and costs the master
-// little. What is longer comes in pages, or as a number of those left out.
+// little. Longer lists come in pages, or with the number of those left out.
 const (
 	MaxPage      = 1_000     // sessions, locks, quotas or children in one page of a listing
 	MaxPageBytes = 256 << 10 // bytes of a page, unless a single entry is larger
 	MaxListed    = 100       // holders, waiters or cachers of one lock or node
-	MaxNamed     = 10        // holders that somebody who waits is told of, once a second
+	MaxNamed     = 10        // holders in the report to a waiter, once a second
 )
 
 // Times of sessions and locks (Chubby §2.4, §2.8).

@@ -2,8 +2,8 @@ package api
 
 import "fmt"
 
-// LockMode is how a lock is held: by one, or by several who exclude an
-// exclusive holder (Chubby §2.4).
+// LockMode is how a lock is held: by one holder, or by several that exclude an
+// exclusive one (Chubby §2.4).
 type LockMode uint8
 
 // The modes of a lock.
@@ -55,7 +55,7 @@ func (k Kind) Valid() bool { return k == File || k == Directory }
 // Create says what Open does when the node is absent, or there.
 type Create uint8
 
-// The ways to create.
+// The ways to create, whose numbers cross the wire.
 const (
 	MustExist  Create = 0 // an absent node is NotFound
 	MayCreate  Create = 1 // an absent node is created, a present one opened

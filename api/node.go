@@ -1,7 +1,7 @@
 package api
 
-// ACL is the three names of access control lists that a node carries (Chubby
-// §2.3). Each names a file in the cell's acl directory.
+// ACL is the three names of access control lists that a node has (Chubby §2.3).
+// Each is the name of a file in ACLDir.
 type ACL struct {
 	Read   string `cbor:"1,keyasint,omitempty"`
 	Write  string `cbor:"2,keyasint,omitempty"`
@@ -24,12 +24,12 @@ type Stat struct {
 	ACL       ACL
 }
 
-// Holder says who holds a lock, or waits for one, for people to read.
+// Holder describes a session that holds a lock, or waits for one, for people to read.
 type Holder struct {
 	Session   SessionID
 	Principal string
 	Host      string
 	PID       int
-	Reason    string // why it was taken, in its taker's words; may be empty
-	SinceUnix int64  // seconds since 1970 by the wall clock of the master of then; for display only
+	Reason    string // why it takes the lock, in its own words; may be empty
+	SinceUnix int64  // since when, in seconds since 1970 by the wall clock of the master at that time; for display only
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Root is the first component of every path (Chubby §2.3: "lock service").
+// Root is the first component of every path (Chubby §2.3); it stands for "lock service".
 const Root = "ls"
 
 // LocalCell is the cell that a path names as "local": the default one.
@@ -103,7 +103,7 @@ func componentProblem(part string) string {
 	return ""
 }
 
-// clip keeps messages readable when what they speak of is not.
+// clip shortens a text for a message.
 func clip(text string) string {
 	const most = 80
 	if len(text) <= most {
@@ -161,9 +161,9 @@ func (p Path) Join(relative string) (Path, error) {
 }
 
 // Name is what follows the cell in a path: "" for the root directory, else
-// "/a/b". A cell knows its nodes by Name, so that one called by two cell names
-// ("local" and its own) keeps one tree. Names come out of a Path, or out of a
-// log that holds such names; they are not validated again.
+// "/a/b". A cell knows its nodes by Name, so that it has one tree although clients
+// call it by two names ("local" and its own). Names come from a Path, or from a log
+// that has them from one; they are not validated again.
 type Name string
 
 // In returns the path of the node in the cell of that name. It fails only if
@@ -181,5 +181,5 @@ func (n Name) Parent() Name {
 	if n == "" {
 		return ""
 	}
-	return n[:max(strings.LastIndexByte(string(n), '/'), 0)] // what begins without a slash has none
+	return n[:max(strings.LastIndexByte(string(n), '/'), 0)] // a name without a slash has no parent
 }

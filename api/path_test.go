@@ -47,8 +47,8 @@ func TestPathParts(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is canonical: its parts make it again, and it contains
-// nothing the grammar forbids.
+// A path that is accepted is canonical: its parts make it again, and it contains
+// nothing that the grammar forbids.
 func FuzzParsePath(f *testing.F) {
 	for _, seed := range []string{"/ls/local", "/ls/foo/a/b", "/ls/foo//", "/ls/foo/..", "/ls/\u200b/x", "\xff"} {
 		f.Add(seed)

@@ -3,15 +3,16 @@ package api
 // Quota bounds what the sessions of one principal may use of a cell together. A
 // field that is 0 stands for that of DefaultQuota.
 type Quota struct {
-	Nodes    int   `cbor:"1,keyasint,omitempty"` // created by it, and there
+	Nodes    int   `cbor:"1,keyasint,omitempty"` // that it created, and that still exist
 	Bytes    int64 `cbor:"2,keyasint,omitempty"` // of contents of those
 	Sessions int   `cbor:"3,keyasint,omitempty"`
 	Handles  int   `cbor:"4,keyasint,omitempty"` // open
 	Waiters  int   `cbor:"5,keyasint,omitempty"` // Acquires that wait
 }
 
-// DefaultQuota is generous, for a principal may be a whole fleet: it keeps one
-// from taking a cell down by mistake.
+// DefaultQuota returns the quota of a principal that has none of its own. It is
+// generous, because a principal may be a whole fleet: it keeps a mistake from taking
+// a cell down.
 func DefaultQuota() Quota {
 	return Quota{Nodes: 500_000, Bytes: 1 << 30, Sessions: 200_000, Handles: 1_000_000, Waiters: 200_000}
 }

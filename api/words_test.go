@@ -9,8 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Codes cross the wire and sit in logs: each has its number and its name for
-// ever.
+// Codes cross the wire and are in logs: each keeps its number and its name.
 func TestCodesAreStable(t *testing.T) {
 	names := strings.Fields(`NotMaster WrongCell Unavailable Uncertain SessionExpired StaleEpoch NotFound Exists NotEmpty
 		NotDirectory IsDirectory InvalidPath InvalidArgument TooLarge PermissionDenied Unauthenticated BadHandle HandleClosed
@@ -69,8 +68,8 @@ func TestModesExclude(t *testing.T) {
 	}
 }
 
-// A client that makes up a path, a name or a reason cannot forge a line of somebody's log, or
-// give orders to a terminal.
+// A client that makes up a path, a name or a reason cannot forge a line of a log, or give
+// orders to a terminal.
 func TestErrorTextIsOneLine(t *testing.T) {
 	err := &api.Error{Code: api.InvalidPath, Op: "open", Path: "/ls/local/a\nERROR all is lost", Replica: "r\r2",
 		Message: "h\u00f6st \x1b[31m \u202e \xff held by \u65e5\u672c (a\tb)"}

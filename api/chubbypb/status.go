@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// grpcCode is the gRPC code under which each of ours travels, for tools that
-// know gRPC only. Ours is in the detail, and is the one that counts.
+// grpcCode returns the gRPC code of a status with a code of ours, for tools that
+// know gRPC only. Chubby itself reads its own code in the detail.
 func grpcCode(c api.Code) codes.Code {
 	switch c {
 	case api.OK:
@@ -47,8 +47,8 @@ func grpcCode(c api.Code) codes.Code {
 
 // Status turns an error into the gRPC status that carries it: code, message
 // and one ErrorDetail. An *api.Error may be wrapped; a context's error becomes
-// Cancelled or DeadlineExceeded; any other error becomes Uncertain, since of
-// something unknown nothing can be concluded.
+// Cancelled or DeadlineExceeded; any other error becomes Uncertain, because
+// nothing can be concluded from it.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -65,8 +65,18 @@ func Status(err error) error {
 	}
 	plain := status.New(grpcCode(e.Code), e.Error())
 	detailed, err := plain.WithDetails(&ErrorDetail{
-		Code: uint32(e.Code), Op: e.Op, Path: e.Path, Replica: e.Replica, Master: e.Master, Cell: e.Cell, Message: e.Message,
-		Holders: Parties(e.Holders), RemainingNs: int64(e.Remaining), Current: uint64(e.Current), Cacheable: e.Cacheable, Final: e.Final,
+		Code:        uint32(e.Code),
+		Op:          e.Op,
+		Path:        e.Path,
+		Replica:     e.Replica,
+		Master:      e.Master,
+		Cell:        e.Cell,
+		Message:     e.Message,
+		Holders:     Parties(e.Holders),
+		RemainingNs: int64(e.Remaining),
+		Current:     uint64(e.Current),
+		Cacheable:   e.Cacheable,
+		Final:       e.Final,
 	})
 	if err != nil {
 		return plain.Err()
@@ -74,9 +84,9 @@ func Status(err error) error {
 	return detailed.Err()
 }
 
-// Error turns the error of a call into an *api.Error: what the other side's
-// Status was given, or, of a status that carries no detail because it never
-// reached Chubby, the nearest code. Nil stays nil.
+// Error turns the error of a call into an *api.Error: the one that the other side
+// gave to Status; or, for a status without a detail, which gRPC itself has made, one
+// with the nearest code. Nil stays nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -99,14 +109,24 @@ func Error(err error) error {
 
 func (d *ErrorDetail) error() *api.Error {
 	return &api.Error{
-		Code: api.Code(d.Code), Op: d.Op, Path: d.Path, Replica: d.Replica, Master: d.Master, Cell: d.Cell, Message: d.Message,
-		Holders: Holders(d.Holders), Remaining: time.Duration(d.RemainingNs), Current: api.Generation(d.Current), Cacheable: d.Cacheable, Final: d.Final,
+		Code:      api.Code(d.Code),
+		Op:        d.Op,
+		Path:      d.Path,
+		Replica:   d.Replica,
+		Master:    d.Master,
+		Cell:      d.Cell,
+		Message:   d.Message,
+		Holders:   Holders(d.Holders),
+		Remaining: time.Duration(d.RemainingNs),
+		Current:   api.Generation(d.Current),
+		Cacheable: d.Cacheable,
+		Final:     d.Final,
 	}
 }
 
-// bareCode maps what gRPC itself reports. A call that gRPC calls Unavailable
-// may have reached the server before its connection broke, so for a mutation
-// the client treats it as Uncertain and retries under the same number.
+// bareCode maps the codes of gRPC itself. A call that is Unavailable for gRPC may
+// have reached the server before the connection broke, so the client treats it as
+// Uncertain for a mutation, and retries under the same number.
 func bareCode(c codes.Code) api.Code {
 	switch c {
 	case codes.Unavailable:
@@ -139,8 +159,12 @@ func Parties(holders []api.Holder) []*Party {
 // NewParty converts one holder for the wire.
 func NewParty(h api.Holder) *Party {
 	return &Party{
-		Session: uint64(h.Session), Principal: h.Principal, Host: h.Host, Pid: int64(h.PID),
-		Reason: h.Reason, SinceUnix: h.SinceUnix,
+		Session:   uint64(h.Session),
+		Principal: h.Principal,
+		Host:      h.Host,
+		Pid:       int64(h.PID),
+		Reason:    h.Reason,
+		SinceUnix: h.SinceUnix,
 	}
 }
 
@@ -156,33 +180,50 @@ func Holders(parties []*Party) []api.Holder {
 // Holder converts one holder from the wire.
 func (p *Party) Holder() api.Holder {
 	return api.Holder{
-		Session: api.SessionID(p.GetSession()), Principal: p.GetPrincipal(), Host: p.GetHost(), PID: int(p.GetPid()),
-		Reason: p.GetReason(), SinceUnix: p.GetSinceUnix(),
+		Session:   api.SessionID(p.GetSession()),
+		Principal: p.GetPrincipal(),
+		Host:      p.GetHost(),
+		PID:       int(p.GetPid()),
+		Reason:    p.GetReason(),
+		SinceUnix: p.GetSinceUnix(),
 	}
 }
 
 // NewStat converts a node's metadata for the wire.
 func NewStat(s api.Stat) *Stat {
 	return &Stat{
-		Path: s.Path.String(), Kind: Kind(s.Kind), Ephemeral: s.Ephemeral, Instance: uint64(s.Instance),
-		ContentGeneration: uint64(s.Content), LockGeneration: uint64(s.Lock), AclGeneration: uint64(s.ACLs),
-		Checksum: s.Checksum, Size: uint32(s.Size), Children: uint32(s.Children),
-		Acl: &ACL{Read: s.ACL.Read, Write: s.ACL.Write, Change: s.ACL.Change},
+		Path:              s.Path.String(),
+		Kind:              Kind(s.Kind),
+		Ephemeral:         s.Ephemeral,
+		Instance:          uint64(s.Instance),
+		ContentGeneration: uint64(s.Content),
+		LockGeneration:    uint64(s.Lock),
+		AclGeneration:     uint64(s.ACLs),
+		Checksum:          s.Checksum,
+		Size:              uint32(s.Size),
+		Children:          uint32(s.Children),
+		Acl:               &ACL{Read: s.ACL.Read, Write: s.ACL.Write, Change: s.ACL.Change},
 	}
 }
 
 // Stat converts a node's metadata from the wire. It fails with InvalidPath if
-// the other side sent a path that is none.
+// the other side sent an invalid path.
 func (s *Stat) Stat() (api.Stat, error) {
 	path, err := api.ParsePath(s.GetPath())
 	if err != nil {
 		return api.Stat{}, err
 	}
 	return api.Stat{
-		Path: path, Kind: api.Kind(s.GetKind()), Ephemeral: s.GetEphemeral(), Instance: api.Generation(s.GetInstance()),
-		Content: api.Generation(s.GetContentGeneration()), Lock: api.Generation(s.GetLockGeneration()),
-		ACLs: api.Generation(s.GetAclGeneration()), Checksum: s.GetChecksum(), Size: int(s.GetSize()),
-		Children: int(s.GetChildren()),
-		ACL:      api.ACL{Read: s.GetAcl().GetRead(), Write: s.GetAcl().GetWrite(), Change: s.GetAcl().GetChange()},
+		Path:      path,
+		Kind:      api.Kind(s.GetKind()),
+		Ephemeral: s.GetEphemeral(),
+		Instance:  api.Generation(s.GetInstance()),
+		Content:   api.Generation(s.GetContentGeneration()),
+		Lock:      api.Generation(s.GetLockGeneration()),
+		ACLs:      api.Generation(s.GetAclGeneration()),
+		Checksum:  s.GetChecksum(),
+		Size:      int(s.GetSize()),
+		Children:  int(s.GetChildren()),
+		ACL:       api.ACL{Read: s.GetAcl().GetRead(), Write: s.GetAcl().GetWrite(), Change: s.GetAcl().GetChange()},
 	}, nil
 }

@@ -36,7 +36,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 }
 
-// Errors that never were Chubby's keep what can be concluded of them.
+// Errors that are not Chubby's keep what can be concluded from them.
 func TestForeignErrors(t *testing.T) {
 	for _, c := range []struct {
 		err  error

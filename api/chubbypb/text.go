@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// NotUTF8 returns the name of a field of a message that holds text which is not
-// UTF-8, or "". gRPC cannot write a message with such a field.
+// NotUTF8 returns the name of a field of a message whose text is not UTF-8; "" if
+// there is none. gRPC cannot write a message with such a field.
 func NotUTF8(message any) (field string) {
 	if m, ok := message.(proto.Message); ok {
 		return notUTF8(m.ProtoReflect())
@@ -19,7 +19,7 @@ func NotUTF8(message any) (field string) {
 func notUTF8(m protoreflect.Message) (field string) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
-		case f.IsList() || f.IsMap(): // no request has any of text
+		case f.IsList() || f.IsMap(): // no request has a list of texts
 		case f.Kind() == protoreflect.StringKind && !utf8.ValidString(v.String()):
 			field = f.TextName()
 		case f.Kind() == protoreflect.MessageKind:
