@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test's program be the other processes of the bench.
+// TestMain makes the test's program the other processes of the bench, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand}, os.Args[1]) {
 		main()
@@ -100,7 +100,7 @@ func TestLoadIsBoundedByPatience(t *testing.T) {
 	})
 }
 
-// example is what two rounds of two systems leave behind.
+// example is the results of two rounds of two systems.
 func example() *book {
 	var b book
 	b.versions("chubby", "Chubby abc")
@@ -178,8 +178,7 @@ func TestPageShowsEveryRow(t *testing.T) {
 	}
 }
 
-// TestChildrenEndWithTheBench: closing the pipe is all that happens when the
-// bench is killed.
+// TestChildrenEndWithTheBench: when the bench is killed, its pipes close, and nothing else happens.
 func TestChildrenEndWithTheBench(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -228,7 +227,7 @@ func TestChildrenEndWithTheBench(t *testing.T) {
 	}
 }
 
-// TestRounds runs the whole bench once, as short as can be.
+// TestRounds runs the whole bench once, as briefly as possible.
 func TestRounds(t *testing.T) {
 	for _, name := range []string{"etcd", "chubby"} {
 		t.Run(name, func(t *testing.T) {

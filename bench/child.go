@@ -25,20 +25,20 @@ const (
 // stopTime is how long a child has to end before it is killed.
 const stopTime = 20 * time.Second
 
-// child is a process of ours. It lives until its standard input ends, so it
-// does not outlive the bench, however that ends.
+// child is a process of the bench. It runs until its standard input ends, so that it does not
+// outlive the bench in any case.
 type child struct {
 	name    string
 	cmd     *exec.Cmd
 	input   io.WriteCloser
 	lines   chan string   // of its standard output; closed when that ends
-	gone    chan struct{} // closed once it has been waited for
-	err     error         // how it ended; read it after gone
+	gone    chan struct{} // closed when the process has ended
+	err     error         // how it ended; set before gone is closed
 	logPath string
 }
 
-// startChild runs this program again, with more in its environment. Its
-// standard error goes to a file in dir.
+// startChild runs this program again, with more variables in its environment. Its standard error
+// goes to a file in dir.
 func startChild(dir, name string, env []string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,8 +65,8 @@ func startChild(dir, name string, env []string, args ...string) (*child, error) 
 	return c, nil
 }
 
-// follow hands on what the process writes, dropping lines that nobody reads,
-// and waits for its end.
+// follow passes on the lines that the process writes, drops those that nobody reads, and waits for
+// its end.
 func (c *child) follow(output io.Reader) {
 	scanner := bufio.NewScanner(output)
 	for scanner.Scan() {
@@ -109,7 +109,7 @@ func (c *child) tail() string {
 
 // stop asks the process to end, waits, and kills it if it does not.
 func (c *child) stop() error {
-	_ = c.input.Close() // a closed pipe is the request; one that is closed already is too
+	_ = c.input.Close() // the closed pipe is the request, also if it is closed already
 	timer := time.NewTimer(stopTime)
 	defer timer.Stop()
 	select {
@@ -122,8 +122,8 @@ func (c *child) stop() error {
 	return errors.Join(fmt.Errorf("%s did not end within %v and was killed", c.name, stopTime), err)
 }
 
-// inputEnd is closed when standard input ends: the bench is gone, or has no
-// more need of us.
+// inputEnd returns a channel that is closed when standard input ends: the bench is gone, or does not
+// need this process any more.
 func inputEnd() <-chan struct{} {
 	end := make(chan struct{})
 	go func() { // ends with standard input, or with the process
@@ -140,7 +140,7 @@ func runKeeper(args []string) error {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	signal.Ignore(os.Interrupt) // a terminal sends it to everybody; the bench says when it is over
+	signal.Ignore(os.Interrupt) // the terminal sends it to all processes; the bench closes the pipe
 	end := inputEnd()
 	if err := cmd.Start(); err != nil {
 		return err
@@ -168,7 +168,7 @@ func runSpinner() error {
 			return nil
 		default:
 		}
-		for range 1 << 20 { // a millisecond or so between looks
+		for range 1 << 20 { // about a millisecond between two checks
 		}
 	}
 }

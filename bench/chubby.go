@@ -71,7 +71,7 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 }
 
 func (c *chubby) build(ctx context.Context, dir string) error {
-	program, err := filepath.Abs(filepath.Join(dir, "chubbyd.exe")) // a name that every system can run
+	program, err := filepath.Abs(filepath.Join(dir, "chubbyd.exe")) // a name that every system runs
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *chubby) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// devServers reads the client addresses from what chubbyd dev wrote.
+// devServers reads the client addresses from the dev.json of chubbyd dev.
 func devServers(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -121,7 +121,7 @@ func free(base int) bool {
 			if err != nil {
 				return false
 			}
-			_ = l.Close() // it was only to see
+			_ = l.Close() // the port is free, which was the question
 		}
 	}
 	return true

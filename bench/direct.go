@@ -14,9 +14,9 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// directReader reads one file from the master each time. The client library
-// answers reads from its cache, and has no reason to offer a way around it; so
-// this speaks the protocol itself, in a session that may not cache.
+// directReader reads one file from the master each time. The client library answers reads from its
+// cache, and offers no way around it, so directReader speaks the protocol itself, in a session that
+// may not cache.
 type directReader struct {
 	conn    *grpc.ClientConn
 	stub    chubbypb.ChubbyClient
@@ -110,7 +110,7 @@ func (d *directReader) read(ctx context.Context) error {
 	return nil
 }
 
-// close ends the session and waits until nothing of it runs.
+// close ends the session, and waits for its goroutines.
 func (d *directReader) close(ctx context.Context) error {
 	_, err := d.stub.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: d.caller})
 	d.cancel(errors.New("the reader is closed"))

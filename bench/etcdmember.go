@@ -44,15 +44,15 @@ func runMember(args []string) error {
 	cfg.LogLevel, cfg.LogOutputs = "error", []string{filepath.Join(filepath.Dir(dir), name+"-etcd.log")}
 	cfg.EnableGRPCGateway = false
 
-	signal.Ignore(os.Interrupt) // a terminal sends it to everybody; the bench says when it is over
+	signal.Ignore(os.Interrupt) // the terminal sends it to all processes; the bench closes the pipe
 	end := inputEnd()
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return fmt.Errorf("start etcd member %s: %w", name, err)
 	}
 	defer func() {
-		// A member whose peers went first may take its time; nobody waits for it
-		// when the bench is gone.
+		// A member whose peers have ended before may take long; when the bench is gone, nobody
+		// waits for it.
 		time.AfterFunc(stopTime, func() { os.Exit(1) })
 		server.Close()
 	}()

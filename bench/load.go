@@ -10,7 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies are kept from 100 ns to a minute with three digits.
+// Latencies are recorded from 100 ns to a minute, with three digits.
 const (
 	tick    = 100 * time.Nanosecond
 	longest = time.Minute
@@ -28,9 +28,8 @@ type sample struct {
 	Ops  int64         `json:"ops"`
 }
 
-// load runs each operation in a loop of its own, all at once: warm uncounted,
-// then measure. Those count that begin and end within measure. The first error
-// ends it.
+// load runs each operation in a loop of its own, all at once, for warm and then for measure. It counts
+// the operations that begin and end within measure. The first error ends it.
 func load(ctx context.Context, warm, measure time.Duration, ops []func(context.Context) error) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm+measure+patience)
 	defer cancel()

@@ -46,7 +46,7 @@ func (m machine) String() string {
 	return text
 }
 
-// processor names the processor where the system tells.
+// processor returns the name of the processor, if the system says it.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {
@@ -59,8 +59,7 @@ func processor() string {
 	return "unnamed processor"
 }
 
-// measureFsync tells how dear durability is on this disk: everything that is
-// written here waits for at least that.
+// measureFsync measures what durability costs on this disk: every write waits for at least that.
 func measureFsync(dir string) (took time.Duration, err error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

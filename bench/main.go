@@ -4,12 +4,11 @@
 // A system is started anew for every round, with empty data on a real disk and
 // with fsync on. Every worker has a connection and a session of its own. Each
 // row of the table is a closed loop: a worker begins its next operation when the
-// last one has ended. Latencies are those of the whole operation as the worker
-// sees it.
+// last one has ended. Latencies are those of the whole operation at the worker.
 //
-// The command is a module of its own, so that nobody who uses Chubby has to
-// download etcd. It also runs itself as the other processes it needs: an etcd
-// member, a keeper that ends chubbyd when the bench is gone, a busy loop.
+// The command is a module of its own, so that users of Chubby do not download etcd.
+// It also runs itself as the other processes that it needs: an etcd member, a keeper
+// that ends chubbyd when the bench is gone, a busy loop.
 package main
 
 import (

@@ -68,7 +68,7 @@ func runOnce(ctx context.Context, o options, name string, s system, parent strin
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	workers, err := connect(ctx, s, mostClients(list))
+	workers, err := connect(ctx, s, maxClients(list))
 	defer func() { err = errors.Join(err, disconnect(ctx, workers)) }()
 	if err != nil {
 		return err

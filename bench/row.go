@@ -10,7 +10,7 @@ import (
 type row struct {
 	name    string
 	clients int
-	// op returns the operation, nil if the worker has no such thing.
+	// op returns the operation, nil if the worker does not have it.
 	op func(w worker) func(context.Context) error
 }
 
@@ -47,8 +47,8 @@ func rows(match string) []row {
 	return chosen
 }
 
-// mostClients is the number of workers that a list of rows needs.
-func mostClients(list []row) int {
+// maxClients is the number of workers that a list of rows needs.
+func maxClients(list []row) int {
 	most := 0
 	for _, r := range list {
 		most = max(most, r.clients)

@@ -13,9 +13,8 @@ import (
 // project's smallest machine has processors.
 const spinners = 2
 
-// runSteady keeps a system under load for o.steady beside busy loops, and fails
-// if its leader changed or an operation failed: a busy machine is no reason to
-// give up a reign.
+// runSteady keeps a system under load for o.steady beside busy loops. It fails if the leader has changed
+// or an operation has failed: a busy machine is no reason for a fail-over.
 func runSteady(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "chubby-steady-")
 	if err != nil {
@@ -46,10 +45,10 @@ func runSteady(ctx context.Context, o options, out io.Writer) (err error) {
 	return steady(ctx, o, s, out)
 }
 
-// steady goes through the rows again and again until the time is over.
+// steady measures the rows again and again until the time is up.
 func steady(ctx context.Context, o options, s system, out io.Writer) (err error) {
 	list := rows(o.rows)
-	workers, err := connect(ctx, s, mostClients(list))
+	workers, err := connect(ctx, s, maxClients(list))
 	defer func() { err = errors.Join(err, disconnect(ctx, workers)) }()
 	if err != nil {
 		return err

@@ -20,9 +20,9 @@ type system interface {
 	// Connect opens worker i's own connection and session, and what it needs to
 	// begin at once.
 	Connect(ctx context.Context, i int) (worker, error)
-	// Term returns the number of the present leader's reign.
+	// Term returns the number of the current leader's term, or epoch.
 	Term(ctx context.Context) (uint64, error)
-	// Version says what exactly is measured.
+	// Version returns the version that is measured.
 	Version() string
 	// Stop ends every process and returns when they are gone.
 	Stop() error
@@ -43,8 +43,8 @@ type worker interface {
 	Close(ctx context.Context) error
 }
 
-// cacher is a worker whose client keeps a consistent cache: ReadCached is as
-// linearizable as Read, because a write waits for the cache to be told.
+// cacher is a worker whose client has a consistent cache: ReadCached is linearizable, as Read is,
+// because a write waits until the cache has been invalidated.
 type cacher interface {
 	ReadCached(ctx context.Context) error
 }

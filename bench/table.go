@@ -51,7 +51,7 @@ func (b *book) rows(o options) []row {
 	})
 }
 
-// median returns the medians over the rounds, each figure on its own.
+// median returns the median over the rounds of each figure.
 func (r *result) median() sample {
 	return sample{
 		Rate: median(r.rounds, func(s sample) float64 { return s.Rate }),

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// What acquire promises a shell: the token, CMD's own exit code, and exit codes
-// of its own that differ.
+// acquire gives a shell the token, CMD's own exit code, and exit codes of its own that
+// differ from each other.
 func TestAcquire(t *testing.T) {
 	w := start(t)
 	r := w.do("acquire", "/ls/local/a", "--", "sh", "-c", "echo $CHUBBY_TOKEN; exit 7")
@@ -52,7 +52,7 @@ func TestAcquire(t *testing.T) {
 }
 
 // A job that several clocks start at about the same time runs once, although it
-// takes but a moment: the lock is kept for a while.
+// takes only a moment: the lock is kept for a while.
 func TestAtLeast(t *testing.T) {
 	w := start(t)
 	began := time.Now()
@@ -101,9 +101,8 @@ func TestAcquireWithoutCommand(t *testing.T) {
 	}
 }
 
-// A holder that is killed keeps its lock for its lease, and nobody else gets it
-// before its lock-delay is over too; a holder that releases hands it over at
-// once.
+// A holder that is killed keeps its lock for its lease and its lock-delay; a holder that
+// releases hands it over at once.
 func TestHolderKilled(t *testing.T) {
 	w := start(t)
 	holder := w.ctl("acquire", "/ls/local/a", "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
@@ -128,7 +127,7 @@ func TestHolderKilled(t *testing.T) {
 	t.Logf("lease 2 s, lock-delay 3 s: handed on %v after kill -9", after.Round(time.Millisecond))
 }
 
-// waitForWaiters waits until that many wait for the lock.
+// waitForWaiters waits until the lock has that many waiters.
 func waitForWaiters(t *testing.T, w *world, path string, n int) {
 	t.Helper()
 	for range 200 {

@@ -19,7 +19,7 @@ func aclCases() map[string]func(*suite) {
 	}
 }
 
-// acl makes a list that this case has for itself and returns its name.
+// acl creates a list that only this case uses, and returns its name.
 func (s *suite) acl(name, lines string) string {
 	s.Helper()
 	name = s.dir[len("/ls/local/"):] + "-" + name
@@ -69,8 +69,8 @@ func threeRights(s *suite) {
 	s.ok(l.Release(s.ctx))
 }
 
-// Chubby §2.3: lists are files, so changing one changes who is admitted; one
-// that is missing admits nobody.
+// Chubby §2.3: lists are files, so a change of the file changes whom the list admits; a
+// list that does not exist admits nobody.
 func listsAreFiles(s *suite) {
 	name := s.acl("list", "# nobody yet\n")
 	s.open(s.alice, "f", client.OpenOptions{Read: true, Create: client.File, ACL: api.ACL{Write: name}})
@@ -94,8 +94,7 @@ func listsAreFiles(s *suite) {
 	s.fails(try(), api.PermissionDenied)
 }
 
-// Groups are lists that others include; what includes itself admits nobody by
-// that.
+// Groups are lists that others include; a list that includes itself admits nobody by that.
 func aclInclusion(s *suite) {
 	inner := s.acl("inner", "bob\n")
 	outer := s.acl("outer", "@"+inner+"\n")
@@ -120,8 +119,7 @@ func checkedAtOpen(s *suite) {
 	s.fails(err, api.PermissionDenied)
 }
 
-// Chubby §2.3: what may be done to a node depends on that node, not on the
-// directories above it.
+// Chubby §2.3: the rights on a node depend on that node, not on the directories above it.
 func pathIndependent(s *suite) {
 	alice := s.acl("alice", "alice\n")
 	s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory, ACL: api.ACL{Read: alice}})

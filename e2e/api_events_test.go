@@ -28,7 +28,7 @@ func (s *suite) watch(c *client.Client, name string, kinds ...api.EventKind) *cl
 	return s.open(c, name, client.OpenOptions{Read: true, Write: true, Create: client.File, Events: kinds})
 }
 
-// next returns the handle's next event, whatever it is.
+// next returns the handle's next event, of any kind.
 func (s *suite) next(h *client.Handle) api.Event {
 	s.Helper()
 	e, err := h.Next(s.ctx)
@@ -41,9 +41,9 @@ func (s *suite) next(h *client.Handle) api.Event {
 	return e
 }
 
-// expect waits for an event that will do. After a fail-over it may have been
-// lost (Chubby §2.5): then what it tells of must be there to be seen. seen is always
-// true of an event that leaves nothing to be seen.
+// expect waits for an event that fits. A fail-over may lose it (Chubby §2.5); then seen must
+// be true: the change can be read. For an event without a change that can be read, seen is
+// always true.
 func (s *suite) expect(h *client.Handle, seen func() bool, wanted func(api.Event) bool) {
 	s.Helper()
 	for {
@@ -54,8 +54,8 @@ func (s *suite) expect(h *client.Handle, seen func() bool, wanted func(api.Event
 	}
 }
 
-// Chubby §2.5: file contents modified; delivered after the change, so that who
-// reads then sees it, or newer.
+// Chubby §2.5: file contents modified; delivered after the change, so that a client that
+// reads then sees the change, or a newer one.
 func contentsModified(s *suite) {
 	h := s.watch(s.bob, "f", api.EventContentsModified)
 	author := s.file(s.alice, "f")
@@ -85,8 +85,7 @@ func childEvents(s *suite) {
 	s.expect(d, func() bool { return s.absent("child") }, is(api.EventChildRemoved))
 }
 
-// Events come in the order of the changes, each once, unless a fail-over was in
-// between.
+// Events come in the order of the changes, each once, unless the master has failed over.
 func eventsInOrder(s *suite) {
 	h := s.watch(s.bob, "f", api.EventContentsModified)
 	author := s.file(s.alice, "f")
@@ -131,8 +130,8 @@ func lockAcquired(s *suite) {
 		})
 }
 
-// Beyond Chubby §2.5: that a lock is nobody's any more is told too, so that a
-// vacancy need not be polled for.
+// Beyond Chubby §2.5: an event says that a lock has no holder any more, so that clients
+// need not poll for that.
 func lockVacant(s *suite) {
 	h := s.watch(s.bob, "l", api.EventLockVacant)
 	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)

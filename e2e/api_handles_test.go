@@ -109,7 +109,7 @@ func poison(s *suite) {
 	s.soon("the end of waiting", func() bool { return s.waiters("f") == 0 })
 }
 
-// waiters returns how many wait for a lock.
+// waiters returns how many waiters a lock has.
 func (s *suite) waiters(name string) int {
 	locks, err := s.bob.Cell().Locks(s.ctx, s.path(name))
 	s.ok(err)

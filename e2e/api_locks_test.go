@@ -23,8 +23,8 @@ func lockCases() map[string]func(*suite) {
 	}
 }
 
-// Chubby §2.4: one exclusive holder at a time; who is refused hears who holds
-// the lock and why; a release frees it at once.
+// Chubby §2.4: one exclusive holder at a time; a refusal says who holds the lock and why; a
+// release frees it at once.
 func exclusive(s *suite) {
 	h := s.open(s.alice, "l", client.OpenOptions{Write: true, Create: client.File, LockDelay: time.Minute})
 	l, err := h.Acquire(s.ctx, api.Exclusive, client.Reason("to see"))
@@ -70,7 +70,7 @@ func advisory(s *suite) {
 	}
 }
 
-// Nobody overtakes an earlier writer (decision 8).
+// Readers do not overtake an earlier writer (decision 8).
 func noOvertaking(s *suite) {
 	first := s.acquire(s.file(s.alice, "l"), api.Shared)
 	order := make(chan string, 2)
@@ -122,7 +122,7 @@ func notRecursive(s *suite) {
 // Chubby §2.4: a sequencer names the lock, its mode and its generation, and is
 // valid while the lock is so held.
 func sequencerOfALock(s *suite) {
-	h := s.file(s.bob, "l") // who caches nothing, and so sees the generation of the lock
+	h := s.file(s.bob, "l") // bob caches nothing, and so sees the generation of the lock
 	l := s.acquire(h, api.Exclusive)
 	seq := l.Sequencer()
 	if seq.Path.String() != s.path("l") || seq.Mode != api.Exclusive || seq.Generation != s.stat(h).Lock || seq.Token() != l.Token() {
@@ -157,7 +157,7 @@ func setSequencer(s *suite) {
 	}
 }
 
-// A write may be conditional on a sequencer, of whichever lock of the cell.
+// A write may be conditional on a sequencer, of any lock of the cell.
 func conditionalWrite(s *suite) {
 	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)
 	h := s.file(s.alice, "data")

@@ -20,8 +20,8 @@ func lossCases() map[string]func(*suite) {
 	}
 }
 
-// A broken lock: its sequencer dies at once, its holder hears why, and the next
-// has it when the holder has let go (decision 10).
+// A broken lock: its sequencer is invalid at once, its holder is told why, and the next client
+// has the lock when the holder has released it (decision 10).
 func breakLock(s *suite) {
 	held := s.acquire(s.file(s.alice, "l"), api.Exclusive)
 	next := make(chan *client.Lock, 1)
@@ -72,8 +72,8 @@ func breakNow(s *suite) {
 	s.fails(s.alice.BreakLock(s.ctx, s.path("absent"), "why not", false), api.NotFound)
 }
 
-// A holder that is cut off keeps its lock until its lease and lock-delay are
-// over; by then it knows.
+// A holder that is cut off keeps its lock until its lease and lock-delay have ended; by then it
+// knows that.
 func breakCutOff(s *suite) {
 	var wire cable
 	gone := s.w.clientFor(s.T, client.Config{As: "carol", Lease: time.Second, Dialer: wire.dial})
@@ -94,8 +94,8 @@ func breakCutOff(s *suite) {
 	}
 }
 
-// Ending another's session: nothing is done for it any more; what it held is
-// free when it has let go.
+// A session that is terminated: no call of it is done any more; what it held is free when it
+// has released it.
 func endSession(s *suite) {
 	carol := s.w.clientFor(s.T, client.Config{As: "carol"})
 	h := s.file(carol, "l")
@@ -112,13 +112,13 @@ func endSession(s *suite) {
 	}
 	_, err := h.Stat(s.ctx)
 	s.fails(err, api.SessionExpired)
-	s.ok(h.Close(s.ctx)) // lets go
+	s.ok(h.Close(s.ctx)) // releases the lock
 	s.acquire(s.file(s.bob, "l"), api.Exclusive)
 	s.soon("the end of its ephemeral file", func() bool { return s.absent("up") })
 	s.fails(s.bob.EndSession(s.ctx, carol.Session(), "again"), api.NotFound)
 }
 
-// And of one that is cut off, when its lease and lock-delay are over.
+// And if that session is cut off, when its lease and lock-delay have ended.
 func endCutOff(s *suite) {
 	var wire cable
 	gone := s.w.clientFor(s.T, client.Config{As: "carol", Lease: time.Second, Dialer: wire.dial})

@@ -66,7 +66,7 @@ func compareAndSwap(s *suite) {
 // Chubby §2.3: four numbers that only grow; an instance is greater than that of
 // any previous node of the name.
 func numbersOnlyGrow(s *suite) {
-	h := s.file(s.bob, "f") // who caches nothing, and so sees the generation of the lock
+	h := s.file(s.bob, "f") // bob caches nothing, and so sees the generation of the lock
 	first := s.stat(h)
 	s.ok(s.acquire(h, api.Exclusive).Release(s.ctx))
 	locked := s.stat(h)
@@ -198,8 +198,7 @@ func limits(s *suite) {
 	s.fails(err, api.WrongCell)
 }
 
-// Quotas bound what is below a directory, and never keep anybody from using
-// less.
+// Quotas bound what is below a directory, and never prevent a change that uses less.
 func quota(s *suite) {
 	s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory})
 	s.ok(s.alice.SetDirectoryQuota(s.ctx, s.path("d"), 2, 10))

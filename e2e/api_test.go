@@ -15,11 +15,10 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// suite is one run of one case of the API's suite: a directory of its own, and
-// two principals. Every case says what the paper promises of names, handles,
-// locks, events and ACLs (Chubby §2.3-§2.6), through the exported client, and
-// holds while masters die: a call waits for the next one, and events are looked
-// for again when a fail-over may have lost them.
+// suite is one run of one case of the API's suite, with a directory of its own and two
+// principals. The cases are what the paper promises of names, handles, locks, events and ACLs
+// (Chubby §2.3-§2.6), through the exported client. They pass while masters die, too: calls
+// wait for the next master, and a case looks again when a fail-over may have lost an event.
 type suite struct {
 	*testing.T
 	w          *world
@@ -61,8 +60,8 @@ func TestAPIWhileMastersDie(t *testing.T) {
 	}
 }
 
-// killEvery kills the master with kill -9 again and again; chubbyd dev starts it
-// again. It returns how often.
+// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev
+// starts it again.
 func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -119,7 +118,7 @@ func (c *cable) cut() {
 	defer c.mu.Unlock()
 	c.isCut = true
 	for _, conn := range c.conns {
-		_ = conn.Close() // as hard as a cable can be cut from this side
+		_ = conn.Close() // the nearest to a cut cable that this side can do
 	}
 }
 
@@ -144,8 +143,8 @@ func runAPI(t *testing.T, w *world, round string) {
 	}
 }
 
-// open opens a node below the case's directory; "" is that, and a whole path is
-// as it is.
+// open opens a node by its name below the case's directory ("" is that directory), or by a
+// whole path.
 func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
 	s.Helper()
 	h, err := c.Open(s.ctx, s.path(name), opts)
@@ -165,7 +164,7 @@ func (s *suite) path(name string) string {
 	return s.dir + "/" + name
 }
 
-// file opens a file for everything, and creates it.
+// file opens a file with all rights, and creates it.
 func (s *suite) file(c *client.Client, name string) *client.Handle {
 	s.Helper()
 	return s.open(c, name, client.OpenOptions{Read: true, Write: true, ChangeACL: true, Create: client.File})
@@ -224,7 +223,7 @@ func (s *suite) acquire(h *client.Handle, mode api.LockMode) *client.Lock {
 	return l
 }
 
-// soon fails the case unless the condition holds before long.
+// soon fails the case unless the condition is true soon.
 func (s *suite) soon(what string, holds func() bool) {
 	s.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

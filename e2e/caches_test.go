@@ -11,17 +11,17 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// full makes the trials of caches as large and as long as the promises say;
-// make acceptance asks for it. span and pauses are for looking closer at one.
+// full makes the tests of caches as large and as long as the promises say; make acceptance sets
+// it. span and pauses are for examining one of them.
 var (
 	full   = flag.Bool("full", false, "make the trials of caches and pauses as large and as long as the promises say")
 	span   = flag.Duration("span", 0, "how long masters are killed under caching clients; 0 is 10s, or 5m with -full")
 	pauses = flag.Int("pauses", 0, "how often the master is stopped for a while; 0 is once, or 20 times with -full")
 )
 
-// Chubby §2.7, §2.9: whatever becomes of masters, no client reads from its cache
-// what is no longer so, no session is lost, and no write waits longer than one
-// lease. Each read is compared with what was acknowledged before it began.
+// Chubby §2.7, §2.9: while masters die, no client reads an old value from its cache, no session
+// is lost, and no write waits longer than one lease. Each read is compared with the writes that
+// were acknowledged before it began.
 func TestCachesWhileMastersDie(t *testing.T) {
 	clients, files, pace, length, every := 20, 100, 20*time.Millisecond, 10*time.Second, 4*time.Second
 	if *full {

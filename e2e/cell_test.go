@@ -21,8 +21,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestMain builds the binaries once, with the race detector if the tests have
-// it, and runs the tests with them; or it does a task of theirs.
+// TestMain builds the binaries once, with the race detector if the tests have it, and runs the
+// tests with them; or, as a child of the tests, it does a task.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *childTask == "" {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(k.run())
 }
 
-// binaries is where TestMain put chubbyd and chubbyctl.
+// binaries is the directory into which TestMain has built chubbyd and chubbyctl.
 var binaries string
 
 func build(m *testing.M) int {
@@ -175,7 +175,7 @@ func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 	return launch(t, stdin, (*exec.Cmd).Start, name, args...)
 }
 
-// launch starts a program in a way of the caller's.
+// launch starts a program by a function of the caller.
 func launch(t *testing.T, stdin io.Reader, start func(*exec.Cmd) error, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
@@ -331,8 +331,7 @@ func (w *world) kill9(pid int) {
 	}
 }
 
-// serve starts one replica of the cell by its configuration file, as an
-// operator does whose cell does not restart replicas.
+// serve starts one replica of the cell by its configuration file, as an operator does.
 func (w *world) serve(id string) *process {
 	w.t.Helper()
 	return spawn(w.t, nil, bin("chubbyd"), "serve", "--config", filepath.Join(w.dir, id+".yaml"))

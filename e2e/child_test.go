@@ -18,11 +18,11 @@ import (
 	"github.com/chubbylock/chubby/internal/bootclock"
 )
 
-// childTask makes this program a child of the tests: clients that are to be
-// killed or stopped have to be processes of their own.
+// childTask makes this program a child of the tests: a client that a test kills or stops must be
+// a process of its own.
 var childTask = flag.String("child", "", "what to do instead of testing, as JSON; the tests start their own children with it")
 
-// task is what a child is to do, until its standard input ends.
+// task is what a child does, until its standard input ends.
 type task struct {
 	Do        string // holdCaches, reportPause or cling
 	Servers   []string
@@ -32,7 +32,7 @@ type task struct {
 	Clients   int
 	Files     []string
 	Lock      string
-	Watch     string // what to look at all the time: "read" or "lock"
+	Watch     string // what to check all the time: "read" or "lock"
 }
 
 // run does the task and returns the exit code.
@@ -61,13 +61,13 @@ func (k task) config() client.Config {
 // child is a process that does a task.
 type child struct{ *process }
 
-// child starts one, which ends with the test at the latest.
+// child starts a child, which ends with the test at the latest.
 func (w *world) child(t *testing.T, k task) child {
 	t.Helper()
 	return w.childBy(t, k, (*exec.Cmd).Start)
 }
 
-// childBy starts one in a way of the caller's.
+// childBy starts a child by a function of the caller.
 func (w *world) childBy(t *testing.T, k task, start func(*exec.Cmd) error) child {
 	t.Helper()
 	k.Servers = strings.Split(w.servers(), ",")
@@ -106,10 +106,10 @@ func (c child) signal(s syscall.Signal) {
 // monotonic clock, in nanoseconds, and so can be compared with the test's own.
 type note struct {
 	What  string
-	Began int64         // when what it tells of began
-	Took  time.Duration // until it was over
+	Began int64         // when the noted operation began
+	Took  time.Duration // until it had ended
 	Left  time.Duration // of the lease
-	Sure  time.Duration // for which nobody else can hold the lock, as the client believes
+	Sure  time.Duration // for how long nobody else can hold the lock, as the client believes
 	Text  string
 	Err   string
 	Cause client.Cause // of Err, if it has one

@@ -12,23 +12,23 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// pausedClient is a client in a process of its own, and one that makes its
-// cache and its lock a matter of the past while it is stopped.
+// pausedClient is a client in a process of its own, and another client that changes the file and
+// takes the lock while the first one is stopped.
 type pausedClient struct {
 	*testing.T
 	child
 	w        *world
 	ctx      context.Context //nolint:containedctx // of the test
-	file     *client.Handle  // of the other, as lock
+	file     *client.Handle  // of the other client, as is lock
 	lock     *client.Handle
 	leaseEnd int64 // when the lease runs out that the child knows of
-	before   int   // notes that it had printed when it was stopped
+	before   int   // how many notes it had printed when it was stopped
 	resumed  int64
 }
 
-// A client that was stopped for longer than its lease finds out before it uses
-// anything: no call that it starts after that is answered from its cache, and it
-// does not believe in its lock (Chubby §2.4, §2.7, §2.8).
+// A client that was stopped for longer than its lease notices that before it uses anything: no
+// call that begins after the stop is answered from its cache, and it does not rely on its lock
+// (Chubby §2.4, §2.7, §2.8).
 func TestClientPaused(t *testing.T) {
 	w := start(t)
 	times := 1
@@ -72,7 +72,7 @@ func (p *pausedClient) stopWell() {
 	p.waitNote("ready", 0, 30*time.Second)
 	lease := p.waitNote("lease", len(p.notes()), 10*time.Second)
 	p.signal(syscall.SIGUSR1)
-	time.Sleep(20 * time.Millisecond) // it is in haste by now
+	time.Sleep(20 * time.Millisecond) // by now it looks without pauses
 	p.signal(syscall.SIGSTOP)
 	time.Sleep(50 * time.Millisecond) // for what it has printed to arrive
 	notes := p.notes()
@@ -84,7 +84,7 @@ func (p *pausedClient) stopWell() {
 	}
 }
 
-// resume lets the child go on, at that instant at the earliest.
+// resume continues the child, at that instant at the earliest.
 func (p *pausedClient) resume(at int64) {
 	p.Helper()
 	time.Sleep(time.Duration(at - machineNow()))
@@ -92,8 +92,8 @@ func (p *pausedClient) resume(at int64) {
 	p.signal(syscall.SIGCONT)
 }
 
-// overtake changes the file and takes the lock: both succeed when the cell has
-// given up the child's session.
+// overtake changes the file and takes the lock. Both succeed when the cell has ended the child's
+// session.
 func (p *pausedClient) overtake() {
 	p.Helper()
 	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
@@ -112,8 +112,8 @@ func (p *pausedClient) after(what string) []note {
 	return slices.DeleteFunc(p.notes(), func(n note) bool { return n.What != what || n.Began < p.resumed })
 }
 
-// settle waits until the child has had time to be wrong: it has made its looks,
-// and a little longer.
+// settle waits long enough for the child to do something wrong: until it has made its looks, and
+// a little longer.
 func (p *pausedClient) settle() {
 	p.Helper()
 	for _, what := range []string{"lock", "write", "read"} {
@@ -125,7 +125,7 @@ func (p *pausedClient) settle() {
 	}
 }
 
-// pastLease is stopped until the cell has given up the session.
+// pastLease stops the child until the cell has ended the session.
 func (p *pausedClient) pastLease(time.Duration) {
 	p.overtake()
 	p.resume(0)
@@ -137,7 +137,7 @@ func (p *pausedClient) pastLease(time.Duration) {
 	}
 }
 
-// pastGrace is stopped until it has to give up the session itself.
+// pastGrace stops the child until its own grace period has ended.
 func (p *pausedClient) pastGrace(grace time.Duration) {
 	p.overtake()
 	p.resume(p.leaseEnd + int64(grace+100*time.Millisecond))
@@ -150,8 +150,8 @@ func (p *pausedClient) pastGrace(grace time.Duration) {
 	}
 }
 
-// nothingUsed checks that nothing worked after the child went on, and that its lock's
-// context ended for that cause, soon.
+// nothingUsed checks that nothing worked after the child was continued, and that its lock's
+// context ended soon, for that cause.
 func (p *pausedClient) nothingUsed(cause client.Cause) {
 	p.Helper()
 	p.nothingWorks(cause)
@@ -161,8 +161,8 @@ func (p *pausedClient) nothingUsed(cause client.Cause) {
 	}
 }
 
-// nothingWorks checks what the child saw after it went on: it was shown nothing old
-// by its cache, and it did not believe in its lock, nor write under it.
+// nothingWorks checks what the child saw after it was continued: its cache showed nothing old,
+// and it neither relied on its lock nor wrote under it.
 func (p *pausedClient) nothingWorks(cause client.Cause) {
 	p.Helper()
 	for _, n := range p.after("read") {
@@ -182,9 +182,9 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 	}
 }
 
-// savedInTime is stopped past the lease that it knows of, but not past the one that
-// began again when another master took over meanwhile: it is in jeopardy, then
-// safe, and has its lock still, since there is the lock-delay.
+// savedInTime stops the child past the lease that it knows of, but not past the one that began
+// when another master took over meanwhile. The child is in jeopardy, then safe, and still has its
+// lock, because of the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
 	p.w.kill9(p.w.replicas()[p.w.master()].PID)
 	acknowledged := make(chan int64, 1)

@@ -15,10 +15,9 @@ import (
 	"time"
 )
 
-// cling is a child's task: the command that does not want to end. It ignores
-// every signal it can but those of the terminal's Ctrl-Z, has a child in its
-// group, and another in a session of its own and without a parent; and all of them
-// write down all the time that they are there.
+// cling is a child's task: a command that is hard to end. It ignores every signal that it can,
+// except those of the terminal's Ctrl-Z. It has a child in its group, and another in a session of
+// its own and without a parent. All of them write down all the time that they are there.
 func cling(k task, _ <-chan struct{}) error {
 	heard := make(chan os.Signal, 16)
 	signal.Notify(heard, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1)
@@ -95,7 +94,7 @@ func (c clinging) stamps() map[int]int64 {
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
-			continue // a signal that was heard
+			continue // the file of a signal
 		}
 		text, err := os.ReadFile(filepath.Join(c.dir, entry.Name()))
 		if err != nil {
@@ -118,7 +117,7 @@ func (c clinging) wait(limit time.Duration) {
 	}
 }
 
-// goneBy fails the test if one of them lives, or was there at that instant.
+// goneBy fails the test if one of them is alive, or was there at that instant.
 func (c clinging) goneBy(instant int64) {
 	c.t.Helper()
 	for pid, last := range c.stamps() {
@@ -131,8 +130,8 @@ func (c clinging) goneBy(instant int64) {
 	}
 }
 
-// lives reports whether a process has not ended. One that has, and that nobody has
-// asked about yet, is still listed.
+// lives reports whether a process has not ended. A process that has ended is listed until its
+// parent waits for it.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")

@@ -13,15 +13,15 @@ import (
 	"github.com/creack/pty"
 )
 
-// typist is a shell that a person types to, and how it learns to complete.
+// typist is a shell at which a person types, and how its completion is loaded.
 type typist struct {
 	name  string
 	args  []string
 	setup []string
 }
 
-// typists are started without anybody's own configuration, and wait for a prompt
-// that no output of chubbyctl holds.
+// typists returns the shells, which start without the user's configuration and have a prompt that
+// no output of chubbyctl contains.
 func typists(dir string) []typist {
 	return []typist{
 		{"bash", []string{"--norc", "--noprofile", "-i"}, []string{
@@ -83,8 +83,8 @@ func (m *screen) write(text string) {
 	}
 }
 
-// tab presses Tab behind some text, and waits until the shell has finished with
-// that: until it has shown something, and then nothing for a while.
+// tab types a text and Tab, and waits until the shell has finished: until it has shown something,
+// and then nothing for a while.
 func (m *screen) tab(text string) {
 	m.t.Helper()
 	m.write(text + "\t")
@@ -112,13 +112,13 @@ func (m *screen) line(text string) {
 	m.settle()
 }
 
-// ready waits until the shell does what it is told.
+// ready waits until the shell runs commands.
 func (m *screen) ready() {
 	m.t.Helper()
 	m.shows("echo rea''dy\r", "ready")
 }
 
-// shows types something and waits until text has come on the screen since.
+// shows types something, and waits until the screen shows text that came after that.
 func (m *screen) shows(typed, text string) {
 	m.t.Helper()
 	before := len(m.shown.String())
@@ -188,8 +188,8 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 	m.shows("\r", `"replicas":[{`)
 }
 
-// isSilentWithoutACell: a Tab that nobody answers costs a second, and says
-// nothing on the line that is being typed.
+// isSilentWithoutACell: if no cell answers, Tab costs a second, and prints nothing on the line
+// that is being typed.
 func (s typist) isSilentWithoutACell(t *testing.T, path string) {
 	m := s.open(t, path, "127.0.0.1:1")
 	m.write("chubbyctl cat /ls/local/al")

@@ -24,11 +24,10 @@ func (w *world) lastIndex() uint64 {
 	return 0
 }
 
-// A hundred hand-overs among clients that wait cost a hundred entries: each
-// Release names the next holder, and the grant is in the same entry. The
-// waiters' own requests cost none while they wait. Counted as the growth of the
-// last log index while nothing else happens in the cell; two entries are
-// allowed for whatever else the cell may do.
+// A hundred hand-overs among waiters cost a hundred entries: each Release names the next
+// holder, and the grant is in the same entry. The waiters' own requests cost none while they wait.
+// The test counts by how much the last index of the log grows while nothing else happens in the
+// cell; it allows two entries for other things.
 func TestHandOverEntries(t *testing.T) {
 	w := start(t)
 	const waiters, each = 10, 10
@@ -89,8 +88,8 @@ func (w *world) handle(ctx context.Context, c *client.Client, path string) *clie
 	return h
 }
 
-// Ten contenders share a lock evenly, a witness that is told of every enter and
-// leave sees no overlap, and tokens grow.
+// Ten contenders share a lock evenly. A witness, to which they report when they enter and leave,
+// sees no overlap, and tokens grow.
 func TestContenders(t *testing.T) {
 	w := start(t)
 	const contenders = 10

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// servers3 are three replicas that an operator starts by hand, all of them always
-// with --bootstrap.
+// servers3 are three replicas that an operator starts by hand, always with --bootstrap.
 type servers3 struct {
 	*world
 	procs map[string]*process

@@ -9,49 +9,49 @@ import (
 	"time"
 )
 
-// reign is one line of elect --observe -o json.
-type reign struct {
+// primaryLine is one line of elect --observe -o json.
+type primaryLine struct {
 	Path, Value string
 	Vacant      bool
 	Token       uint64
 	Holder      struct{ PID int }
 }
 
-// reigns returns what an observer has printed so far.
-func (p *process) reigns() (all []reign) {
+// printedPrimaries returns the lines that an observer has printed so far.
+func (p *process) printedPrimaries() (all []primaryLine) {
 	p.t.Helper()
 	for line := range strings.Lines(p.stdout.String()) {
-		var r reign
+		var r primaryLine
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return all // the line is not whole yet
+			return all // the line is not complete yet
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
-// waitReign waits until the observer's last line is as wanted.
-func (p *process) waitReign(what string, limit time.Duration, wanted func(reign) bool) reign {
+// waitPrimary waits until the observer's last line is the wanted one.
+func (p *process) waitPrimary(what string, limit time.Duration, wanted func(primaryLine) bool) primaryLine {
 	p.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if all := p.reigns(); len(all) > 0 && wanted(all[len(all)-1]) {
+		if all := p.printedPrimaries(); len(all) > 0 && wanted(all[len(all)-1]) {
 			return all[len(all)-1]
 		}
 	}
 	p.t.Fatalf("the observer does not tell of %s within %v; it told\n%s%s", what, limit, &p.stdout, &p.stderr)
-	return reign{}
+	return primaryLine{}
 }
 
-// An election on the command line: the value is the file, the priority decides
-// who comes next, an operator may choose, a primary that is killed leaves a
-// vacancy that is told at once when its session ends, and an observer sees it all.
+// An election on the command line. The file holds the value; the priority decides who comes next;
+// an operator may choose the next; an observer sees every primary, and the vacancy after a primary
+// that was killed as soon as its session ends.
 func TestElect(t *testing.T) {
 	w := start(t)
 	const path = "/ls/local/primary"
 	observer := w.ctl("-o", "json", "elect", "--observe", path)
-	observer.waitReign("no file yet", 20*time.Second, func(r reign) bool { return r.Vacant })
-	names := func(value string) func(reign) bool {
-		return func(r reign) bool { return !r.Vacant && r.Value == value }
+	observer.waitPrimary("no file yet", 20*time.Second, func(r primaryLine) bool { return r.Vacant })
+	names := func(value string) func(primaryLine) bool {
+		return func(r primaryLine) bool { return !r.Vacant && r.Value == value }
 	}
 	candidate := func(name string, flags ...string) *process {
 		args := append([]string{"elect", path, "--value", name + ":80", "--name", name, "--lease", "2s", "--lock-delay", "4s", "--kill-after", "1s"}, flags...)
@@ -59,7 +59,7 @@ func TestElect(t *testing.T) {
 	}
 	one := candidate("one", "--yield")
 	one.waitFor("primary", 20*time.Second)
-	first := observer.waitReign("one", 20*time.Second, names("one:80"))
+	first := observer.waitPrimary("one", 20*time.Second, names("one:80"))
 	if got := w.must("cat", path); got != "one:80" {
 		t.Errorf("the file says %q", got)
 	}
@@ -70,7 +70,7 @@ func TestElect(t *testing.T) {
 	if code := one.wait(20 * time.Second); code != 5 {
 		t.Errorf("one gave way with exit %d, want its command's own 5; stderr %s", code, &one.stderr)
 	}
-	second := observer.waitReign("three", 20*time.Second, names("three:80"))
+	second := observer.waitPrimary("three", 20*time.Second, names("three:80"))
 	if second.Token <= first.Token {
 		t.Errorf("token %d after %d", second.Token, first.Token)
 	}
@@ -84,8 +84,8 @@ func TestElect(t *testing.T) {
 		t.Errorf("a candidate that does not exist: exit %d, %s", r.code, r.err)
 	}
 	w.kill9(three.cmd.Process.Pid)
-	observer.waitReign("a vacancy", 20*time.Second, func(r reign) bool { return r.Vacant })
-	observer.waitReign("four, the chosen one", 20*time.Second, names("four:80"))
+	observer.waitPrimary("a vacancy", 20*time.Second, func(r primaryLine) bool { return r.Vacant })
+	observer.waitPrimary("four, the chosen one", 20*time.Second, names("four:80"))
 }
 
 // waitNoted waits until a candidate is among those that are listed.

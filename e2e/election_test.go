@@ -63,7 +63,7 @@ func TestSixSteps(t *testing.T) {
 			}
 		}
 		past = append(past, sequencer)
-		_ = primary.cmd.Process.Signal(syscall.SIGINT) // the next candidate follows
+		_ = primary.cmd.Process.Signal(syscall.SIGINT) // so that the next candidate is elected
 		primary.wait(20 * time.Second)
 		candidates = slices.DeleteFunc(candidates, func(p *process) bool { return p == primary })
 	}

@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// rounds is how often the repeated drills are repeated; make acceptance asks
-// for more than the ordinary test run.
+// rounds is how often drills are repeated; make acceptance sets more than an ordinary test run.
 var rounds = flag.Int("rounds", 2, "how often to repeat the drills that are repeated")
 
-// When the master is killed, whoever holds a lock goes on undisturbed, others
-// can have theirs within two seconds, and nothing that was acknowledged is
-// lost.
+// When the master is killed, holders of locks go on undisturbed, others can take locks within two
+// seconds, and nothing that was acknowledged is lost.
 func TestMasterKilled(t *testing.T) {
 	w := start(t, "--no-restart")
 	holder := w.ctl("-v", "acquire", "/ls/local/held", "--", "sh", "-c", "echo held; trap 'echo disturbed' TERM INT HUP; while :; do sleep 0.1; done")
@@ -76,8 +74,8 @@ func (w *world) waitHealthy(n int) {
 	w.t.Fatalf("fewer than %d replicas are healthy", n)
 }
 
-// When all five replicas are killed and come back, everything is as it was, and
-// a holder that stayed up is still the holder.
+// When all five replicas are killed and started again, everything is as it was, and a holder that
+// kept running is still the holder.
 func TestAllKilled(t *testing.T) {
 	w := start(t)
 	w.must("put", "/ls/local/file", "before")
@@ -98,7 +96,7 @@ func TestAllKilled(t *testing.T) {
 	}
 	began := time.Now()
 	read := w.do("--timeout", "30s", "cat", "/ls/local/file")
-	for read.code == 69 && time.Since(began) < 30*time.Second { // nothing listens yet, which a command says at once
+	for read.code == 69 && time.Since(began) < 30*time.Second { // nothing listens yet, and a command says so at once
 		read = w.do("--timeout", "30s", "cat", "/ls/local/file")
 	}
 	if read.code != 0 || read.out != "before" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// When CMD has ended while the cell is away, chubbyctl ends with CMD's exit code as
-// soon as the lease is over, and at once when somebody interrupts it.
+// When CMD ends while the cell does not answer, chubbyctl ends with CMD's exit code as soon as the
+// lease has run out, and at once after an interrupt.
 func TestFarewellInAnOutage(t *testing.T) {
 	w := start(t, "--replicas", "1")
 	dir := t.TempDir()

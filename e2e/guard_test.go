@@ -15,9 +15,9 @@ import (
 
 const guardedLock = "/ls/local/guarded"
 
-// TestGuard: whatever the network does with the requests of primaries that
-// change every second, the guarded server lets none in with a token below one
-// that it let in before, also across kill -9 (Chubby §2.4).
+// TestGuard: primaries change every second, and the network delays and repeats their requests. The
+// guarded server accepts no request with a token below one that it accepted before, also across
+// kill -9 (Chubby §2.4).
 func TestGuard(t *testing.T) {
 	requests, kills, successions := int64(5_000), 2, 8
 	if *full {

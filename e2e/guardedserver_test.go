@@ -21,8 +21,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer/seqhttp"
 )
 
-// The flag makes this program the guarded server: TestMain, when it reads the
-// flags, does not come back from it.
+// The flag makes this program the guarded server: TestMain parses the flags, which does not return
+// then.
 var _ = func() bool {
 	flag.Func("guarded-server", "be the guarded server of TestGuard, with its files in this directory", func(dir string) error {
 		if err := serveGuarded(dir); err != nil {
@@ -35,9 +35,9 @@ var _ = func() bool {
 	return true
 }()
 
-// guardedServer is a server that the lock protects. It writes down each request
-// that was let in, twice: when it begins and before it ends. Both are in the
-// request's section, so the order of the lines is that of the work.
+// guardedServer is a server that the lock protects. It writes down each request that it accepts,
+// twice: when it begins and before it ends. Both are in the request's section, so the order of the
+// lines is that of the work.
 type guardedServer struct {
 	pb.UnimplementedTestServiceServer
 	journal *os.File
@@ -73,7 +73,7 @@ func serveGuarded(dir string) error {
 	return err
 }
 
-// handle does what a request asks for. Some take long, and go when they are told to.
+// handle does what a request asks for. Some take long, and end when their context does.
 func (s *guardedServer) handle(ctx context.Context) error {
 	held, _ := sequencer.FromContext(ctx)
 	if _, err := fmt.Fprintf(s.journal, "begin %d\n", held.Token()); err != nil {

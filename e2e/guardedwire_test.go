@@ -37,7 +37,7 @@ type wire struct {
 	t      *testing.T
 	dir    string
 	server atomic.Pointer[incarnation]
-	floor  atomic.Uint64 // the greatest token of a request whose answer was that it was let in
+	floor  atomic.Uint64 // the greatest token of a request that was answered as accepted
 	later  sync.WaitGroup
 	room   chan struct{} // bounds the repetitions under way
 
@@ -89,8 +89,8 @@ func (w *wire) killServer() {
 	w.startServer()
 }
 
-// delay lets a request be under way for as long as packets are: mostly not long,
-// sometimes longer than a primary is in office.
+// delay delays a request as a network does: mostly for a short time, sometimes for longer than
+// there is the same primary.
 func delay() {
 	most := 5 * time.Millisecond
 	switch rand.N(50) {
@@ -254,7 +254,7 @@ func (w *wire) listen() []func(ctx context.Context, text string) {
 	return []func(context.Context, string){
 		func(ctx context.Context, text string) {
 			if conn := conns.get(w.t, text); conn != nil {
-				_, _ = pb.NewTestServiceClient(conn).UnaryCall(ctx, &pb.SimpleRequest{}) // judged on its way
+				_, _ = pb.NewTestServiceClient(conn).UnaryCall(ctx, &pb.SimpleRequest{}) // wire counts the answer
 			}
 		},
 		func(ctx context.Context, text string) {

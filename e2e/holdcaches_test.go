@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// holdCaches is a child's task: some clients that keep files in their caches
-// and read them again and again.
+// holdCaches is a child's task: some clients that have files in their caches and read them again
+// and again.
 func holdCaches(k task, over <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// island is a network of its own for processes, from which the cell is reached
-// at the addresses it has outside, until the island is cut off: then nothing goes
-// in or out, and nobody is told, as when a cable is pulled.
+// island is a network of its own for processes. They reach the cell at the addresses that it has
+// outside, until the island is cut off: then nothing goes in or out, and no connection is closed, as
+// when a cable is pulled.
 type island struct {
 	t     *testing.T
-	calls chan func() // what is run in the island's network
+	calls chan func() // functions to run in the island's network
 	wires sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
@@ -31,9 +31,8 @@ type island struct {
 	ended bool
 }
 
-// asRoot runs the test again as root of a user namespace of its own, unless it is
-// root already: only root may make networks. It returns whether that was done,
-// and the test is over.
+// asRoot runs the test again as root of a user namespace of its own, unless it runs as root already:
+// only root may create networks. It reports whether it did, and the test has been run.
 func asRoot(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -62,15 +61,15 @@ func newIsland(t *testing.T, w *world) *island {
 	t.Helper()
 	i := &island{t: t, calls: make(chan func()), open: make(chan struct{})}
 	close(i.open)
-	founded := make(chan error)
+	made := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
-		founded <- i.found()
+		made <- i.makeNetwork()
 		for call := range i.calls {
 			call()
 		}
 	}()
-	if err := <-founded; err != nil {
+	if err := <-made; err != nil {
 		close(i.calls)
 		t.Fatalf("make a network: %v", err)
 	}
@@ -90,8 +89,8 @@ func newIsland(t *testing.T, w *world) *island {
 	return i
 }
 
-// found makes the network, with its loopback up, for this thread.
-func (i *island) found() error {
+// makeNetwork makes the network, with its loopback up, for this thread.
+func (i *island) makeNetwork() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
 	}
@@ -145,8 +144,7 @@ func (i *island) start(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// cut lets nothing in or out any more, and heal everything, what was on its way
-// included.
+// cut stops all traffic in and out. heal lets it through again, with what was on its way.
 func (i *island) cut() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -159,7 +157,7 @@ func (i *island) heal() {
 	close(i.open)
 }
 
-// passage waits until something may pass.
+// passage waits while the island is cut off.
 func (i *island) passage() {
 	i.mu.Lock()
 	open := i.open
@@ -167,7 +165,7 @@ func (i *island) passage() {
 	<-open
 }
 
-// relay leads whoever dials an address inside to the same address outside.
+// relay connects connections to an address inside to the same address outside.
 func (i *island) relay(l net.Listener, address string) {
 	for {
 		in, err := l.Accept()
@@ -190,7 +188,7 @@ func (i *island) relay(l net.Listener, address string) {
 	}
 }
 
-// carry copies what one says to the other, as long as there is passage.
+// carry copies from one connection to another, while the island is not cut off.
 func (i *island) carry(to, from net.Conn) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
@@ -204,7 +202,7 @@ func (i *island) carry(to, from net.Conn) {
 	}
 }
 
-// keep notes connections for the end, unless it has come.
+// keep notes connections for end. It reports false if end was called before.
 func (i *island) keep(conns ...net.Conn) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// decision 12: when the master dies together with a quarter of the clients, who
-// may all have had something in their caches, locks and reads go on within two
-// seconds, and only changes wait, until the leases of the dead are over.
+// Decision 12: when the master dies together with a quarter of the clients, which may all have had
+// something in their caches, locks and reads go on within two seconds. Only changes wait, until the
+// leases of the dead clients have run out.
 func TestMasterKilledWithCaches(t *testing.T) {
 	alive, dead, children, lease, times := 15, 5, 1, 4*time.Second, 1
 	if *full {
@@ -42,8 +42,8 @@ func (s *shelf) paths() []string {
 	return all
 }
 
-// survivor is a client that lives on, with a lock file of its own and a file
-// that it has not read.
+// survivor is a client that is not killed, with a lock file of its own and a file that it has not
+// read.
 type survivor struct {
 	*client.Client
 	cached       []*client.Handle
@@ -64,8 +64,8 @@ func (w *world) survivor(ctx context.Context, s *shelf, i int) *survivor {
 	return c
 }
 
-// killTogether kills the master and children that cache, at once, and looks how
-// long others wait for what.
+// killTogether kills the master and children that cache, at once, and measures how long the calls of
+// others wait.
 func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivor, k task, children, round int) {
 	t := w.t
 	var dying []child
@@ -117,8 +117,8 @@ func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivo
 	if locked.slowest() > 2*time.Second || read.slowest() > 2*time.Second {
 		t.Errorf("locks waited up to %v and reads up to %v, want at most 2 s", locked.slowest(), read.slowest())
 	}
-	// Whoever keeps its session alive has five twelfths of its lease left at any
-	// time, in which nothing may change of what it has cached.
+	// A client that keeps its session alive has at least five twelfths of its lease left. In that
+	// time nothing that it has cached may change.
 	// The new master, which knows nothing of that, waits for a whole lease from when it
 	// took over, about when it answered the first read.
 	least, most := k.Lease/4, read.fastest()+k.Lease+time.Second
@@ -143,14 +143,14 @@ func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivo
 	w.waitHealthy(5)
 }
 
-// timed collects how long calls took that began together.
+// timed collects the durations of calls that began together.
 type timed struct {
 	began time.Time
 	mu    sync.Mutex // guards took
 	took  []time.Duration
 }
 
-// over takes note that a call is over.
+// over takes note that a call has ended.
 func (d *timed) over(t *testing.T, err error) {
 	took := time.Since(d.began)
 	d.mu.Lock()
@@ -163,7 +163,7 @@ func (d *timed) over(t *testing.T, err error) {
 func (d *timed) fastest() time.Duration { return slices.Min(d.took) }
 func (d *timed) slowest() time.Duration { return slices.Max(d.took) }
 
-// String says it in short.
+// String summarises the durations.
 func (d *timed) String() string {
 	slices.Sort(d.took)
 	return fmt.Sprintf("%v (median), %v (slowest)", d.took[len(d.took)/2].Round(time.Millisecond), d.slowest().Round(time.Millisecond))

@@ -16,8 +16,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Very many idle sessions over few connections cost the master little memory and
-// little time, and a fail-over does none of them any harm (Chubby §3.1).
+// Very many idle sessions over few connections cost the master little memory and little time, and
+// all of them survive a fail-over (Chubby §3.1).
 func TestManySessions(t *testing.T) {
 	number, connections, idle := 500, 10, 5*time.Second
 	if *full {
@@ -92,7 +92,7 @@ func openMany(t *testing.T, ctx context.Context, cells []*client.Cell, number in
 	if t.Failed() {
 		t.FailNow()
 	}
-	t.Cleanup(func() { // the cell goes with the test; what they hold here is to go, too
+	t.Cleanup(func() { // the cell ends with the test; close frees what the sessions hold in this process
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		var closing sync.WaitGroup
@@ -155,7 +155,7 @@ func rss(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// load returns the part of a core that a process takes, over that time.
+// load returns the part of a core that a process uses, over that time.
 func load(t *testing.T, pid int, span time.Duration) float64 {
 	t.Helper()
 	before := cpu(t, pid)

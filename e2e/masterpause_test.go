@@ -14,9 +14,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A master that is stopped for a while under load, and goes on when another has
-// long been elected, does no harm: nobody reads what is old, with a cache or
-// without; it grants no lock; no session is lost (decisions 5 and 12).
+// A master is stopped for a while under load, and continued long after another was elected. It does
+// no harm: no client reads an old value, with a cache or without; it grants no lock; no session is
+// lost (decisions 5 and 12).
 func TestMasterPaused(t *testing.T) {
 	times, pause, lease := 1, 3*time.Second, 2*time.Second
 	if *full {
@@ -62,9 +62,9 @@ func TestMasterPaused(t *testing.T) {
 	intact(t, all...)
 }
 
-// pauseMaster stops the master for at least that long, and until the next one
-// has acknowledged a write and granted both locks: else there would be nothing
-// that the first could get wrong. Some calls wait in its sockets when it goes on.
+// pauseMaster stops the master for at least that long, and until the next one has acknowledged a write
+// and granted both locks, so that the first one could do something wrong. Some calls wait in its
+// sockets when it is continued.
 func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf, door *witness, pause time.Duration) {
 	t := w.t
 	t.Helper()
@@ -108,7 +108,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 		time.Since(stopped).Round(time.Millisecond), locked.Round(time.Millisecond), usable.Round(time.Millisecond))
 }
 
-// comesTo waits until that many more are counted.
+// comesTo waits until a counter has grown by that much.
 func comesTo(ctx context.Context, count *atomic.Int64, more int64) bool {
 	for end := count.Load() + more; count.Load() < end; time.Sleep(5 * time.Millisecond) {
 		if ctx.Err() != nil {
@@ -118,8 +118,7 @@ func comesTo(ctx context.Context, count *atomic.Int64, more int64) bool {
 	return true
 }
 
-// witness is told by holders of one lock when they enter and leave, and of
-// their tokens.
+// witness gets a report from the holders of one lock when they enter and leave, with their tokens.
 type witness struct {
 	inside, last, grants, overlaps atomic.Int64
 }

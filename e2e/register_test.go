@@ -13,17 +13,16 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// register is one file with one author, and what is known to be in it: writes
-// counts up when a write begins and when it is acknowledged, so it is odd while
-// the contents may be either. Contents are the count that their write ended with.
+// register is one file with one author. writes counts up when a write begins and when it is
+// acknowledged, so it is odd while the contents may be the old or the new ones. A write writes the
+// count that it ends with.
 type register struct {
 	path   string
 	writes atomic.Int64
 }
 
-// check compares what a read showed that began when that many were counted: a
-// read that no write overlaps shows what the last acknowledged write left.
-// It reports whether the read could be judged.
+// check compares the result of a read with the count when it began: a read that no write overlaps
+// returns the contents of the last acknowledged write. It reports whether no write overlapped.
 func (r *register) check(before int64, got []byte) (judged bool, err error) {
 	if r.writes.Load() != before || before%2 == 1 {
 		return false, nil
@@ -34,7 +33,7 @@ func (r *register) check(before int64, got []byte) (judged bool, err error) {
 	return true, nil
 }
 
-// shelf is files that one client writes and many read, and what came of it.
+// shelf is files that one client writes and many read, and what went wrong.
 type shelf struct {
 	files   []*register
 	author  *client.Client
@@ -66,8 +65,8 @@ func (w *world) newShelf(ctx context.Context, dir string, files int, author clie
 	return s
 }
 
-// pick chooses a file: the first ones most often, so that many have the same in
-// their caches, and every one now and then.
+// pick chooses a file: the first ones most often, so that many clients cache the same, and every file
+// now and then.
 func (s *shelf) pick() int {
 	x := rand.Float64()
 	return int(x * x * x * float64(len(s.files)))
@@ -106,8 +105,8 @@ type reader struct {
 	kept   [10]*client.Handle
 }
 
-// newReader returns the reader of that number. If there are enough, each file is
-// one of two readers' own.
+// newReader returns the reader of that number. If there are enough readers, each file belongs to two
+// of them.
 func (s *shelf) newReader(c *client.Client, number int) *reader {
 	r := &reader{shelf: s, client: c}
 	for i := range r.own {
@@ -156,7 +155,7 @@ func (s *shelf) open(ctx context.Context, c *client.Client, r *register) error {
 	return errors.Join(s.look(ctx, h, r, before), h.Close(ctx))
 }
 
-// look reads through a handle.
+// look reads a file through a handle.
 func (s *shelf) look(ctx context.Context, h *client.Handle, r *register, before int64) error {
 	got, _, err := h.Contents(ctx)
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *shelf) report(err error) {
 	}
 }
 
-// verdict fails the test if anything was reported, and returns the figures.
+// verdict fails the test if an error was reported, and returns the figures.
 func (s *shelf) verdict(t *testing.T) string {
 	t.Helper()
 	s.mu.Lock()

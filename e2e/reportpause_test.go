@@ -15,22 +15,21 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// reporter is a client that keeps a file in its cache and holds a lock, and
-// prints what it sees of both: it is there to be stopped.
+// reporter is a client that has a file in its cache and holds a lock, and prints what it sees of both.
+// The tests stop it.
 type reporter struct {
 	file, lock *client.Handle
 	held       *client.Lock
 	client     *client.Client
-	haste      atomic.Bool // look without a pause
+	haste      atomic.Bool // whether to look without pauses
 
 	mu  sync.Mutex // guards out
 	out *json.Encoder
 }
 
-// reportPause is a child's task. It looks every millisecond, and as the first
-// thing when it goes on after a stop. From SIGUSR1 until then it looks without a
-// pause, and on one processor: a stop in the midst of that is followed by the
-// next look, before the client can have noticed that a timer is late.
+// reportPause is a child's task. It looks at the file and the lock every millisecond, and at once when
+// it is continued after a stop. From SIGUSR1 on it looks without pauses, and on one processor: after a
+// stop the next look then comes before the client can notice that a timer is late.
 func reportPause(k task, over <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -90,7 +89,7 @@ func (r *reporter) open(ctx context.Context, k task) (err error) {
 	return err
 }
 
-// print prints a note; what cannot be printed is missed by the test.
+// print prints a note. If it cannot, the test misses the note, and fails.
 func (r *reporter) print(n note) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +105,7 @@ func (r *reporter) read(ctx context.Context) note {
 	return n
 }
 
-// believe says whether the lock may be relied on.
+// believe notes whether the client relies on the lock.
 func (r *reporter) believe(context.Context) note {
 	n := note{What: "lock", Began: machineNow()}
 	err := r.held.Err()
@@ -124,7 +123,7 @@ func (r *reporter) write(ctx context.Context) note {
 	return n
 }
 
-// watchLease tells of every time the lease was extended.
+// watchLease notes every extension of the lease.
 func (r *reporter) watchLease(ctx context.Context) {
 	for last := time.Duration(0); ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		now, left := machineNow(), r.client.Left()
@@ -135,13 +134,13 @@ func (r *reporter) watchLease(ctx context.Context) {
 	}
 }
 
-// watch looks again and again, at the file or at the lock. It reports a look that
-// brings something else than the look before, and that one as well; and a look that
-// took long, or came long after the one before, as the first after a stop does.
+// watch looks again and again, at the file or at the lock. It notes a look whose result is not that of
+// the look before, with the look before; and a look that took long, or came long after the one
+// before, as the first after a stop does.
 func (r *reporter) watch(ctx context.Context, what string) {
 	const long = 50 * time.Millisecond
 	look := map[string]func(context.Context) note{"read": r.read, "lock": r.believe}[what]
-	var unsaid []note // printing takes longer than looking: it has to wait for a look that brings nothing
+	var unsaid []note // printing takes longer than looking, so it waits for a look without news
 	for last := look(ctx); ctx.Err() == nil; {
 		n := look(ctx)
 		if n.Text != last.Text || n.Err != last.Err {

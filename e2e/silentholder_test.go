@@ -14,29 +14,29 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Of the silent holders. With a lease of 8 s the promised bound lies 2.7 s before the
-// moment at which the lock would pass on if a parked KeepAlive of a silent client were
-// granted: far more than a busy machine delays either.
+// Of the silent holders. With a lease of 8 s the promised bound is 2.7 s before the moment at which the
+// lock would pass on if the master extended the lease for the parked KeepAlive of a silent client. A
+// busy machine delays neither by so much.
 const (
 	silentLease = 8 * time.Second
 	silentDelay = time.Second
 	silentBound = silentLease + silentDelay + 2*time.Second // design.md, decision 6
 )
 
-// silentHolder is a process that holds a lock and falls silent, and another client
-// that waits for the lock.
+// silentHolder is a process that holds a lock and stops communicating, and another client that waits
+// for the lock.
 type silentHolder struct {
 	*pausedClient
-	silence func() // from now on nothing is heard of the holder
-	wake    func() // it goes on
-	runs    bool   // it runs although nothing is heard of it
+	silence func() // from now on the holder does not communicate
+	wake    func() // continues it
+	runs    bool   // whether it runs while it does not communicate
 	granted chan int64
 }
 
-// However a holder falls silent, and at whichever moment between two KeepAlives, the
-// next client has the lock within lease, lock-delay and two seconds, and not while
-// the holder believes in it by its own clock. When the holder goes on, it knows of
-// its loss before it does anything (Chubby §2.4, §2.8).
+// A holder stops communicating, in one way or another, at any moment between two KeepAlives. The next
+// client has the lock within lease, lock-delay and two seconds, and not while the holder relies on it
+// by its own clock. When the holder is continued, it notices the loss before it does anything (Chubby
+// §2.4, §2.8).
 func TestSilentHolder(t *testing.T) {
 	if asRoot(t) {
 		return
@@ -76,8 +76,8 @@ func stoppedHolder(t *testing.T, w *world, path string) *silentHolder {
 	return h
 }
 
-// cutOffHolder is a holder whose network swallows everything. SIGCONT has it look when
-// the network is back.
+// cutOffHolder is a holder whose network drops everything. SIGCONT has it look when the network is
+// back.
 func cutOffHolder(t *testing.T, w *world, path string) *silentHolder {
 	t.Helper()
 	i := newIsland(t, w)
@@ -104,7 +104,7 @@ func newSilentHolder(t *testing.T, w *world, path string, start func(*exec.Cmd) 
 	return h
 }
 
-// contend has the other wait for the lock.
+// contend has the other client wait for the lock.
 func (h *silentHolder) contend() {
 	h.Helper()
 	queued := make(chan struct{})
@@ -127,7 +127,7 @@ func (h *silentHolder) contend() {
 	}
 }
 
-// drill has the holder fall silent that long after its lease was extended.
+// drill silences the holder that long after its lease was extended.
 func (h *silentHolder) drill(phase time.Duration) {
 	h.Helper()
 	h.contend()
@@ -165,9 +165,8 @@ func (h *silentHolder) drill(phase time.Duration) {
 	h.Logf("the lock passed on %v after its holder fell silent, %v after it could be sure of it", took.Round(time.Millisecond), spare.Round(time.Millisecond))
 }
 
-// believedUntil checks that the holder neither was sure of its lock nor found that it
-// has it when the other had been granted it, and returns how long before that it was
-// sure last.
+// believedUntil checks that the holder did not rely on its lock after the other client got it, and
+// returns how long before that it relied on it last.
 func (h *silentHolder) believedUntil(granted int64) time.Duration {
 	h.Helper()
 	sure := int64(0)

@@ -13,24 +13,24 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// drill is a command under a lock that somebody else waits for.
+// drill is a command under a lock that another client waits for.
 type drill struct {
 	clinging
 	path    string
 	ctl     *process
-	granted chan int64 // when the other had the lock
+	granted chan int64 // when the other client got the lock
 }
 
-// Of a drill. A chubbyctl that falls silent leaves its lock to the next within the
-// bound (design.md, decision 6).
+// Of a drill. The lock of a chubbyctl that stops communicating passes on within the bound (design.md,
+// decision 6).
 const (
 	drillLease = 3 * time.Second
 	drillDelay = 6 * time.Second
 	drillBound = drillLease + drillDelay + 2*time.Second
 )
 
-// newDrill starts a command that clings under a lock of its own, and somebody
-// who waits for it.
+// newDrill starts a command that clings under a lock of its own, and a client that waits for the
+// lock.
 func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.Client, path string, obey bool) *drill {
 	t.Helper()
 	c, argv := clinger(t, obey)
@@ -42,7 +42,7 @@ func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.C
 	return d
 }
 
-// contend has somebody else wait for the lock.
+// contend has another client wait for the lock.
 func (d *drill) contend(other *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	var waits sync.WaitGroup
@@ -68,7 +68,7 @@ func (d *drill) contend(other *client.Client) {
 	})
 }
 
-// passes waits until the lock has passed on, and checks that everything was gone
+// passes waits until the lock has passed on, and checks that all processes of the command were gone
 // by then. It returns how long before.
 func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 	d.t.Helper()
@@ -99,8 +99,7 @@ func islanders(t *testing.T, n int, obey bool) (*island, []*drill) {
 }
 
 // A client that is cut off from the cell: its command, which ignores SIGTERM and
-// forks, is gone with all of its processes before anybody else can hold the lock,
-// each time.
+// forks, is gone with all of its processes before another client can hold the lock, each time.
 func TestLossDrill(t *testing.T) {
 	if asRoot(t) {
 		return
@@ -141,8 +140,8 @@ func TestShortCut(t *testing.T) {
 	}
 }
 
-// goesOn lets a chubbyctl go on that was stopped while its lock passed on: it reports
-// the loss at once.
+// goesOn continues a chubbyctl that was stopped while its lock passed on: it reports the loss at
+// once.
 func (d *drill) goesOn() {
 	d.t.Helper()
 	if err := d.ctl.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -153,8 +152,8 @@ func (d *drill) goesOn() {
 	}
 }
 
-// Whatever becomes of chubbyctl itself, the command is gone before the lock passes
-// on, and the lock passes on in time.
+// Also if chubbyctl itself is killed or stopped, the command is gone before the lock passes on, and the
+// lock passes on in time.
 func TestSupervisorIsGone(t *testing.T) {
 	w := start(t)
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
@@ -185,7 +184,7 @@ type shell struct {
 	terminal *terminal
 }
 
-// newShell starts one whose chubbyctl finds the cell.
+// newShell starts a shell whose chubbyctl finds the cell.
 func newShell(t *testing.T, w *world) *shell {
 	t.Helper()
 	term, process := onTerminal(t, "bash", "--norc", "--noprofile", "-i")
@@ -211,14 +210,13 @@ func TestCtrlZ(t *testing.T) {
 	s.types("\x1a")
 	s.shows("Stopped", 20*time.Second)
 	d.passes(time.Minute)
-	s.types("fg\n") // chubbyctl goes on, and finds that all is over
+	s.types("fg\n") // chubbyctl is continued, and finds that the lock is lost
 	s.shows("was lost while CMD ran", 30*time.Second)
 	s.types("echo exit=$?\n")
 	s.shows("exit=74", 30*time.Second)
 }
 
-// A terminal that is closed ends the command, and with it chubbyctl, which
-// releases the lock.
+// When the terminal is closed, the command ends, and then chubbyctl, which releases the lock.
 func TestTerminalCloses(t *testing.T) {
 	w := start(t)
 	s := newShell(t, w)
@@ -228,9 +226,8 @@ func TestTerminalCloses(t *testing.T) {
 	w.must("acquire", "/ls/local/hup", "--wait", "5s", "--", "true")
 }
 
-// acquire -- bash is a shell like any other: what is typed reaches it, Ctrl-C
-// ends what it runs and not itself, Ctrl-Z and fg work, and its exit code is
-// chubbyctl's.
+// acquire -- bash is a shell like any other: it reads what is typed, Ctrl-C ends what it runs and not
+// the shell itself, Ctrl-Z and fg work, and its exit code is chubbyctl's.
 func TestShellUnderALock(t *testing.T) {
 	w := start(t)
 	s := newShell(t, w)

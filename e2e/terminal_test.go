@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is what a person sees and types on.
+// terminal is a pseudo terminal at which a test types and reads.
 type terminal struct {
 	t     *testing.T
 	file  *os.File
-	shown buffer // what was not waited for yet
+	shown buffer // what shows has not consumed yet
 	all   buffer
 	reads sync.WaitGroup
 	once  sync.Once
@@ -38,7 +38,7 @@ func onTerminal(t *testing.T, name string, args ...string) (*terminal, *process)
 			return err
 		}
 		defer file.Close()
-		// The library leaves it in a mode in which closing does not end a read.
+		// The library leaves the file in a mode in which Close does not end a Read.
 		fd, err := unix.Dup(int(file.Fd()))
 		if err != nil {
 			return err
@@ -70,8 +70,8 @@ func (s *shell) types(text string) {
 	}
 }
 
-// shows waits until the terminal shows a text that it has not shown before the
-// last one that was waited for, and forgets everything up to it.
+// shows waits until the terminal shows a text, after the last one that a test has waited for, and
+// drops everything up to it.
 func (s *shell) shows(text string, limit time.Duration) {
 	s.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -82,7 +82,7 @@ func (s *shell) shows(text string, limit time.Duration) {
 	s.t.Fatalf("the terminal does not show %q; it showed:\n%s", text, strings.ReplaceAll(s.terminal.all.String(), "\r", ""))
 }
 
-// forget drops everything up to a text, if that is there.
+// forget drops everything up to a text, if the text is there.
 func (b *buffer) forget(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A planned hand-over, by chubbyctl cell transfer or because the master is stopped
-// by SIGTERM, costs no session anything: a lock is held on, no session is in
-// jeopardy, and writes and reads stop for a fifth of a second at most.
+// A planned hand-over, by chubbyctl cell transfer or because the master is stopped by SIGTERM, disturbs
+// no session: locks stay held, no session is in jeopardy, and writes and reads stop for a fifth of a
+// second at most.
 func TestTransfer(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -87,8 +87,8 @@ func (w *world) whileHandedOver(by string, work func() error) (longest, took tim
 	return <-done, took
 }
 
-// patience is a limit as it is kept on an idle machine, and five times that where
-// the race detector, or other tests, slow everything down.
+// patience returns a limit as it is on an idle machine, or five times that if the race detector or
+// other tests may slow everything down.
 func (w *world) patience(limit time.Duration) time.Duration {
 	if *full { // make acceptance runs alone
 		return limit

@@ -18,13 +18,12 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A replica whose disk is full ends, says so without a trace, and the others
-// serve on with everything that was acknowledged. When there is room again and it is
-// started, it catches up.
+// A replica whose disk is full ends with a message and no stack trace, and the others go on with
+// everything that was acknowledged. When there is room again and it is started, it catches up.
 func TestDiskFull(t *testing.T) {
 	for store, c := range map[string]struct {
 		size   string // of the small disk
-		writes int    // that do not fit it
+		writes int    // more than fit on it
 	}{
 		"boltdb": {"4m", 40},
 		"wal":    {"68m", 300}, // one segment of 64 MiB fits
@@ -51,7 +50,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// fillDisk writes until the disk of r2 is full, and looks at what becomes of it.
+// fillDisk writes until the disk of r2 is full, and checks how r2 ends.
 func (w *world) fillDisk(writes int) {
 	t := w.t
 	t.Helper()
@@ -90,7 +89,7 @@ func (w *world) fillDisk(writes int) {
 	}
 }
 
-// waitGone waits until a process is no more.
+// waitGone waits until a process has ended.
 func (w *world) waitGone(pid int) {
 	w.t.Helper()
 	for range 400 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// One Ctrl-C ends a command that waits for what somebody types, and nothing is
-// sent: there is not even a cell here.
+// One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no
+// cell here.
 func TestCtrlCWhileTyping(t *testing.T) {
 	for _, command := range [][]string{{"put", "/ls/local/x"}, {"put", "/ls/local/x", "-"}, {"acl", "file", "put", "ops"}} {
 		term, process := onTerminal(t, bin("chubbyctl"), command...)

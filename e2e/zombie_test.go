@@ -18,10 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A master that was stopped while another was elected serves nobody when it
-// goes on, not even the calls that were waiting in its sockets: neither old
-// contents nor a lease (decision 5). The calls here are made past the client
-// library, which would have gone to the new master long ago.
+// A master that was stopped while another was elected answers no call when it is continued, not even
+// those that waited in its sockets: neither with old contents nor with a lease (decision 5). The test
+// makes the calls without the client library, which would have gone to the new master long before.
 func TestZombieMaster(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -88,7 +87,7 @@ func TestZombieMaster(t *testing.T) {
 	}
 }
 
-// zombie is a session with one replica, past the client library.
+// zombie is a session with one replica, made without the client library.
 type zombie struct {
 	chubby pb.ChubbyClient
 	caller *pb.Caller

@@ -45,8 +45,8 @@ func TestACLFaults(t *testing.T) {
 	}
 }
 
-// A list whose text was lost on the way here must not shut everybody out, and a
-// value that is given as "-" is standard input.
+// A list whose text was lost in a pipe must not shut everybody out. The value "-" is standard
+// input.
 func TestACLFilePutReadsStandardInput(t *testing.T) {
 	for _, c := range []struct {
 		in   string

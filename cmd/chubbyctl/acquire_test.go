@@ -16,8 +16,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// execute runs a command line against a cell that does not exist, and returns
-// what came of it.
+// execute runs a command line against a cell that does not exist, and returns its output and its
+// error.
 func execute(t *testing.T, in io.Reader, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -30,8 +30,7 @@ func execute(t *testing.T, in io.Reader, args ...string) (stdout string, err err
 	return out.String(), err
 }
 
-// What is wrong with a command line is found before the cell is asked, and said
-// with what to write instead.
+// Errors in a command line are found before the cell is asked, and say what to write instead.
 func TestCommandLineFaults(t *testing.T) {
 	long := strings.Repeat("x", api.MaxReason+1)
 	for _, c := range []struct {
@@ -88,7 +87,7 @@ func TestCommandLineFaults(t *testing.T) {
 	}
 }
 
-// A cell that cannot be reached is no usage, and is told within --timeout.
+// A cell that cannot be reached is not an error of usage, and is reported within --timeout.
 func TestUnreachableCell(t *testing.T) {
 	for _, args := range [][]string{
 		{"ls"}, {"cat", "/ls/local/a"}, {"locks"}, {"cell", "status"}, {"acquire", "/ls/local/a", "--", "true"}, {"acquire", "/ls/local/a", "--try"},
@@ -99,7 +98,7 @@ func TestUnreachableCell(t *testing.T) {
 	}
 }
 
-// Chubby §4.3: 256 kilobytes are the most; what is larger is not even sent.
+// Chubby §4.3: a file has at most 256 kilobytes; a larger value is not sent.
 func TestPutRefusesLargeValues(t *testing.T) {
 	for size, want := range map[int]int{api.MaxContents: exitUnavailable, api.MaxContents + 1: exitFailed} {
 		_, err := execute(t, strings.NewReader(strings.Repeat("x", size)), "put", "/ls/local/a", "-")
@@ -136,9 +135,8 @@ func TestBudgetOfTheDefaults(t *testing.T) {
 	}
 }
 
-// Settings that pass leave room, at the worst moment, to stop CMD and a margin;
-// that is: the moment at which CMD is asked to end is never before the worst
-// moment itself.
+// Settings that are accepted leave time, at the worst moment, to stop CMD and for a margin: CMD is
+// never asked to end before the worst moment itself.
 func TestBudgetLeavesRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, least, most time.Duration) time.Duration {
@@ -172,7 +170,7 @@ func told(t *testing.T, output term.Format, f func(w *lockWait)) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// A short wait is silent, and a long one speaks when something changes.
+// A short wait prints nothing, and a long one a line for each change.
 func TestProgressSpeaksOnChanges(t *testing.T) {
 	ann := []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}
 	bob := []api.Holder{{Session: 43, Principal: "bob"}}
@@ -180,7 +178,7 @@ func TestProgressSpeaksOnChanges(t *testing.T) {
 		w.queued(client.Queued{Place: 3, Waiting: 5, Holders: ann})
 		time.Sleep(term.Patience - time.Millisecond)
 		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann})
-		time.Sleep(time.Second)                                     // term.Patience is over: place 2 is told
+		time.Sleep(time.Second)                                     // term.Patience has passed: place 2 is printed
 		w.queued(client.Queued{Place: 2, Waiting: 5, Holders: ann}) // nothing new
 		w.queued(client.Queued{Place: 1, Waiting: 4, Holders: bob})
 		w.queued(client.Queued{Place: 1, Waiting: 4, Delayed: 9 * time.Second})
@@ -214,7 +212,7 @@ func TestProgressAsJSON(t *testing.T) {
 	mustHave(t, []byte(lines[0]+"\n"), "waiting.path waiting.place waiting.waiting waiting.holders waiting.delayed_s")
 }
 
-// Who holds a lock is told to those who do not get it.
+// A client that does not get a lock is told who holds it.
 func TestExplainHeld(t *testing.T) {
 	o := &acquireOptions{workOptions: workOptions{path: api.MustParsePath("/ls/foo/a")}}
 	held := o.explainHeld(&api.Error{Code: api.LockHeld, Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}}})

@@ -28,8 +28,7 @@ func benched(t *testing.T, text string) (fields benchFields) {
 	return fields
 }
 
-// Every workload does what its name says, at the rate asked for, and leaves
-// nothing behind.
+// Every workload does what its name says, at the given rate, and removes what it has created.
 func TestBench(t *testing.T) {
 	for _, w := range workloads() {
 		t.Run(w.name, func(t *testing.T) {
@@ -63,7 +62,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a bench with the figures until then, and it cleans up.
+// After Ctrl-C a bench prints the figures until then, and cleans up.
 func TestBenchInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1)
@@ -84,13 +83,13 @@ func TestBenchInterrupted(t *testing.T) {
 	})
 }
 
-// A cell that has gone away does not keep a bench from its end: operations that have
-// begun are given up after --timeout, and soon after Ctrl-C.
+// A bench ends although its cell does not answer any more: operations that have begun are given up
+// after --timeout, and soon after Ctrl-C.
 func TestBenchWithoutCell(t *testing.T) {
 	const away, ends, timeout = 3 * time.Second, 5 * time.Second, 15 * time.Second
 	for name, one := range map[string]struct {
 		interrupted bool
-		within      time.Duration // for what has begun, and to take leave; then it tries to clean up
+		within      time.Duration // for operations that have begun, and for the end of the sessions; then it tries to clean up
 		says        string
 	}{
 		"Ctrl-C":         {true, 2 * closeBound, "[exit 130]"},
@@ -122,8 +121,8 @@ func TestBenchWithoutCell(t *testing.T) {
 	}
 }
 
-// A latency counts from when an operation was due: the wait for a slow one
-// before it is not left out.
+// A latency counts from when the operation was due: the wait for a slow operation before it counts,
+// too.
 func TestBenchPace(t *testing.T) {
 	b := &bench{rate: 10, clients: 2}
 	for i, want := range [][]time.Duration{{0, 200 * time.Millisecond}, {100 * time.Millisecond, 300 * time.Millisecond}} {

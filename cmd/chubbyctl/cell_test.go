@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// What differs is told only of replicas that have applied the same.
+// A difference is reported only of replicas that have applied the same entries.
 func TestDivergence(t *testing.T) {
 	a := client.ReplicaStatus{ID: "r1", Applied: 7, StateHash: "aaaaaaaaaaaa"}
 	b := client.ReplicaStatus{ID: "r2", Applied: 7, StateHash: "bbbbbbbbbbbb"}
@@ -30,7 +30,7 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// That replicas differ is told to programs, too.
+// Programs are told that replicas differ, too.
 func TestDivergenceAsJSON(t *testing.T) {
 	var b bytes.Buffer
 	g := &globals{output: "json"}

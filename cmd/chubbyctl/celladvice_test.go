@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Somebody whose command finds no server is told what to do: to start a cell, or
-// which cells the configuration has.
+// A command that finds no server says what to do: to start a cell, or which cells the configuration
+// has.
 func TestNothingListensIsExplained(t *testing.T) {
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421;other=h2:7421")
 	t.Setenv("CHUBBY_CONFIG", "/dev/null")

@@ -21,8 +21,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
-// TestMain also is the guardian that the tests' commands run under, and chubbyctl
-// where a test needs a process.
+// TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
+// need a process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion"}, os.Args[1]) {
 		os.Exit(runCommandLine())
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	// The runtime's goroutine for signals begins outside of every bubble.
+	// The runtime's goroutine for signals must begin outside of every bubble.
 	first := make(chan os.Signal, 1)
 	signal.Notify(first, syscall.SIGUSR2)
 	signal.Stop(first)
@@ -126,8 +126,8 @@ func TestCommandEnvironment(t *testing.T) {
 	}
 }
 
-// Loss by the cell's word: CMD is asked to end, and the exit code says so even
-// if CMD claims to have succeeded.
+// The cell says that the lock is lost: CMD is asked to end, and the exit code is that of the loss, even
+// if CMD ends with 0.
 func TestCommandWhenTheLockIsLost(t *testing.T) {
 	fifo := newFIFO(t)
 	ctx, lose := context.WithCancelCause(t.Context())
@@ -141,8 +141,8 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 	}
 }
 
-// Loss by the clock: nothing more is heard of the cell, and CMD must be gone
-// before another could have the lock, whatever it does about SIGTERM.
+// The cell does not answer any more: CMD must be gone before another can have the lock, also if it
+// ignores SIGTERM.
 func TestCommandWhenTimeRunsOut(t *testing.T) {
 	end := time.Now().Add(700 * time.Millisecond)
 	o := supervising(t, "sh", "-c", `trap '' TERM; while :; do sleep 0.01; done`)
@@ -152,16 +152,16 @@ func TestCommandWhenTimeRunsOut(t *testing.T) {
 	}
 }
 
-// Jeopardy is told to CMD if it asked for that, and its end; neither stops it.
+// CMD gets a signal for jeopardy, and one for its end, if the user asked for them; neither stops it.
 func TestJeopardyAndSafeSignals(t *testing.T) {
 	fifo := newFIFO(t)
-	session, changed := &liveSession{}, make(chan struct{}) // unbuffered: taken one after the other
+	session, changed := &liveSession{}, make(chan struct{}) // unbuffered: the changes are taken one after the other
 	session.left.Store(int64(time.Second))
 	firstLine(t, fifo, func() {
 		for _, left := range []time.Duration{-1, time.Second} {
 			session.left.Store(int64(left))
 			changed <- struct{}{}
-			changed <- struct{}{} // the one before has been dealt with
+			changed <- struct{}{} // the change before has been handled
 		}
 	})
 	// Each is a step: the second counts only after the first.
@@ -173,8 +173,8 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	}
 }
 
-// A command that is being stopped is not told that it is safe, though the cell
-// answers again: that would keep it from ending in time.
+// A command that is being stopped gets no signal that it is safe, although the cell answers again: it
+// might not end in time then.
 func TestSafeTooLate(t *testing.T) {
 	fifo := newFIFO(t)
 	session, changed := &liveSession{}, make(chan struct{})
@@ -214,8 +214,8 @@ func TestLostBeforeTheStart(t *testing.T) {
 	}
 }
 
-// Whoever should have the lock is told of; CMD is asked to end for it only with
-// --yield, and its exit code is its own.
+// The user is told that another should have the lock. CMD is asked to end for that only with --yield,
+// and its exit code is its own.
 func TestYield(t *testing.T) {
 	for _, yield := range []bool{true, false} {
 		fifo := newFIFO(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// offered is what Tab offers behind a half-written command line, without the
-// explanations, and what it does behind that: ":4" is no files, ":6" also no
-// space.
+// offered returns what Tab offers for a half-written command line, without the explanations, and how it
+// goes on: ":4" offers no files, ":6" adds no space either.
 func (s *stage) offered(line string) string {
 	var list []string
 	for entry := range strings.Lines(s.run("__complete " + line)) {
@@ -69,7 +68,7 @@ func TestCompletionOffers(t *testing.T) {
 	})
 }
 
-// A cell that does not answer costs whoever presses Tab a second or two.
+// If the cell does not answer, Tab takes a second or two.
 func TestCompletionDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// What is no sequencer is not valid, above all the empty text of an unset
-// variable: it must not make the change an unconditional one.
+// Text that is not a sequencer is not valid, above all the empty text of a variable that is not set: the
+// change must not become an unconditional one.
 func TestIfSequencer(t *testing.T) {
 	good := sequencer.Sequencer{Cell: api.CellID(strings.Repeat("0", 32)), Path: api.MustParsePath("/ls/foo/a"), Mode: api.Exclusive, Generation: 7}.String()
 	for _, c := range []struct {
@@ -36,8 +36,8 @@ func TestIfSequencer(t *testing.T) {
 	}
 }
 
-// The cell's refusal has the exit code of an unmet condition where there was a
-// condition, and only there.
+// The cell's refusal has the exit code of a condition that is not met if there was a condition, and only
+// then.
 func TestVerdictOfTheCell(t *testing.T) {
 	for _, c := range []struct {
 		given bool
@@ -57,8 +57,8 @@ func TestVerdictOfTheCell(t *testing.T) {
 	}
 }
 
-// A file is created with its contents when it is opened, where no condition is
-// asked for: so a write with a condition never creates one.
+// Open creates a file with its contents, without a condition, so a write with a condition never creates
+// one.
 func TestConditionsNeverCreate(t *testing.T) {
 	sequencer := []client.WriteOption{client.IfGeneration(1)} // any option will do
 	for _, c := range []struct {

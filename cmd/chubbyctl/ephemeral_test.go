@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// put --ephemeral says that its file lives as long as the command; it does not stay for a
-// file that somebody has deleted, or whose session has ended.
+// The file of put --ephemeral lives as long as the command. The command ends if the file is deleted, or
+// its session has ended.
 func TestEphemeralFileIsGone(t *testing.T) {
 	for name, remove := range map[string]func(ctx context.Context, c *client.Client, file *client.Handle) error{
 		"deleted": func(ctx context.Context, _ *client.Client, file *client.Handle) error { return file.Delete(ctx) },

@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// What others call themselves, and say, does nothing to a terminal.
+// The names and texts of others give no orders to a terminal.
 func TestNothingReachesTheTerminal(t *testing.T) {
 	evil := "\x1b]0;title\a\nchubbyctl: forged\u202e"
 	h := api.Holder{Session: 1, Principal: evil, Host: evil, Reason: evil}

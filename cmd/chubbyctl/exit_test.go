@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
-// Every code has an exit code, wrapped or not; a new one must be decided on
-// here.
+// Every code has an exit code, wrapped or not; a new code has to be added here.
 func TestExitCodeOfEveryCode(t *testing.T) {
 	want := map[api.Code]int{
 		api.NotMaster: 69, api.WrongCell: 1, api.Unavailable: 69, api.Uncertain: 1, api.SessionExpired: 1,
@@ -61,8 +60,7 @@ func TestExitCodeOfOtherEnds(t *testing.T) {
 	}
 }
 
-// A signal explains whatever it made fail, but not the end of a command that
-// was given the signal.
+// A signal explains what failed because of it, but not the end of a command that got the signal.
 func TestInterruptIsTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interrupted{syscall.SIGTERM})
@@ -127,8 +125,8 @@ func TestCodeNames(t *testing.T) {
 	}
 }
 
-// Programs read the errors of a command line that was not understood, too, whatever
-// comes first on it.
+// Programs read the errors of a command line that was not understood, too, also if -o json comes after
+// the error.
 func TestErrorsOfFlagsAsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
 		"ls --wat -o json": true, "--timeout 1x ls --output json": true, "ls --wat -ojson": true, "ls --wat -o=json": true, "ls --wat --output=json": true,
@@ -140,7 +138,7 @@ func TestErrorsOfFlagsAsJSON(t *testing.T) {
 	}
 }
 
-// Errors that were joined are told one by one; one that wraps two stays whole.
+// Errors that were joined are printed one by one; one that wraps two stays whole.
 func TestSeveralErrors(t *testing.T) {
 	var b bytes.Buffer
 	(&globals{output: "text"}).printError(&b, errors.Join(errors.New("first"), errors.New("second")))

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// A primary whose file says nothing, as one by acquire, has not said who it is.
+// A primary whose file is empty, such as one by acquire, has not said who it is.
 func TestReignWithoutAValue(t *testing.T) {
 	for value, want := range map[string]string{"": "(has not said who it is)", "\n": "(has not said who it is)", "db1\n": "primary: db1  token 7"} {
 		var out bytes.Buffer
@@ -20,7 +20,7 @@ func TestReignWithoutAValue(t *testing.T) {
 	}
 }
 
-// A value that is no text is shown to programs exactly, to those who observe and in the list of candidates.
+// Programs get a value that is not UTF-8 exactly, from --observe and from --candidates.
 func TestValueThatIsNoText(t *testing.T) {
 	value := []byte{0xff, 'a'}
 	var out bytes.Buffer

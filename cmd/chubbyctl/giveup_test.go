@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// Whose lock could not be released is told so, and nobody whose lock was released or lost.
+// A user whose lock could not be released is told that; others are not.
 func TestLockThatIsNotReleased(t *testing.T) {
 	for what, trouble := range map[string]struct {
 		make func(c *celltest.Cell, session *client.Client)
@@ -54,8 +54,8 @@ func TestLockThatIsNotReleased(t *testing.T) {
 	}
 }
 
-// Whose lock was released is not told otherwise because somebody who has the list of candidates in
-// the cache does not answer; nor does the lock's path stand for a cell that is away.
+// A lock that was released is reported as released, although a client that caches the list of candidates
+// does not answer.
 func TestCandidateThatCannotLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1)
@@ -80,7 +80,7 @@ func TestCandidateThatCannotLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second) // until its record says that it is the primary
+		time.Sleep(5 * time.Second) // until its registration says that it is the primary
 		h, err := reader.Open(t.Context(), "/ls/local/primary.candidates", client.OpenOptions{Read: true})
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestCandidateThatCannotLeave(t *testing.T) {
 	})
 }
 
-// Who is outranked is not told that the cell does not answer.
+// A candidate that another goes before is not told that the cell does not answer.
 func TestCandidateThatIsOutranked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1)

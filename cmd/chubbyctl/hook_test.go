@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A CMD for one event has ended before that for the next begins, and one that
-// fails does not end the watch.
+// The CMD for one event has ended before that for the next begins, and a CMD that fails does not end the
+// watch.
 func TestHookRunsOneAfterTheOther(t *testing.T) {
 	t.Setenv("CHUBBY_EVENT", "of an outer watch")
 	var out, remarks bytes.Buffer
@@ -54,7 +54,7 @@ func TestHookRunsForChangesOnly(t *testing.T) {
 	o := watching(&out)
 	o.output, o.exec = "json", `echo "ran $CHUBBY_EVENT $CHUBBY_GENERATION"`
 	o.kinds, o.seen = []api.EventKind{api.EventContentsModified}, 4
-	found := []api.Generation{5, 6, 6} // by each look
+	found := []api.Generation{5, 6, 6} // by readGeneration, one after the other
 	o.readGeneration = func(context.Context) (api.Generation, error) {
 		g := found[0]
 		found = found[1:]
@@ -74,7 +74,7 @@ func TestHookRunsForChangesOnly(t *testing.T) {
 	}
 }
 
-// An interrupt ends CMD with all that it started, and the watch with 0.
+// An interrupt ends CMD and all that it started; the watch ends with 0.
 func TestInterruptEndsTheHook(t *testing.T) {
 	fifo := newFIFO(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -90,7 +90,7 @@ func TestInterruptEndsTheHook(t *testing.T) {
 	}
 }
 
-// What CMD has started and ignores SIGTERM does not outlive the watch.
+// A process of CMD that ignores SIGTERM does not outlive the watch.
 func TestInterruptKillsTheHook(t *testing.T) {
 	fifo := newFIFO(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())

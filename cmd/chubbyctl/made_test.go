@@ -11,8 +11,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// What was made is not called undone because the cell cannot be asked for its metadata
-// afterwards.
+// A node that was created is reported as created, also if the cell does not answer the question for its metadata.
 func TestMadeAndNotShown(t *testing.T) {
 	for _, c := range []struct {
 		args string

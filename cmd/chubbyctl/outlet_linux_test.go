@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One signal ends who writes to a reader that does not read.
+// One signal ends a chubbyctl that writes to a reader that does not read.
 func TestSignalWhileNobodyReadsOutput(t *testing.T) {
 	unread, out, err := os.Pipe()
 	if err != nil {

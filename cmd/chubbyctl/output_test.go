@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// fields returns the names in one line of JSON, nested ones behind a dot, and
-// fails if it is not one line.
+// fields returns the names in one line of JSON, nested ones after a dot. It fails if there is more than one line.
 func fields(t *testing.T, line []byte) []string {
 	t.Helper()
 	if bytes.Count(line, []byte("\n")) != 1 || !bytes.HasSuffix(line, []byte("\n")) {
@@ -94,7 +93,7 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
-// each is a listing of those.
+// each returns a listing of the items.
 func each[T any](list ...T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, one := range list {
@@ -105,7 +104,7 @@ func each[T any](list ...T) iter.Seq2[T, error] {
 	}
 }
 
-// A free lock has no holders, which is not the same as unknown ones.
+// A free lock has an empty list of holders: they are not unknown.
 func TestEmptyListsAreLists(t *testing.T) {
 	var b bytes.Buffer
 	g := &globals{output: "json"}
@@ -152,7 +151,7 @@ func TestTextForPeople(t *testing.T) {
 	}
 }
 
-// cat is for bytes: nothing is added, nothing is lost.
+// cat writes the bytes exactly.
 func TestCatIsExact(t *testing.T) {
 	for _, contents := range []string{"", "no newline", "two\n\n", "\x00\xff\xfe"} {
 		var b bytes.Buffer

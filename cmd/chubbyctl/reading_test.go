@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// What writes the value may never end. One signal ends who reads it, from a pipe as
-// from a terminal.
+// The program that writes the value may never end. One signal ends chubbyctl while it reads, from a pipe or from a
+// terminal.
 func TestSignalWhileReading(t *testing.T) {
 	const pipeful = 64 << 10
 	cmd := exec.Command(os.Args[0], "put", "/ls/local/x", "-")

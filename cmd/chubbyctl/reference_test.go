@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/cli.md and docs/man as the commands have them now")
 
-// The reference is checked in, so that it can be read without building anything,
-// and made of the commands' own help, so that it is true. What makes it is a
-// test: the program then need not be linked with it.
+// The reference is in the repository, so that it can be read without building anything, and generated from the commands' own
+// help, so that it is true. A test generates it, so that the program need not be linked with the generator.
 func TestReference(t *testing.T) {
 	const docs = "../../docs"
 	pages := reference()
@@ -56,7 +55,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Everything that a person can type says what it does, and shows how.
+// Every command has help and an example, and every flag help.
 func TestEveryCommandIsExplained(t *testing.T) {
 	for _, cmd := range commands() {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
@@ -169,8 +168,7 @@ func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return own
 }
 
-// describedFlag writes a flag as it is typed, with what stands for its value,
-// and what it does.
+// describedFlag writes a flag as it is typed, with a word for its value, and what it does.
 func describedFlag(f *pflag.Flag) (typed, does string) {
 	value, usage := pflag.UnquoteUsage(f)
 	typed = "--" + f.Name
@@ -206,7 +204,7 @@ func termTable(name string, terms []entry) string {
 	return b.String()
 }
 
-// prose turns help into Markdown: what is indented is kept as it is.
+// prose turns help into Markdown. Indented lines are kept as they are.
 func prose(text string) string {
 	var b strings.Builder
 	code := false
@@ -244,7 +242,7 @@ func dedented(text string) string {
 	return strings.TrimPrefix(strings.ReplaceAll(text, "\n  ", "\n"), "  ")
 }
 
-// manPage is the Markdown of which go-md2man makes a manual page.
+// manPage is the Markdown from which go-md2man makes a manual page.
 func manPage(cmd *cobra.Command) []byte {
 	var b bytes.Buffer
 	title := strings.ReplaceAll(cmd.CommandPath(), " ", "-")

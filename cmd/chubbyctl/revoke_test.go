@@ -52,8 +52,8 @@ func deployLock() client.LockInfo {
 	}
 }
 
-// Without --yes the holders are named, to people and to programs; the lock is
-// found whatever the cell is called, and those below it are not taken for it.
+// Without --yes the holders are named, to people and to programs. The lock is found by both names of the cell, and locks
+// below it are not taken for it.
 func TestBreakRefusalNamesTheHolders(t *testing.T) {
 	below := deployLock()
 	below.Path = "/ls/foo/deploy/web"

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// The file is there while the lock is held, and goes with it; what another has
-// written meanwhile stays.
+// The file is there while the lock is held, and is removed then, unless another has written it meanwhile.
 func TestSequencerFile(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -49,8 +48,7 @@ func TestSequencerFile(t *testing.T) {
 	}
 }
 
-// What is no ordinary file is never replaced, and a missing directory is told
-// before the lock is waited for.
+// A file that is not a regular one is never replaced, and a missing directory is reported before the wait for the lock.
 func TestSequencerFileFaults(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -71,8 +69,7 @@ func TestSequencerFileFaults(t *testing.T) {
 	}
 }
 
-// A file that holds something else than what a killed chubbyctl leaves is not
-// replaced, and not removed, by a slip.
+// A file that has something else than a sequencer is neither replaced nor removed.
 func TestSequencerFileIsNobodyElses(t *testing.T) {
 	for text, taken := range map[string]bool{
 		"": true,
@@ -99,8 +96,8 @@ func TestSequencerFileIsNobodyElses(t *testing.T) {
 	}
 }
 
-// Those who share a lock have one sequencer: the file of one is not taken for that of another, who would take it
-// away while the first still has the lock.
+// Holders who share a lock have the same sequencer. The file of one is not used by another, which would remove it while the first
+// still holds the lock.
 func TestSequencerFileIsNotShared(t *testing.T) {
 	const shared = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
 	name := filepath.Join(t.TempDir(), "file")
@@ -128,8 +125,8 @@ func TestSequencerFileIsNotShared(t *testing.T) {
 	}
 }
 
-// What a chubbyctl that was killed has left is no other's, though the lock, which others
-// share, has the same sequencer still: who is started again takes it over.
+// A file that a killed chubbyctl has left belongs to no other, although the lock, which others share, still has the same sequencer:
+// the next chubbyctl takes it over.
 func TestSequencerFileIsTakenOver(t *testing.T) {
 	const shared = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
 	name := filepath.Join(t.TempDir(), "file")

@@ -16,8 +16,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// stuck is the end of a chubbyctl whose CMD has ended, and whose last words nobody
-// reads.
+// stuck is the end of a chubbyctl whose CMD has ended, and whose last lines nobody reads.
 func stuck() int {
 	supervise.Listen()
 	g := &globals{output: "text", stderr: term.NewSpeaker(os.Stderr)}
@@ -29,7 +28,7 @@ func stuck() int {
 	return 1
 }
 
-// One signal ends what only waits for somebody to read what it says.
+// One signal ends a chubbyctl that only waits for a reader of its last lines.
 func TestSignalWhileNobodyReads(t *testing.T) {
 	unread, stderr, err := os.Pipe()
 	if err != nil {
@@ -70,8 +69,7 @@ func TestSignalWhileNobodyReads(t *testing.T) {
 	}
 }
 
-// SIGHUP has many a program read its configuration again: --at-least counts for CMD
-// all the same, unless it ended CMD.
+// Many programs read their configuration again for SIGHUP, so --at-least counts after it, unless it has ended CMD.
 func TestWhatEndsAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		err  error

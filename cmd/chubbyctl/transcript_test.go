@@ -18,7 +18,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// The files in testdata/transcripts are what a person types and sees, with a
+// The files in testdata/transcripts are what a user types and reads, with a
 // real cell of one replica, in virtual time. A line that begins with "$ " is
 // run; with "& ", it runs beside what follows, until the end; "sleep 3s" waits.
 // What is printed follows each, and its exit code if that is not 0. Lines that
@@ -61,7 +61,7 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("line %d\nwas: %s\nnow: (the end)", len(now), strings.Join(old[len(now):], "\n"))
 }
 
-// stage is the cell of one transcript, and what runs beside it.
+// stage is the cell of one transcript, and the commands in the background.
 type stage struct {
 	t      *testing.T
 	cell   *celltest.Cell
@@ -128,8 +128,7 @@ func (s *stage) run(line string) string {
 	return indented(settled(text))
 }
 
-// indented keeps empty lines of what is printed from being taken for the
-// script's.
+// indented indents empty lines of the output, so that they are not taken for the script's.
 func indented(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -157,8 +156,7 @@ func (b *buffer) String() string {
 }
 
 // settled replaces what differs from machine to machine, and from run to run.
-// Where it does, the width of columns says nothing, and they are two spaces
-// apart.
+// The widths of columns differ with that, so columns are two spaces apart.
 func settled(text string) string {
 	before := text
 	if host, err := os.Hostname(); err == nil {

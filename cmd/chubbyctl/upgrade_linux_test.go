@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// upgraded replaces the file of this program, as the installation of another
-// version does while a lock is waited for, and then runs a command.
+// upgraded replaces the file of this program, as an upgrade does during the wait for a lock, and then runs a command.
 func upgraded() int {
 	name, err := os.Executable()
 	if err == nil {

@@ -2,6 +2,5 @@
 
 package main
 
-// upgraded is tried on Linux only, where the running program can be started
-// again whatever has become of its file.
+// upgraded is tested on Linux only, where the running program can be started again after its file was replaced.
 func upgraded() int { return 2 }

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// A write that waits for somebody's cache says for whom, and for how long.
+// A write that waits for a client's cache says for which client, and how long at most.
 func TestWaitingForACache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1)
@@ -54,15 +54,14 @@ func TestWaitingForACache(t *testing.T) {
 	})
 }
 
-// Without a master it is said how many replicas there are, and are needed; and
-// again when that changes.
+// Without a master the report says how many replicas answer and how many are needed, and again when that changes.
 func TestWaitingForAMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
 		s := &stage{t: t, cell: c, ctx: t.Context()}
 		c.Kill("r1")
 		c.Kill("r2")
-		time.Sleep(30 * time.Second) // r3 gives up
+		time.Sleep(30 * time.Second) // until r3 stops
 		told := s.run("ls --timeout 6s")
 		for _, want := range []string{"waiting for a master of cell local, of whose 3 replicas 1 answer and 2 are needed", "gave up", "[exit 69]"} {
 			if !strings.Contains(told, want) {
@@ -80,7 +79,7 @@ func TestWaitingForAMaster(t *testing.T) {
 	})
 }
 
-// Who does not wait for long hears nothing.
+// A short wait is not reported.
 func TestNoVigilForWhatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told buffer

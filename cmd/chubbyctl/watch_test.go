@@ -64,7 +64,7 @@ func watching(out io.Writer) *watchOptions {
 	}
 }
 
-// telling returns a Next that tells of these events, and then fails with end.
+// telling returns a Next that returns these events, and then fails with end.
 func telling(end error, events ...api.Event) func(context.Context) (api.Event, error) {
 	return func(context.Context) (api.Event, error) {
 		if len(events) == 0 {
@@ -144,7 +144,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// Who watches what can tell nothing is told so.
+// A watch for which no events can come says so.
 func TestWatchBegins(t *testing.T) {
 	for _, c := range []struct {
 		kind     api.Kind

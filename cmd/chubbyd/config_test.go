@@ -176,7 +176,7 @@ func TestParseMembers(t *testing.T) {
 	}
 }
 
-// What follows the end of the first document would silently count for nothing.
+// Everything after the first document would be ignored without a word.
 func TestSecondDocument(t *testing.T) {
 	for text, want := range map[string]string{
 		exampleConfig + "---\nlog-level: loud\n": "a second document",
@@ -195,8 +195,7 @@ func TestSecondDocument(t *testing.T) {
 	}
 }
 
-// FuzzReadYAML checks that whatever passes is a configuration a replica can be
-// started with.
+// FuzzReadYAML checks that a replica can be started with every configuration that passes.
 func FuzzReadYAML(f *testing.F) {
 	f.Add([]byte(exampleConfig))
 	f.Add([]byte("members: [{id: r1}, 3, [x]]\nid: {a: b}\n"))

@@ -22,11 +22,10 @@ import (
 
 const (
 	playReplica = "CHUBBYD_TEST_REPLICA" // in the environment of what dev starts in these tests
-	patience    = 20 * time.Second       // for what must happen
+	patience    = 20 * time.Second       // how long to wait for what must happen
 )
 
-// TestMain also is the replica that dev starts in these tests, and a dev that
-// can be killed.
+// TestMain makes this program also the replica that dev starts in these tests, and a dev that a test can kill.
 func TestMain(m *testing.M) {
 	if os.Getenv(playReplica) == "" || len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
 		if signal.Ignored(syscall.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
@@ -141,7 +140,7 @@ func (r *running) until(t *testing.T, text string) []string {
 	return nil
 }
 
-// untilAll reads lines until every text was in one.
+// untilAll reads lines until each text was in one.
 func (r *running) untilAll(t *testing.T, texts ...string) {
 	t.Helper()
 	for len(texts) > 0 {
@@ -248,7 +247,7 @@ func TestDevNoRestart(t *testing.T) {
 	dev.until(t, "left dead")
 }
 
-// What cannot be started whole is not started in part.
+// A cell that cannot be started as a whole is not started in part.
 func TestDevStartsNothingHalfway(t *testing.T) {
 	dir, base := t.TempDir(), freeBase(t)
 	o := devOptions{cell: "local", replicas: 3, data: dir, basePort: base}
@@ -283,7 +282,7 @@ func TestDevStartsNothingHalfway(t *testing.T) {
 	}
 }
 
-// However dev dies, no replica stays: not even one that is stopped.
+// When dev ends, in any way, all replicas end, even one that is stopped.
 func TestKilledDevLeavesNothing(t *testing.T) {
 	dir, base := t.TempDir(), freeBase(t)
 	cmd := exec.Command(os.Args[0], "dev", "--replicas", "3", "--data", dir, "--base-port", strconv.Itoa(base))
@@ -377,8 +376,8 @@ func TestReplicaLogStaysBounded(t *testing.T) {
 
 func TestWhatIsWorthSeeing(t *testing.T) {
 	for _, c := range []struct {
-		line             string
-		settled, unquiet bool // what the console shows in a settled cell, and otherwise
+		line               string
+		healthy, unhealthy bool // whether the console shows the line in a healthy cell, and otherwise
 	}{
 		{"time=1 level=INFO msg=x", false, false},
 		{"time=1 level=WARN msg=x", true, false},
@@ -387,11 +386,11 @@ func TestWhatIsWorthSeeing(t *testing.T) {
 		{"chubbyd: start replica r1: the disk is full", true, true},
 		{"", false, false},
 	} {
-		if got := isForConsole([]byte(c.line), true); got != c.settled {
-			t.Errorf("settled, %q: %t", c.line, got)
+		if got := isForConsole([]byte(c.line), true); got != c.healthy {
+			t.Errorf("healthy, %q: %t", c.line, got)
 		}
-		if got := isForConsole([]byte(c.line), false); got != c.unquiet {
-			t.Errorf("not settled, %q: %t", c.line, got)
+		if got := isForConsole([]byte(c.line), false); got != c.unhealthy {
+			t.Errorf("not healthy, %q: %t", c.line, got)
 		}
 	}
 }

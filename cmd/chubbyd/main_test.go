@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A process whose last message nobody reads ends all the same.
+// A process ends although nobody reads its last message.
 func TestComplaintThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread, out := io.Pipe()

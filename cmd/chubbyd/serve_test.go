@@ -42,8 +42,7 @@ func TestServeReportsAReplicaThatStopsByItself(t *testing.T) {
 	}
 }
 
-// The advice of a replica that stops by itself is its own: what is damaged, or on a
-// disk with I/O errors, is not to be started again.
+// A replica that stops by itself says what to do: not to start it again if its data is damaged, or the disk has I/O errors.
 func TestServeLeavesAdviceToTheReplica(t *testing.T) {
 	for _, cause := range []error{
 		api.Errorf(api.Corrupt, "log entry 7 fails its checksum: keep this directory"),

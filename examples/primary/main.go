@@ -1,14 +1,12 @@
-// Command primary is a service of which any number may run and one is in
-// charge: it campaigns for a lock, advertises its address in the lock's file,
-// and, while it is primary, writes to a ledger that refuses whoever is primary
-// no more (Chubby §2.4, §2.8).
+// Command primary is a service of which any number of processes run, and one is the primary. It
+// campaigns for a lock, advertises its address in the lock's file, and, while it is the primary,
+// writes to a ledger that refuses earlier primaries (Chubby §2.4, §2.8).
 //
 //	primary --name a --lock /ls/local/primary --ledger http://127.0.0.1:8080
 //
-// The work runs under the lock's context, which ends before anybody else could
-// be primary. With --stubborn it ignores that context on purpose, as a program
-// that was paused cannot help doing for a moment: then the sequencer it sends
-// with every write is what keeps the ledger right.
+// The work runs under the lock's context, which ends before another can be the primary. With
+// --stubborn it ignores that context on purpose, as any program does for a moment after it was
+// paused: then the sequencer that it sends with every write protects the ledger.
 package main
 
 import (
@@ -83,8 +81,8 @@ func (o options) run(ctx context.Context) error {
 	return errors.Join(o.serve(work, ctx, l), l.Release(ctx))
 }
 
-// serve writes to the ledger while this is the primary; a stubborn one until it
-// is told to stop.
+// serve writes to the ledger while this process is the primary; with --stubborn, until it is
+// interrupted.
 func (o options) serve(work, stop context.Context, l *client.Lock) error {
 	ledger := &http.Client{
 		Timeout:   5 * time.Second,
@@ -109,7 +107,7 @@ func (o options) serve(work, stop context.Context, l *client.Lock) error {
 	}
 }
 
-// write writes one entry, and says what the ledger made of it.
+// write writes one entry, and prints the ledger's answer.
 func (o options) write(ledger *http.Client, token uint64, n int) {
 	reply, err := ledger.Post(o.ledger+"/entries", "text/plain", strings.NewReader(fmt.Sprintf("entry %d of %s", n, o.name)))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Schema creates what the functions of this package use. A token fits a signed
-// 64-bit column. A cell founded anew counts from the start, so its id is part of
+// Schema creates what the functions of this package use. A token fits a signed 64-bit
+// column. A cell that is bootstrapped again counts from the start, so its id is part of
 // the key.
 const Schema = `
 CREATE TABLE IF NOT EXISTS jobs (
@@ -27,9 +27,9 @@ CREATE TABLE IF NOT EXISTS fences (
 	PRIMARY KEY (cell, path)
 );`
 
-// SetState writes one row, unless a newer primary has written it: then it is
-// BadSequencer, and nothing has changed. The column has no id of a cell: after a
-// cell was founded anew, its tokens are to be set to 0.
+// SetState writes one row, unless a newer primary has written it: then the error is
+// BadSequencer, and nothing has changed. The column has no cell id: set its tokens to 0
+// after a cell was bootstrapped again.
 func SetState(ctx context.Context, db *sql.DB, s sequencer.Sequencer, id int64, state string) error {
 	result, err := db.ExecContext(ctx,
 		`UPDATE jobs SET state = ?, token = ? WHERE id = ? AND token <= ?`, state, s.Token(), id, s.Token())
@@ -49,10 +49,10 @@ func SetState(ctx context.Context, db *sql.DB, s sequencer.Sequencer, id int64, 
 	return sequencer.Stale(s, newest)
 }
 
-// InFence runs write in a transaction that commits only if no newer primary has
-// begun one, or was let in by a Guard on the same table: else it is BadSequencer.
-// The fence is the transaction's first statement, so that the database makes
-// those of one lock wait for each other from there on.
+// InFence runs write in a transaction. It commits only if no newer primary has begun one,
+// or was accepted by a Guard on the same table; else the error is BadSequencer. The fence is
+// the transaction's first statement, so that transactions of one lock wait for each other
+// from there on.
 func InFence(ctx context.Context, db *sql.DB, s sequencer.Sequencer, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -74,8 +74,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// raise makes s the newest of its lock, in one statement, unless there is a
-// newer one.
+// raise makes s the newest sequencer of its lock, in one statement, unless there is a newer
+// one.
 func raise(ctx context.Context, q querier, s sequencer.Sequencer) error {
 	result, err := q.ExecContext(ctx, `
 		INSERT INTO fences (cell, path, token, sequencer) VALUES (?, ?, ?, ?)
@@ -120,8 +120,8 @@ func (s Store) Load(ctx context.Context) (all []sequencer.Sequencer, err error) 
 	return all, rows.Err()
 }
 
-// Save makes newest the newest of its lock. It is durable when the database says
-// that it has committed.
+// Save makes newest the newest sequencer of its lock. It is durable when the database has
+// committed.
 func (s Store) Save(ctx context.Context, newest sequencer.Sequencer) error {
 	return raise(ctx, s.DB, newest)
 }

@@ -54,9 +54,8 @@ func wantStale(t *testing.T, err error, token, newest uint64) {
 	}
 }
 
-// A primary that was let in, and then stopped, writes when it goes on: after the
-// next one has written. No check before the statement can see that, and the
-// statement does.
+// A primary that was accepted is then stopped, and writes when it is continued, after the next
+// one has written. No check before the statement can notice that; the statement does.
 func TestLateWrite(t *testing.T) {
 	db := newDatabase(t)
 	newJob(t, db, 7)
@@ -99,8 +98,8 @@ func TestLateWrite(t *testing.T) {
 	}
 }
 
-// What one row does not know: a row that the newer primary has not written is
-// open to the older one, unless it goes through the fence.
+// A row that the newer primary has not written is open to the older one, unless it uses the
+// fence.
 func TestUntouchedRow(t *testing.T) {
 	db := newDatabase(t)
 	newJob(t, db, 1)
@@ -119,7 +118,7 @@ func TestUntouchedRow(t *testing.T) {
 	if err := sqlfence.SetState(t.Context(), db, primary(41), 2, "of 41"); err != nil {
 		t.Errorf("its row alone knows of no other: %v", err)
 	}
-	// What fails within leaves nothing behind, the fence included.
+	// A write that fails leaves nothing behind, also not in the fence.
 	failed := errors.New("no")
 	if err := sqlfence.InFence(t.Context(), db, primary(60), func(*sql.Tx) error { return failed }); !errors.Is(err, failed) {
 		t.Error(err)
@@ -129,8 +128,8 @@ func TestUntouchedRow(t *testing.T) {
 	}
 }
 
-// Transactions of primaries that write at the same time come out in the order of
-// their tokens.
+// Transactions of primaries that write at the same time are committed in the order of their
+// tokens.
 func TestFenceUnderContention(t *testing.T) {
 	db := newDatabase(t)
 	if _, err := db.ExecContext(t.Context(), `CREATE TABLE log (n INTEGER PRIMARY KEY AUTOINCREMENT, token BIGINT NOT NULL)`); err != nil {
@@ -184,7 +183,7 @@ func TestFenceUnderContention(t *testing.T) {
 	}
 }
 
-// What every Store owes a Guard, of the file and of the table.
+// What a Guard requires of every Store, for the file and for the table.
 func TestStores(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, string) sequencer.Store{
 		"file": func(t *testing.T, name string) sequencer.Store {
@@ -199,9 +198,9 @@ func TestStores(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "store")
-			founded := primary(3) // of a cell founded anew, which counts from the start
-			founded.Cell = cellB
-			// As if the server were started anew, each part opens the store again.
+			again := primary(3) // of a cell that was bootstrapped again, which counts from the start
+			again.Cell = cellB
+			// Each part opens the store again, as a server does that is started again.
 			part := func(name string, do func(*testing.T, sequencer.Store)) {
 				t.Run(name, func(t *testing.T) { do(t, open(t, file)) })
 			}
@@ -219,7 +218,7 @@ func TestStores(t *testing.T) {
 			}
 			part("empty", func(t *testing.T, store sequencer.Store) { holds(t, store) })
 			part("save", func(t *testing.T, store sequencer.Store) {
-				for _, s := range []sequencer.Sequencer{primary(41), primary(57), of("/ls/foo/a b's", 7), founded, primary(57)} {
+				for _, s := range []sequencer.Sequencer{primary(41), primary(57), of("/ls/foo/a b's", 7), again, primary(57)} {
 					if err := store.Save(t.Context(), s); err != nil {
 						t.Fatal(err)
 					}
@@ -227,7 +226,7 @@ func TestStores(t *testing.T) {
 				wantStale(t, store.Save(t.Context(), primary(56)), 56, 57)
 			})
 			part("again", func(t *testing.T, store sequencer.Store) {
-				holds(t, store, primary(57), of("/ls/foo/a b's", 7), founded)
+				holds(t, store, primary(57), of("/ls/foo/a b's", 7), again)
 			})
 			part("guard", func(t *testing.T, store sequencer.Store) {
 				guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo"), Cell: cellA, Store: store})
@@ -241,7 +240,7 @@ func TestStores(t *testing.T) {
 				}
 			})
 			part("after", func(t *testing.T, store sequencer.Store) {
-				holds(t, store, primary(60), of("/ls/foo/a b's", 7), founded)
+				holds(t, store, primary(60), of("/ls/foo/a b's", 7), again)
 			})
 			part("together", func(t *testing.T, store sequencer.Store) {
 				var all sync.WaitGroup
@@ -255,14 +254,14 @@ func TestStores(t *testing.T) {
 					})
 				}
 				all.Wait()
-				holds(t, store, primary(84), of("/ls/foo/a b's", 7), founded)
+				holds(t, store, primary(84), of("/ls/foo/a b's", 7), again)
 			})
 		})
 	}
 }
 
-// Two servers before one database: what one has let in, the other knows, when it
-// comes to a newer token, and the database knows always.
+// Two servers use one database: each learns what the other has accepted when it gets a newer
+// token, and the database always knows.
 func TestTwoServers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "database")
 	var guards []*sequencer.Guard

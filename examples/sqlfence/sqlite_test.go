@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/examples/sqlfence"
 )
 
-// openDatabase opens the database in a file, creating what is in it.
+// openDatabase opens the database in a file, and creates what the package uses.
 func openDatabase(t *testing.T, name string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+name+"?_pragma=busy_timeout(20000)&_pragma=synchronous(FULL)&_txlock=immediate")

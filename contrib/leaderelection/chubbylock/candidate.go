@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// campaign returns the record of a leader that has not been shown, or that of
-// nobody, and then holds the lock. A session that is lost is followed by another.
+// campaign returns the record of a leader that Get has not returned yet; or the empty record, and then
+// holds the lock. If the session is lost, it opens another.
 func (l *Lock) campaign(ctx context.Context) (record, error) {
 	for again := false; ; again = true {
 		k, err := l.connect(ctx)
@@ -54,8 +54,7 @@ func (l *Lock) contend(ctx context.Context, k *link) (record, error) {
 	}
 }
 
-// isNews reports whether a record names a leader who leads now, and has not been
-// shown.
+// isNews reports whether a record names the current leader, and Get has not returned it yet.
 func (l *Lock) isNews(ctx context.Context, k *link, rec record) (bool, error) {
 	if rec.HolderIdentity == "" || rec.Sequencer == "" || rec.Sequencer == l.lastShown().Sequencer {
 		return false, nil
@@ -69,13 +68,13 @@ func (l *Lock) isNews(ctx context.Context, k *link, rec record) (bool, error) {
 	return true, nil
 }
 
-// claim makes a term of a lock that was granted, and returns the record of nobody
-// that goes with it; or NotFound if nobody has ever led.
+// claim makes a claim of a lock that was granted, and returns the empty record; or NotFound if there has
+// never been a leader.
 func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, error) {
 	t := newTerm(k, lock)
 	rec, err := k.read(ctx)
 	if err != nil && !errors.Is(err, api.NotFound) {
-		_ = t.release(ctx) // a failure leaves it to the lease
+		_ = t.release(ctx) // if it fails, the lock ends with the lease
 		return record{}, err
 	}
 	l.mu.Lock()
@@ -84,7 +83,7 @@ func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, e
 	return record{LeaderElectionRecord: vacant(rec.LeaderElectionRecord)}, err
 }
 
-// try takes the lock for a claim that no Get has gone before.
+// try takes the lock for a claim without a Get before it.
 func (l *Lock) try(ctx context.Context) (*term, error) {
 	k, err := l.connect(ctx)
 	if err != nil {
@@ -103,11 +102,11 @@ func (l *Lock) try(ctx context.Context) (*term, error) {
 	return nil, err
 }
 
-// parting is what Get returns whose context ended while it waited: the leader of
-// whom it knows. That ends an elector without an error in its log.
+// parting is what Get returns if its context ends while it waits: the leader that it knows. That ends an
+// elector without an error in its log.
 func (l *Lock) parting(err error) (record, error) {
 	rec := l.lastShown()
-	l.show(record{}) // whoever comes next has not seen it
+	l.show(record{}) // the next elector has not seen it
 	if rec.HolderIdentity == "" {
 		return rec, err
 	}
@@ -126,7 +125,7 @@ func (l *Lock) show(rec record) {
 	l.shown = rec
 }
 
-// reason is shown to those who look who holds the lock and why.
+// reason is shown to others as the reason of the lock.
 func (l *Lock) reason() client.LockOption {
 	if text := "leads as " + l.cfg.Identity; len(text) <= api.MaxReason {
 		return client.Reason(text)
@@ -134,7 +133,7 @@ func (l *Lock) reason() client.LockOption {
 	return client.Reason("leads")
 }
 
-// connect returns the session, a new one if there is none.
+// connect returns the session, or opens one if there is none.
 func (l *Lock) connect(ctx context.Context) (*link, error) {
 	l.mu.Lock()
 	k := l.link
@@ -152,12 +151,12 @@ func (l *Lock) connect(ctx context.Context) (*link, error) {
 	return k, nil
 }
 
-// disconnect drops a session that is of no more use; there is no work under it.
+// disconnect drops a session that cannot be used any more; there is no work under it.
 func (l *Lock) disconnect(ctx context.Context, k *link) {
 	l.mu.Lock()
 	l.link = nil
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, partingTime)
 	defer cancel()
-	_ = k.close(ctx) // it ends by itself otherwise
+	_ = k.close(ctx) // if it fails, the session ends with its lease
 }

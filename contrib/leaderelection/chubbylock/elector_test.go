@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// elect runs an elector as client-go does it, without Run. The function it
-// returns ends the elector and waits for it.
+// elect runs an elector as client-go does, without Run. The function that it returns ends
+// the elector and waits for it.
 func (w *world) elect(l *chubbylock.Lock, work func(context.Context), edits ...func(*leaderelection.LeaderElectionConfig)) (stop func(), elector *leaderelection.LeaderElector) {
 	w.Helper()
 	cfg := w.config(l, work)
@@ -44,9 +44,8 @@ func (w *world) unguarded(working *atomic.Int32) func(context.Context) {
 	}
 }
 
-// TestUnguarded: an elector as client-go has it, with nothing but its lock
-// replaced, hands over at once when it releases, and when lease and lock-delay are
-// over when it does not.
+// TestUnguarded: an elector of client-go with only its lock replaced hands over at once when
+// it releases, and after lease and lock-delay when it does not.
 func TestUnguarded(t *testing.T) {
 	for _, release := range []bool{true, false} {
 		inWorld(t, func(w *world) {
@@ -76,9 +75,9 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestGuardInElector: work that client-go would stop RenewDeadline too late stops
-// in time if it is guarded, and the elector does not lead on with no work: the
-// same Run wins no second term, the next does.
+// TestGuardInElector: guarded work stops in time, where client-go would stop it RenewDeadline
+// too late; and the elector does not go on to lead without work: the same Run does not win
+// again, the next does.
 func TestGuardInElector(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lock("one", 0)
@@ -119,8 +118,8 @@ func TestGuardInElector(t *testing.T) {
 	})
 }
 
-// TestRenewalsAreNotWritten: a leader that goes on and on writes nothing, and
-// everybody who waits is told of it once.
+// TestRenewalsAreNotWritten: a leader that goes on and on writes nothing, and each candidate
+// that waits learns of it once.
 func TestRenewalsAreNotWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pair(0)

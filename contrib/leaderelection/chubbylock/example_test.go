@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// elect runs for leader, and again whenever the leadership was lost, until ctx
-// ends.
+// elect is a candidate, and again whenever the leadership was lost, until ctx ends.
 func elect(ctx context.Context, cfg client.Config, me string, work func(ctx context.Context)) error {
 	lock, err := chubbylock.New(chubbylock.Config{Client: cfg, Path: "/ls/local/leader", Identity: me, LockDelay: api.DefaultLockDelay})
 	if err != nil {
@@ -42,8 +41,7 @@ func elect(ctx context.Context, cfg client.Config, me string, work func(ctx cont
 	return nil
 }
 
-// A program runs for leader until it is interrupted. "chubbyd dev" starts a cell
-// for it.
+// A program is a candidate until it is interrupted. "chubbyd dev" starts a cell for it.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -8,18 +8,17 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Guard returns the context for work of the leader, which ends with ctx, and with
-// the term: a client.Margin before anybody else can hold the lock, at once when
-// the lock is taken away, and when the elector stops leading. Its Err looks at the
-// clock, so that work which asks it is not misled by timers that are late.
-// context.Cause says why it ended; FromContext has the sequencer.
+// Guard returns the context for work of the leader. It ends with ctx, and with the
+// leadership: a client.Margin before another can hold the lock, at once when the lock is
+// taken away, and when the elector stops leading. Its Err reads the clock, so that it is
+// right when timers are late. context.Cause says why it ended; FromContext returns the
+// sequencer.
 //
-// done is to be called when the work has stopped: until then the lock is not
-// given up, however long that takes after the context has ended. (If the work
-// does not stop at all, the next has the lock once the process, or the session,
-// has ended.) Calling it again does nothing.
+// Call done when the work has stopped: until then the lock is not given up, however long
+// that takes after the context has ended. (If the work never stops, another has the lock
+// once the process, or the session, has ended.) Calling it again does nothing.
 //
-// It is for OnStartedLeading of electors that Run does not run:
+// Guard is for OnStartedLeading of electors that Run does not run:
 //
 //	OnStartedLeading: func(ctx context.Context) {
 //		ctx, done := lock.Guard(ctx)
@@ -40,7 +39,7 @@ func (l *Lock) Guard(ctx context.Context) (guarded context.Context, done func())
 	return t.guard(ctx)
 }
 
-// guard returns the context of one who has entered.
+// guard returns the context of work that has entered.
 func (t *term) guard(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(t.working, func() { cancel(context.Cause(t.working)) })
@@ -51,15 +50,14 @@ func (t *term) guard(ctx context.Context) (context.Context, func()) {
 	})
 }
 
-// guardedContext is a context that looks at the lock before it says that it has
-// not ended.
+// guardedContext is a context that checks the lock before it says that it has not ended.
 type guardedContext struct {
 	context.Context //nolint:containedctx // it is one
 	term            *term
 	cancel          context.CancelCauseFunc
 }
 
-// Err returns nil only while the lock may be relied on.
+// Err returns nil only while the lock can be relied on.
 func (g *guardedContext) Err() error {
 	if !g.term.held() || g.term.working.Err() != nil {
 		g.cancel(context.Cause(g.term.working))
@@ -69,7 +67,7 @@ func (g *guardedContext) Err() error {
 
 type sequencerKey struct{}
 
-// Value knows the sequencer besides what the context knows that was given.
+// Value returns the sequencer, or a value of the context that was given to Guard.
 func (g *guardedContext) Value(key any) any {
 	if key == (sequencerKey{}) {
 		return g.term.lock.Sequencer()
@@ -77,10 +75,10 @@ func (g *guardedContext) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// FromContext returns the sequencer of the term that a context is of: one from
-// Guard, one that Run gave to OnStartedLeading, or one made of these. Send it with
-// every request to the servers that the lock protects (Chubby §2.4); its Token is
-// the term's fencing number, greater than that of every term before.
+// FromContext returns the sequencer of the leadership that a context belongs to: a context
+// from Guard, the one that Run gave to OnStartedLeading, or one made of these. Send it with
+// every request to the servers that the lock protects (Chubby §2.4). Its Token is the
+// leadership's fencing token, greater than that of every leadership before.
 func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
 	s, ok := ctx.Value(sequencerKey{}).(sequencer.Sequencer)
 	return s, ok

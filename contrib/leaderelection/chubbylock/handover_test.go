@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// TestHandOverTime measures, in real time, how long it takes from the end of a
-// leader's context until the next one works: a release waits for no RetryPeriod.
+// TestHandOverTime measures, in real time, how long it takes from the end of a leader's
+// context until the next leader works: a release waits for no RetryPeriod.
 func TestHandOverTime(t *testing.T) {
-	t.Parallel() // with what waits for processes
+	t.Parallel() // with other tests that take real time
 	const rounds, retry = 6, 500 * time.Millisecond
 	cell := celltest.Start(t, 3)
 	work, told := make(chan string, rounds+1), make(chan string, rounds+1)
@@ -63,8 +63,8 @@ func TestHandOverTime(t *testing.T) {
 	<-told
 	var took []time.Duration
 	for i := range rounds {
-		// A candidate that has been told of the leader pauses before it waits in the
-		// queue: for 2.2 of its RetryPeriods at most.
+		// A candidate that has learnt of the leader pauses before it waits in the queue, for
+		// 2.2 of its RetryPeriods at most.
 		<-time.After(retry * 12 / 5)
 		began := time.Now()
 		now.stop()

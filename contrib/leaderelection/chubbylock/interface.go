@@ -14,7 +14,7 @@ import (
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// Create claims the leadership, as Update does: after Get there is a file.
+// Create claims the leadership, as Update does: Get has created the file.
 func (l *Lock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
 	return l.Update(ctx, rec)
 }
@@ -22,13 +22,12 @@ func (l *Lock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord
 // Update claims the leadership, or renews it, if the record names this candidate,
 // and gives it up if the record names nobody.
 //
-// A claim takes the lock, unless Get did already, and fails with LockHeld if
-// another has it; the record is written under the lock's sequencer. A renewal
-// looks at the lock, by the local clock, and fails with LockLost once that may not
-// be relied on; it is written only if more has changed than RenewTime. Giving up
-// waits until the guarded work has stopped (Guard), and fails with
-// DeadlineExceeded or Cancelled if ctx ends before; then the lock is given up as
-// soon as the work stops.
+// A claim takes the lock, unless Get has, and fails with LockHeld if another has it. It
+// writes the record under the lock's sequencer. A renewal checks the lock, by the local
+// clock, and fails with LockLost if the lock cannot be relied on any more. It writes only if
+// more than RenewTime has changed. Giving up waits until the guarded work has stopped (Guard),
+// and fails with DeadlineExceeded or Cancelled if ctx ends before; then the lock is given up
+// as soon as the work stops.
 func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
 	ctx, leave, err := l.enter(ctx)
 	if err != nil {
@@ -58,7 +57,7 @@ func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord
 	}
 	err = t.link.write(ctx, record{LeaderElectionRecord: rec, Sequencer: t.lock.Sequencer().String()}, t.lock)
 	if err == nil {
-		err = t.stands() // it may have taken long
+		err = t.stands() // writing may have taken long
 	}
 	if err != nil {
 		l.drop(ctx, t, leads)
@@ -80,16 +79,16 @@ func (l *Lock) begin(t *term, rec resourcelock.LeaderElectionRecord) {
 	}
 }
 
-// drop gives a lock back under which nobody has led.
+// drop releases a lock under which this candidate has not led.
 func (l *Lock) drop(ctx context.Context, t *term, leads bool) {
 	if !leads {
-		_ = t.release(ctx) // a failure leaves it to the lease
+		_ = t.release(ctx) // if it fails, the lock ends with the lease
 		l.forget(t)
 	}
 }
 
-// resign gives the leadership up. A lock that was lost stays with the term until
-// the elector says that it has stopped leading.
+// resign gives the leadership up. If the lock was lost, the leadership remains until the
+// elector reports that it has stopped leading.
 func (l *Lock) resign(ctx context.Context, t *term) error {
 	held := t.held()
 	t.stop(&api.Error{Code: api.NotHeld, Op: "lead", Path: l.cfg.Path, Message: "the leadership was given up"})
@@ -106,14 +105,14 @@ func (l *Lock) resign(ctx context.Context, t *term) error {
 	return err
 }
 
-// Get returns the record of the election, as it is true: see the package comment.
-// The lock's holder gets its own, at once. Anybody else gets that of a leader that
-// Get has not returned before, or waits, until ctx ends, for the lock, and holds
-// it when Get returns the record of nobody; a Create or an Update is to follow.
-// If nobody has ever led, the error is NotFound in the sense of package
-// k8s.io/apimachinery/pkg/api/errors; all others are as in package client.
+// Get returns the record of the election, if it is true: see the package comment. The lock's
+// holder gets its own record, at once. Another candidate gets the record of a leader that
+// Get has not returned before; or Get waits for the lock, until ctx ends, and returns an empty
+// record when this candidate has it; a Create or an Update should follow. If there has never
+// been a leader, the error is NotFound of package k8s.io/apimachinery/pkg/api/errors; all
+// others are as in package client.
 //
-// In the term of a lock that was lost, it returns the record of nobody, at once,
+// When the lock of this candidate's leadership was lost, Get returns the empty record, at once,
 // and claims fail.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, leave, err := l.enter(ctx)
@@ -132,7 +131,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	l.looks++
 	looks := l.looks
 	l.mu.Unlock()
-	// The elector takes a record to be alive if these bytes are others than before.
+	// The elector takes a record for alive if these bytes have changed.
 	raw, err := json.Marshal(rec)
 	return &rec.LeaderElectionRecord, fmt.Appendf(raw, " %d", looks), err
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// partingTime bounds what is said to the cell when nobody's context bounds it, or
-// may. What is not answered by then the client library settles, or the lease.
+// partingTime bounds calls of the cell that have no context of a caller, or must not use it. What
+// is not done by then is done by the client library, or ends with the lease.
 const partingTime = time.Second
 
-// link is a session, and in it the file open.
+// link is a session with the file open in it.
 type link struct {
 	session *client.Client
 	file    *client.Handle
 
-	stop     context.CancelFunc // of the listening
+	stop     context.CancelFunc // ends the goroutine that receives events
 	watching sync.WaitGroup
 
 	mu    sync.Mutex         // guards what follows
 	news  uint64             // counts the records of new leaders
-	rouse context.CancelFunc // ends the wait for the lock; nil while nobody waits
+	rouse context.CancelFunc // ends the wait for the lock; nil without one
 }
 
 // dial opens a session, for as long as ctx lasts, and the file, which is created
@@ -40,7 +40,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 		Events: []api.EventKind{api.EventContentsModified},
 	})
 	if err != nil {
-		_ = c.Close(ctx) // it ends by itself otherwise
+		_ = c.Close(ctx) // if it fails, the session ends with its lease
 		return nil, err
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -49,12 +49,12 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	return k, nil
 }
 
-// listen rouses whoever waits for the lock when there is a leader to be reported.
-// That there is none is not told: whoever waits has the lock then.
+// listen ends the wait for the lock when there is a new leader to report. When there is none, the
+// waiter gets the lock.
 func (k *link) listen(ctx context.Context) {
 	for _, err := range k.file.Events(ctx) {
 		if err != nil {
-			return // the session or the handle is gone, which whoever waits hears too
+			return // the session or the handle is gone, and the wait for the lock fails too
 		}
 		if rec, err := k.read(ctx); err == nil && rec.HolderIdentity == "" || errors.Is(err, api.NotFound) {
 			continue
@@ -75,7 +75,7 @@ func (k *link) heard() uint64 {
 	return k.news
 }
 
-// waiting returns a context that ends also when there are more records than that.
+// waiting returns a context that also ends when there are more records than that.
 func (k *link) waiting(ctx context.Context, heard uint64) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
@@ -110,7 +110,7 @@ func (k *link) write(ctx context.Context, rec record, lock *client.Lock) error {
 	return err
 }
 
-// close ends the session, and says by it that no work under its locks goes on.
+// close ends the session. That tells the cell that no work under its locks goes on.
 func (k *link) close(ctx context.Context) error {
 	k.stop()
 	err := k.session.Close(ctx)
@@ -118,14 +118,14 @@ func (k *link) close(ctx context.Context) error {
 	return err
 }
 
-// abandon ends the session for this process only: the cell is told nothing, and
-// keeps its locks until lease and lock-delay are over.
+// abandon ends the session in this process only. The cell is not told, and keeps its locks until
+// lease and lock-delay have ended.
 func (k *link) abandon(ctx context.Context) {
 	_ = k.session.Cell().Close() // it never fails
 	_ = k.close(ctx)             // it cannot tell the cell
 }
 
-// isGone reports whether an error means that a link is of no more use.
+// isGone reports whether an error means that a link cannot be used any more.
 func isGone(err error) bool {
 	return errors.Is(err, api.SessionExpired) || errors.Is(err, api.HandleClosed) || errors.Is(err, api.BadHandle)
 }

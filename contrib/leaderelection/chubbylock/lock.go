@@ -13,22 +13,21 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Config is what a candidate is told.
+// Config is the configuration of a candidate.
 type Config struct {
-	// Client is how to reach the cell, and the lease of the candidate's session:
-	// the longer it is, the later a leader that failed is replaced. A candidate
-	// does not cache, whatever NoCache says. Its Logger is told of the terms too.
+	// Client is how to reach the cell, and the lease of the candidate's session: the longer
+	// it is, the later a leader that failed is replaced. A candidate does not cache, whatever
+	// NoCache is. Its Logger also logs the leaderships.
 	Client client.Config
-	// Path is the file whose lock is the leadership. It is created if it is
-	// absent; its directory is not. It holds the record of the election and
-	// nothing else.
+	// Path is the file whose lock is the leadership. It is created if it is absent; its
+	// directory is not. It has the record of the election and nothing else.
 	Path string
-	// Identity is the candidate's name in the record; no two may have the same.
+	// Identity is the candidate's name in the record; no two candidates may have the same.
 	Identity string
-	// LockDelay is how long nobody leads after a leader's session failed, so that
-	// what it sent last has arrived (Chubby §2.4): 0 to api.MaxLockDelay. Zero
-	// means zero; api.DefaultLockDelay is a good choice where the servers that the
-	// leader uses do not check sequencers.
+	// LockDelay is how long there is no leader after a leader's session has failed, so that its
+	// last requests have arrived (Chubby §2.4): 0 to api.MaxLockDelay. Zero means zero;
+	// api.DefaultLockDelay is a good choice if the servers that the leader uses do not check
+	// sequencers.
 	LockDelay time.Duration
 }
 
@@ -38,7 +37,7 @@ type Config struct {
 type Lock struct {
 	cfg  Config
 	log  *slog.Logger
-	turn chan struct{} // capacity 1: whoever has put something in is in Get, Create, Update or Close
+	turn chan struct{} // capacity 1, full during Get, Create, Update and Close
 
 	life context.Context //nolint:containedctx // it is the Lock's, ended by Close
 	end  context.CancelCauseFunc
@@ -81,8 +80,8 @@ func (l *Lock) Identity() string { return l.cfg.Identity }
 // Describe returns the path.
 func (l *Lock) Describe() string { return l.cfg.Path }
 
-// RecordEvent logs the event. The elector tells by it too that it has stopped
-// leading, with or without a release: then the term is over.
+// RecordEvent logs the event. An elector also reports by it that it has stopped leading, with or
+// without a release: that ends the leadership.
 func (l *Lock) RecordEvent(event string) {
 	l.log.Info(event, "candidate", l.cfg.Identity, "path", l.cfg.Path)
 	if event != stoppedLeading {
@@ -98,13 +97,13 @@ func (l *Lock) RecordEvent(event string) {
 	}
 }
 
-// stoppedLeading is what an elector says, after its release if there is one, when
-// it has stopped leading.
+// stoppedLeading is the event of an elector that has stopped leading, after its release if there is
+// one.
 const stoppedLeading = "stopped leading"
 
-// Sequencer returns the sequencer of the term in which this candidate leads now,
-// false if it does not. Work that outlived its term would be given that of the
-// next: it should use FromContext.
+// Sequencer returns the sequencer of this candidate's leadership now, false if it does not lead.
+// Work should use FromContext: after the end of its leadership it would get the sequencer of the
+// next one here.
 func (l *Lock) Sequencer() (sequencer.Sequencer, bool) {
 	t := l.current()
 	if t == nil {
@@ -116,14 +115,13 @@ func (l *Lock) Sequencer() (sequencer.Sequencer, bool) {
 	return t.lock.Sequencer(), true
 }
 
-// Close gives the leadership up, if this candidate has it, and ends the session;
-// calls that are under way fail. By Close the caller says that work which is not
-// guarded has stopped. Close waits for work which is, until ctx ends: then the
-// lock is left to the lease, and the error says so. The Lock is closed all the
-// same; later calls fail.
+// Close gives the leadership up, if this candidate has it, and ends the session; calls that are
+// under way fail. With Close the caller says that work without Guard has stopped. Close waits for
+// guarded work, until ctx ends: then the lock is left to the lease, and the error says so. The Lock
+// is closed in any case; later calls fail.
 func (l *Lock) Close(ctx context.Context) error {
 	l.end(l.errorf(api.HandleClosed, "the candidate was closed"))
-	l.turn <- struct{}{} // whoever has it ends soon
+	l.turn <- struct{}{} // the call that has filled it ends soon
 	defer func() { <-l.turn }()
 	var err error
 	if t := l.current(); t != nil {
@@ -147,8 +145,8 @@ func (l *Lock) Close(ctx context.Context) error {
 	return err
 }
 
-// enter waits for others that are in a call; leave is to be called. The calls of
-// one elector never meet. The context ends also when the Lock is closed.
+// enter waits for other calls; leave must be called. (The calls of one elector never meet.) The
+// context also ends when the Lock is closed.
 func (l *Lock) enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -168,7 +166,7 @@ func (l *Lock) enter(ctx context.Context) (within context.Context, leave func(),
 	}, nil
 }
 
-// current returns the term, unless it is over.
+// current returns the leadership, unless it has ended.
 func (l *Lock) current() *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +188,7 @@ func (l *Lock) forget(t *term) {
 	}
 }
 
-// late is the error of a call whose time is over.
+// late is the error of a call whose context has ended.
 func (l *Lock) late(ctx context.Context, message string) error {
 	return &api.Error{Code: api.ContextCode(ctx.Err()), Op: "elect", Path: l.cfg.Path, Message: message, Err: ctx.Err()}
 }

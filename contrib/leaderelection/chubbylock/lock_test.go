@@ -17,7 +17,7 @@ func named(who string) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: who, LeaseDurationSeconds: 15}
 }
 
-// soon is a context for what is not to be waited for.
+// soon returns a context for calls that must not wait.
 func (w *world) soon() context.Context {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	w.Cleanup(cancel)
@@ -106,7 +106,7 @@ func TestGetWithoutClaim(t *testing.T) {
 	})
 }
 
-// TestForeignFile: what is not the record of an election is not written over.
+// TestForeignFile: a file that has something else than a record is not overwritten.
 func TestForeignFile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, err := client.New(w.Context(), w.clientOf("other"))
@@ -172,8 +172,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestClose: whoever closes gives the leadership up, also one who waits in Get;
-// and then nothing works.
+// TestClose: Close gives the leadership up, also during a Get that waits; no call works after it.
 func TestClose(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.lock("one", time.Minute), w.lock("two", time.Minute)

@@ -24,19 +24,18 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// candidateTask makes this program a candidate of TestProcesses: candidates that
-// are to be killed and stopped have to be processes of their own.
+// candidateTask makes this program a candidate of TestProcesses: candidates that the test kills and
+// stops must be processes of their own.
 const candidateTask = "CHUBBYLOCK_TEST_CANDIDATE"
 
-// task is what such a candidate is told.
+// task is the configuration of such a candidate.
 type task struct {
 	Servers  []string
 	Identity string
 }
 
-// deed is what a leader prints: that its context had not ended at that moment of
-// the machine's clock. It looks at the clock first, so this is true whenever it
-// was stopped.
+// deed is what a leader prints: that its context had not ended at that moment of the machine's clock.
+// It reads the clock first, so this is true also if it was stopped in between.
 type deed struct {
 	At    int64
 	Who   string
@@ -52,7 +51,7 @@ func clock() int64 {
 	return now.Nano()
 }
 
-// beCandidate runs for leader until its standard input ends.
+// beCandidate is a candidate until its standard input ends.
 func beCandidate(text string) int {
 	var k task
 	if err := json.Unmarshal([]byte(text), &k); err != nil {
@@ -86,7 +85,7 @@ func beCandidate(text string) int {
 	return 0
 }
 
-// report prints deeds as long as it may.
+// report prints deeds until its context ends.
 func report(ctx context.Context, who string) {
 	seq, _ := chubbylock.FromContext(ctx)
 	out := json.NewEncoder(os.Stdout)
@@ -95,7 +94,7 @@ func report(ctx context.Context, who string) {
 		if ctx.Err() != nil {
 			return
 		}
-		_ = out.Encode(deed{at, who, seq.Token()}) // if nobody reads, the test is over
+		_ = out.Encode(deed{at, who, seq.Token()}) // if nobody reads, the test has ended
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Millisecond):
@@ -103,11 +102,10 @@ func report(ctx context.Context, who string) {
 	}
 }
 
-// TestProcesses: candidates that are processes, in a cell of processes, of which
-// the leader is killed, stopped for longer than its lease, and asked to end. At no
-// time do two lead.
+// TestProcesses: candidates are processes, in a cell of processes. The leader is killed, stopped for
+// longer than its lease, and asked to end. There are never two leaders.
 func TestProcesses(t *testing.T) {
-	t.Parallel() // with what takes real time too
+	t.Parallel() // with other tests that take real time
 	servers := startCell(t)
 	deeds := make(chan deed, 100_000)
 	all := map[string]*process{}
@@ -141,7 +139,7 @@ func TestProcesses(t *testing.T) {
 		now = leader(stopped)
 		<-time.After(time.Second)
 		all[stopped].signal(t, syscall.SIGCONT)
-		<-time.After(time.Second) // for it to find out, and to wait its turn
+		<-time.After(time.Second) // for it to notice, and to join the queue
 
 		asked := now.Who
 		began := clock()
@@ -160,7 +158,7 @@ func TestProcesses(t *testing.T) {
 	check(t, done)
 }
 
-// check sorts what was done by when it was: then tokens only grow.
+// check sorts the deeds by time: then tokens only grow.
 func check(t *testing.T, done []deed) {
 	t.Helper()
 	slices.SortStableFunc(done, func(a, b deed) int { return cmp.Compare(a.At, b.At) })
@@ -247,7 +245,7 @@ func startCandidate(t *testing.T, k task, deeds chan<- deed) *process {
 	cmd.Env = append(os.Environ(), candidateTask+"="+string(text))
 	return start(t, cmd, func(line []byte) {
 		var d deed
-		if json.Unmarshal(line, &d) == nil { // the last line of one who is killed may be torn
+		if json.Unmarshal(line, &d) == nil { // the last line of a process that was killed may be incomplete
 			deeds <- d
 		}
 	})

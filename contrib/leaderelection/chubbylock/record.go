@@ -9,19 +9,18 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// record is what stands in the file: client-go's record, and the proof that its
-// author held the lock.
+// record is the contents of the file: client-go's record, and the proof that its author held the
+// lock.
 type record struct {
 	resourcelock.LeaderElectionRecord
 	Sequencer string `json:"sequencer,omitempty"`
 }
 
-// ParseRecord reads the contents of a lock's file, for those who want to know the
-// leader without being a candidate: the record, and the sequencer of the term in
-// which it was written. The record names a leader only if HolderIdentity is not
-// empty and the cell says that the sequencer is valid (client.Cell.CheckSequencer).
-// RenewTime is that of the last writing: renewals are not written. An empty file is
-// NotFound, any other contents are InvalidArgument.
+// ParseRecord reads the contents of a lock's file, for programs that are not candidates: the record,
+// and the sequencer of the leadership in which it was written. The record names a leader only if
+// HolderIdentity is not empty and the cell says that the sequencer is valid
+// (client.Cell.CheckSequencer). RenewTime is when the record was written, because renewals are not
+// written. An empty file is NotFound, any other contents are InvalidArgument.
 func ParseRecord(contents []byte) (resourcelock.LeaderElectionRecord, sequencer.Sequencer, error) {
 	rec, err := decode(contents)
 	if err != nil {
@@ -54,14 +53,14 @@ func (r record) encode() ([]byte, error) {
 	return text, nil
 }
 
-// vacant returns the record of nobody, after that of somebody.
+// vacant returns the empty record that follows the record of a leader.
 func vacant(rec resourcelock.LeaderElectionRecord) resourcelock.LeaderElectionRecord {
 	rec.HolderIdentity, rec.PreferredHolder = "", ""
 	return rec
 }
 
-// renews reports whether a record says the same as the last of its author, but
-// for the time: that is not worth a write.
+// renews reports whether a record is the last one of its author, except for the time. Such a record
+// is not written.
 func renews(rec, last resourcelock.LeaderElectionRecord) bool {
 	return rec.HolderIdentity == last.HolderIdentity && rec.LeaseDurationSeconds == last.LeaseDurationSeconds &&
 		rec.LeaderTransitions == last.LeaderTransitions && rec.AcquireTime.Equal(&last.AcquireTime) &&

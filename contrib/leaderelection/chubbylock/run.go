@@ -8,11 +8,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// Run runs an elector whose Lock is of this package, as RunOrDie does, until ctx
-// ends or the leadership is lost, and sees to it that there is one leader at most:
+// Run runs an elector whose Lock is of this package, as RunOrDie does, until ctx ends or the
+// leadership is lost. With it there is at most one leader:
 //
 //   - the context of OnStartedLeading is guarded (see Guard), so that it ends
-//     before anybody else can lead, and not RenewDeadline later;
+//     before another can lead, and not RenewDeadline later;
 //   - when the lock is lost, the elector ends at once;
 //   - the lock is given up when OnStartedLeading has returned, and not before.
 //     With ReleaseOnCancel the elector waits for that, at most RenewDeadline.
@@ -20,7 +20,7 @@ import (
 // Run returns when OnStartedLeading has returned, OnStoppedLeading too. The error
 // is nil if ctx ended it, LockLost with the reason if the leadership was lost, and
 // InvalidArgument for a configuration that cannot work. It may be called again,
-// with the same Lock, for the next term.
+// with the same Lock, for the next leadership.
 func Run(ctx context.Context, cfg leaderelection.LeaderElectionConfig) error {
 	l, ok := cfg.Lock.(*Lock)
 	if !ok {
@@ -59,18 +59,18 @@ func Run(ctx context.Context, cfg leaderelection.LeaderElectionConfig) error {
 	return l.errorf(api.LockLost, "the elector gave up renewing its record")
 }
 
-// manage has m look after the terms instead of was, and reports whether that did.
-func (l *Lock) manage(was, m *manager) bool {
+// manage makes m the manager in place of old. It reports false if old is not the manager.
+func (l *Lock) manage(old, m *manager) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.manager != was {
+	if l.manager != old {
 		return false
 	}
 	l.manager, l.shown = m, record{} // an elector has been shown nothing when it begins
 	return true
 }
 
-// manager looks after the one term that a Run of an elector can have.
+// manager is for the one leadership that a Run of an elector can have.
 type manager struct {
 	stop   context.CancelCauseFunc // ends the elector
 	worked chan struct{}           // closed when OnStartedLeading has returned
@@ -80,7 +80,7 @@ type manager struct {
 	entered bool       // the guard is made before the elector starts the work, so that no release can come in between
 }
 
-// begin is called when the term begins.
+// begin is called when the leadership begins.
 func (m *manager) begin(t *term) {
 	m.mu.Lock()
 	m.term, m.entered = t, t.enter()
@@ -100,7 +100,7 @@ func (m *manager) run(ctx context.Context, l *Lock, work func(context.Context)) 
 	m.mu.Lock()
 	t, entered := m.term, m.entered
 	m.mu.Unlock()
-	guard := l.Guard // which has ended
+	guard := l.Guard // whose context has ended
 	if entered {
 		guard = t.guard
 	}

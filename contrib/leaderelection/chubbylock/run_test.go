@@ -18,8 +18,8 @@ type trouble struct {
 	name string
 	make func(w *world, leader *candidate)
 	heal func(w *world, leader *candidate)
-	// least and most are when the other leads, without the lock-delay; mild is
-	// trouble for which that is not waited for.
+	// least and most are when the other leads, without the lock-delay; mild is trouble
+	// without a lock-delay.
 	least, most time.Duration
 	mild        bool
 }
@@ -44,9 +44,9 @@ func troubles() []trouble {
 	}
 }
 
-// TestTroubles: whatever happens to the leader, no two act at a time; the other
-// leads when lease and lock-delay are over, and at once if the leader could say
-// that it has stopped; and then the first can lead again.
+// TestTroubles: in every trouble of the leader no two act at a time. The other leads when lease and
+// lock-delay have ended, and at once if the leader could report that it has stopped; and then the
+// first can lead again.
 func TestTroubles(t *testing.T) {
 	for _, trouble := range troubles() {
 		for _, delay := range []time.Duration{0, api.DefaultLockDelay} {
@@ -94,7 +94,7 @@ func (w *world) leaderOtherThan(name string, limit time.Duration) act {
 	}
 }
 
-// operate does what an operator would to whoever holds the lock.
+// operate does to the holder of the lock what an operator may do.
 func (w *world) operate(do func(ctx context.Context, c *client.Client, holder api.Holder) error) {
 	w.Helper()
 	c, err := client.New(w.Context(), w.clientOf("operator"))
@@ -130,9 +130,8 @@ func TestMasterKilled(t *testing.T) {
 	})
 }
 
-// TestCleanRelease: a leader that is stopped is followed at once, and not at a
-// RetryPeriod: here it takes 5 ms to reach the cell and nothing else takes any
-// time.
+// TestCleanRelease: a leader that is stopped is replaced at once, and not at a RetryPeriod: here it
+// takes 5 ms to reach the cell, and all else takes no time.
 func TestCleanRelease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"one", "two"} {
@@ -155,9 +154,8 @@ func TestCleanRelease(t *testing.T) {
 	})
 }
 
-// TestSlowToStop: nobody leads before the work of the leader of before has
-// stopped, though its context ended long ago, released or not, and also after
-// RenewDeadline.
+// TestSlowToStop: no candidate leads before the work of the earlier leader has stopped, although its
+// context ended long before, with a release or not, and also after RenewDeadline.
 func TestSlowToStop(t *testing.T) {
 	for _, release := range []bool{true, false} {
 		for _, takes := range []time.Duration{3 * time.Second, 30 * time.Second} {
@@ -214,7 +212,7 @@ func TestManyCandidates(t *testing.T) {
 	})
 }
 
-// TestRunRefuses: what cannot work is refused before anything is done.
+// TestRunRefuses: a configuration that cannot work is refused before anything is done.
 func TestRunRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for name, edit := range map[string]func(*leaderelection.LeaderElectionConfig){

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// term is the time from one grant of the lock until it is given up: of a claim,
-// until the record is written, and of a leader after that.
+// term is the time from one grant of the lock until the lock is given up. It is a claim until the
+// record is written, and a leadership after that.
 type term struct {
 	link *link
 	lock *client.Lock
-	// working is the context of all work of the term: it ends with the lock, or
-	// when the elector stops leading.
+	// working is the context of all work: it ends with the lock, or when the elector stops
+	// leading.
 	working context.Context //nolint:containedctx // it is the term's, not a call's
 	stop    context.CancelCauseFunc
 	over    chan struct{} // closed when the lock has been given up
@@ -25,9 +25,9 @@ type term struct {
 	mu      sync.Mutex // guards what follows
 	last    resourcelock.LeaderElectionRecord
 	leads   bool // the record has been written
-	guarded bool // somebody says when the work has stopped
-	guards  int  // who have not said so yet
-	leaving bool // whoever says so last gives the lock up
+	guarded bool // there has been guarded work, which reports when it has stopped
+	guards  int  // how many pieces of guarded work have not stopped
+	leaving bool // the last piece of guarded work that stops gives the lock up
 	idle    chan struct{}
 }
 
@@ -38,8 +38,7 @@ func newTerm(k *link, lock *client.Lock) *term {
 	return t
 }
 
-// stands returns why the lock may not be relied on any more, nil while it may. It
-// looks at the clock.
+// stands returns why the lock cannot be relied on any more, nil while it can. It reads the clock.
 func (t *term) stands() error {
 	err := t.lock.Err()
 	if err == nil && t.working.Err() != nil {
@@ -52,25 +51,25 @@ func (t *term) stands() error {
 		Message: "this term is over; the elector has to end, and may then be run again"}
 }
 
-// held reports whether the lock may be relied on; the elector may have stopped.
+// held reports whether the lock can be relied on; the elector may have stopped.
 func (t *term) held() bool { return t.lock.Err() == nil }
 
-// begin makes a leader of a claim whose record has been written.
+// begin notes that the record has been written: the claim is a leadership now.
 func (t *term) begin(rec resourcelock.LeaderElectionRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last, t.leads = rec, true
 }
 
-// record returns what was written last, and whether that was in this term.
+// record returns the record that was written last, and whether it was written under this lock.
 func (t *term) record() (last resourcelock.LeaderElectionRecord, leads bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last, t.leads
 }
 
-// enter counts one who will say when its work has stopped. It reports whether
-// there may be any work.
+// enter counts a piece of guarded work, which calls leave when it has stopped. It reports false if
+// no work may begin.
 func (t *term) enter() bool {
 	stands := t.stands() == nil
 	t.mu.Lock()
@@ -86,8 +85,8 @@ func (t *term) enter() bool {
 	return true
 }
 
-// leave takes one's word that its work has stopped. The last one gives the lock
-// up, if the elector has left that to it.
+// leave notes that a piece of guarded work has stopped. The last one gives the lock up, if the
+// elector has stopped leading.
 func (t *term) leave() {
 	t.mu.Lock()
 	t.guards--
@@ -98,35 +97,32 @@ func (t *term) leave() {
 	leaving := t.leaving
 	t.mu.Unlock()
 	if last && leaving {
-		_ = t.release(context.Background()) // a failure leaves it to the lease
+		_ = t.release(context.Background()) // if it fails, the lock ends with the lease
 	}
 }
 
-// stopped is closed when nobody is known to work any more. After stop nobody
-// begins to.
+// stopped returns a channel that is closed when all guarded work has stopped. After stop none begins.
 func (t *term) stopped() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.idle
 }
 
-// quit is for an elector that has stopped leading without a release. It reports
-// false if nobody has said, or will say, that the work has stopped: then the lock
-// has to be left to the lease.
+// quit is for an elector that has stopped leading without a release. It reports false if no work was
+// guarded: then nobody knows whether the work has stopped, and the lock must be left to the lease.
 func (t *term) quit() bool {
 	t.mu.Lock()
 	guarded, idle := t.guarded, t.guards == 0
 	t.leaving = true
 	t.mu.Unlock()
 	if guarded && idle {
-		_ = t.release(context.Background()) // a failure leaves it to the lease
+		_ = t.release(context.Background()) // if it fails, the lock ends with the lease
 	}
 	return guarded
 }
 
-// release gives the lock up: the work has stopped. The record of nobody is
-// written first, if that is quick; the sequencer in the one before says the same.
-// A lock that was lost needs no other word, but that one: so that is no error.
+// release gives the lock up when the work has stopped. It writes the empty record first, if that is
+// quick; the sequencer in the old record says the same. That the lock was lost is no error.
 func (t *term) release(ctx context.Context) (err error) {
 	t.parting.Do(func() {
 		defer close(t.over)
@@ -136,7 +132,7 @@ func (t *term) release(ctx context.Context) (err error) {
 		if last, leads := t.record(); leads && t.held() {
 			rec := record{LeaderElectionRecord: vacant(last), Sequencer: t.lock.Sequencer().String()}
 			quick, cancel := context.WithTimeout(ctx, partingTime/2)
-			_ = t.link.write(quick, rec, t.lock) // it is for people
+			_ = t.link.write(quick, rec, t.lock) // only people read it
 			cancel()
 		}
 		err = t.lock.Release(ctx)
@@ -147,8 +143,8 @@ func (t *term) release(ctx context.Context) (err error) {
 	return err
 }
 
-// abandon leaves the lock to the lease, as nobody knows whether the work under it
-// has stopped. The session goes with it.
+// abandon leaves the lock to the lease, because nobody knows whether the work under it has stopped.
+// The session ends with it.
 func (t *term) abandon() {
 	t.parting.Do(func() {
 		defer close(t.over)

@@ -22,15 +22,15 @@ type act struct {
 	token uint64
 }
 
-// world is a cell and candidates of it, and what was done by leaders.
+// world is a cell, its candidates, and what leaders have done.
 type world struct {
 	*testing.T
 	cell *celltest.Cell
 
 	mu     sync.Mutex // guards what follows
 	acts   []act
-	wakes  map[string]chan struct{} // of those who are stopped: closed when they go on
-	herald map[string]string        // whom a candidate was told to lead
+	wakes  map[string]chan struct{} // of candidates that are stopped; closed to continue them
+	herald map[string]string        // the leader that OnNewLeader reported to a candidate last
 }
 
 func inWorld(t *testing.T, test func(w *world)) {
@@ -77,8 +77,7 @@ func (w *world) config(l *chubbylock.Lock, work func(context.Context)) leaderele
 	}
 }
 
-// work acts every 10 ms, as long as its context has not ended; whoever is stopped
-// does not.
+// work acts every 10 ms until its context ends, and not while its candidate is stopped.
 func (w *world) work(name string) func(context.Context) {
 	return func(ctx context.Context) {
 		for {
@@ -100,7 +99,7 @@ func (w *world) work(name string) func(context.Context) {
 	}
 }
 
-// act checks that whoever acts may: nobody has led after it.
+// act checks that no later leader has acted before.
 func (w *world) act(ctx context.Context, name string) {
 	seq, ok := chubbylock.FromContext(ctx)
 	w.mu.Lock()
@@ -128,8 +127,7 @@ func (w *world) resume(name string) {
 	w.mu.Unlock()
 }
 
-// leader waits until somebody acts after now, at most for limit; it returns who,
-// and with which token.
+// leader waits until a leader acts after now, at most for limit. It returns the leader and its token.
 func (w *world) leader(limit time.Duration) act {
 	w.Helper()
 	w.mu.Lock()
@@ -147,7 +145,7 @@ func (w *world) leader(limit time.Duration) act {
 	return act{}
 }
 
-// told waits until a candidate has been told that another leads.
+// told waits until OnNewLeader has reported another leader to a candidate.
 func (w *world) told(name, leader string, limit time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -161,7 +159,7 @@ func (w *world) told(name, leader string, limit time.Duration) {
 	w.Errorf("%s was not told that %s leads", name, leader)
 }
 
-// candidate is a program that runs for leader again and again.
+// candidate is a program that is a candidate again and again.
 type candidate struct {
 	name string
 	lock *chubbylock.Lock
@@ -189,8 +187,7 @@ func (w *world) run(name string, delay time.Duration, edits ...func(*leaderelect
 	return c
 }
 
-// pair runs two candidates, and returns the leader first, when the other has been
-// told of it and waits.
+// pair runs two candidates, and returns the leader first, when the other has learnt of it and waits.
 func (w *world) pair(delay time.Duration, edits ...func(*leaderelection.LeaderElectionConfig)) (leader, next *candidate) {
 	w.Helper()
 	leader = w.run("one", delay, edits...)

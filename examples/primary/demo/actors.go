@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// actor is a process of the story.
+// actor is a process of the demonstration.
 type actor struct {
 	name string
 	cmd  *exec.Cmd
@@ -40,7 +40,7 @@ func (s *story) start(name, binary string, args ...string) (*actor, error) {
 		return nil, err
 	}
 	go func() {
-		_ = a.cmd.Wait() // that it has ended is what counts; its output says why
+		_ = a.cmd.Wait() // its output says why it has ended
 		close(a.done)
 	}()
 	s.actors[name] = a
@@ -121,12 +121,12 @@ func (s *story) ctl(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// primary returns who is advertised in the lock's file.
+// primary returns the primary that the lock's file names.
 func (s *story) primary(ctx context.Context) (string, error) {
 	return s.ctl(ctx, "cat", "/ls/local/primary")
 }
 
-// awaitPrimary waits until somebody other than that one is the primary.
+// awaitPrimary waits until another than that one is the primary.
 func (s *story) awaitPrimary(ctx context.Context, other string) (name string, err error) {
 	err = s.until(ctx, "a primary", func() bool {
 		name, err = s.primary(ctx)
@@ -168,7 +168,7 @@ func (s *story) replicaPID(id string) (int, error) {
 	return 0, fmt.Errorf("dev.json knows no replica %q", id)
 }
 
-// end stops everything that was started, the last first.
+// end stops all processes, the last one that was started first.
 func (s *story) end() {
 	for i := len(s.started) - 1; i >= 0; i-- {
 		a := s.started[i]

@@ -1,8 +1,7 @@
-// Command demo tells the story of a primary, on a real cell of five processes:
-// three candidates, a ledger that only the primary may write to, and everything
-// that goes wrong in the night. It starts and stops everything itself, takes
-// about half a minute (16 s of it the story), and fails unless the ledger refused at least one write of a
-// stale primary and accepted none.
+// Command demo shows a primary, on a real cell of five processes: three candidates, a ledger that
+// only the primary may write to, and failures of all kinds. It starts and stops everything itself,
+// and takes about half a minute (16 s of it the demonstration). It fails unless the ledger has refused
+// at least one write of a stale primary, and accepted none.
 //
 //	go run ./examples/primary/demo
 package main
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-// Leases are short here, so that the story is: see the README for the defaults.
+// Leases are short, so that the demonstration is; see the README for the defaults.
 const (
 	lease     = 3 * time.Second
 	lockDelay = 2 * time.Second
@@ -118,8 +117,7 @@ func (s *story) startCandidates(ctx context.Context) error {
 	return err
 }
 
-// candidate starts one; all are stubborn, because one of them is going to be
-// paused.
+// candidate starts a candidate. All are stubborn, because one of them will be paused.
 func (s *story) candidate(name string) error {
 	_, err := s.start(name, "primary", "--name", name, "--servers", s.servers(), "--ledger", "http://"+s.ledgerAddress(),
 		"--lease", lease.String(), "--lock-delay", lockDelay.String(), "--stubborn")
@@ -218,8 +216,7 @@ func (s *story) pausePrimary(ctx context.Context) error {
 	return s.pass(ctx, time.Second)
 }
 
-// judge reads the ledger: whatever stands in it was written by the newest
-// primary of its time.
+// judge reads the ledger, and checks that each entry was written by the newest primary at that time.
 func (s *story) judge(ctx context.Context) error {
 	stats, err := s.stats(ctx)
 	if err != nil {

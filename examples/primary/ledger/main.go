@@ -1,10 +1,9 @@
-// Command ledger is a server that a lock protects: it writes down what the
-// primary tells it, and refuses whoever was primary before.
+// Command ledger is a server that a lock protects: it keeps the entries that the primary sends,
+// and refuses earlier primaries.
 //
-// It knows nothing of sessions or leases and never talks to the cell. Every
-// write brings the sequencer of the lock (Chubby §2.4), and a sequencer.Guard,
-// kept in a file across restarts, lets in no older one than the newest it has
-// seen.
+// It knows nothing of sessions or leases, and never calls the cell. Every write brings the sequencer
+// of the lock (Chubby §2.4). A sequencer.Guard, kept in a file across restarts, refuses those older
+// than the newest it has seen.
 //
 //	ledger --listen 127.0.0.1:8080 --lock /ls/local/primary --state ledger.state
 //
@@ -62,7 +61,7 @@ type entry struct {
 	Text  string `json:"text"`
 }
 
-// ledger keeps its entries in memory: it is an example.
+// ledger keeps its entries in memory, because it is an example.
 type ledger struct {
 	mu      sync.Mutex // guards entries
 	entries []entry
@@ -77,7 +76,7 @@ func newLedger(guard *sequencer.Guard) http.Handler {
 	return mux
 }
 
-// write appends a line. The guard has let the request in.
+// write appends a line. The guard has accepted the request.
 func (l *ledger) write(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<10))
 	if err != nil {

@@ -77,7 +77,7 @@ func TestStartOfWhatTheSystemCannotRun(t *testing.T) {
 }
 
 // The command has the files that chubbyctl was given, under their numbers (make
-// gives its jobs 3 and 4), and none of ours.
+// gives its jobs 3 and 4), and none of chubbyctl's own.
 func TestOpenFilesPassThrough(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {

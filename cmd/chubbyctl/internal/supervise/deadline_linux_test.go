@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stubborn ignores what asks it to end, and has a child that has left its
-// process group and its session, and ignores that too.
+// stubborn ignores the signals that ask it to end. It has a child that has left its process group and
+// its session, and ignores them too.
 const stubborn = `exec 5>"$1"; trap '' TERM INT HUP
 	setsid sh -c 'trap "" TERM; echo escaped >&5; while :; do sleep 0.01; done' &
 	while :; do sleep 0.01; done`
@@ -53,7 +53,7 @@ func TestDeadlineAsksFirst(t *testing.T) {
 	}
 }
 
-// A deadline that is put off in time is never noticed.
+// A command does not notice a deadline that is put off in time.
 func TestDeadlineIsPutOff(t *testing.T) {
 	c := shell("sleep 2.5")
 	c.KillAfter = 100 * time.Millisecond
@@ -63,7 +63,7 @@ func TestDeadlineIsPutOff(t *testing.T) {
 	}
 }
 
-// No news is not good news: the guardian keeps to what it knows.
+// Without news the guardian keeps to the instants that it knows.
 func TestNoNewsDoesNotPutOff(t *testing.T) {
 	asked := 0
 	c := shell("sleep 1000")
@@ -90,7 +90,7 @@ func TestStopKillsAfterTheUsualTime(t *testing.T) {
 	f.ended(t)
 }
 
-// A deadline that comes closer counts also while the command is given its time.
+// A deadline that comes closer counts also after the command was asked to end.
 func TestDeadlineCountsWhileStopping(t *testing.T) {
 	f := newFIFO(t)
 	c := shell(stubborn, f.name)
@@ -112,7 +112,7 @@ func TestDeadlineCountsWhileStopping(t *testing.T) {
 	}
 }
 
-// Without time left nothing is started, whatever comes first.
+// If there is no time left, nothing is started.
 func TestLateStart(t *testing.T) {
 	for name, allowed := range map[string]func() (time.Duration, bool){
 		"no news":        func() (time.Duration, bool) { return plenty, false },

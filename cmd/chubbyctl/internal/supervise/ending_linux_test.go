@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unheard is a guardian that ends, as one that is killed does, when it has started the command and not reported it.
+// unheard is a guardian that ends, as one that is killed does, after it has started the command and before
+// it has reported that.
 func unheard(args []string) error {
 	for _, pipe := range args[:2] {
 		fd, err := strconv.Atoi(pipe)
@@ -24,7 +25,7 @@ func unheard(args []string) error {
 	return err
 }
 
-// A guardian that ends before it has reported what it started leaves nothing behind either.
+// Nothing of the command is left, also if the guardian ends before it has reported the start.
 func TestGuardianEndsUnheard(t *testing.T) {
 	c := shell("exec sleep 60")
 	c.Guardian = []string{os.Args[0], "unheard"}
@@ -39,7 +40,8 @@ func TestGuardianEndsUnheard(t *testing.T) {
 	}
 }
 
-// A guardian that has said that everything is gone, and does not end, is not waited for: it may be stopped.
+// chubbyctl does not wait for a guardian that has reported that everything is gone, and does not end: it may
+// be stopped.
 func TestGuardianDoesNotEnd(t *testing.T) {
 	c := shell("true")
 	c.Guardian = []string{"/bin/sh", "-c", `printf '{"started":%d}{"ended":{"code":7}}{"gone":true}' $$ >"/proc/self/fd/$2"; kill -STOP $$`, "guardian"}

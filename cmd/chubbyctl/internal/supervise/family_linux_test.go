@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// What a command leaves behind still works under the lock, so it goes before
-// the lock does.
+// Processes that a command leaves still work under the lock, so they end before the lock is released.
 func TestLeftoversAreStopped(t *testing.T) {
 	f := newFIFO(t)
 	var notices []string
@@ -25,8 +24,8 @@ func TestLeftoversAreStopped(t *testing.T) {
 	}
 }
 
-// A descendant that keeps forking, each parent ending at once, is in no list of
-// processes for long. It is gone all the same when the command is said to be.
+// Each of these descendants forks and ends at once, so none is in a list of processes for long. They are gone
+// when the command is reported gone.
 func TestHoppingDescendants(t *testing.T) {
 	const hop = `exec 5>"$1"; echo up >&5; f() { [ "$1" -gt 0 ] || exec sleep 60; f $(($1-1)) & exit 0; }; f $2 & exit 0`
 	for _, hops := range []string{"2", "20", "50"} {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startInTheBackground runs a script under a supervisor that is not the terminal's
-// foreground: the test is what a shell would be, by another process, which has it.
+// startInTheBackground runs a script under a supervisor that is not the terminal's foreground. Another
+// process, which is the foreground, does what a shell would.
 func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, person *os.File, foreground func()) {
 	t.Helper()
 	person, program := terminalPair(t)
@@ -34,7 +34,7 @@ func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -65,8 +65,7 @@ func ends(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// What was started in the background and then wants to read can, when the shell has
-// brought it to the foreground.
+// A command that was started in the background can read when the shell has brought it to the foreground.
 func TestBroughtToTheForeground(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 6`, f)
@@ -85,7 +84,7 @@ func TestBroughtToTheForeground(t *testing.T) {
 	}
 }
 
-// Who asks a stopped command to end has it continued, or it would not be told.
+// A signal that asks a stopped command to end also continues it, so that it takes the signal.
 func TestInterruptOfAStoppedCommand(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		f := newFIFO(t)
@@ -99,7 +98,7 @@ func TestInterruptOfAStoppedCommand(t *testing.T) {
 	}
 }
 
-// What has changed how the terminal is set, and is killed, cannot set it back.
+// A command that has changed the terminal's settings, and is killed, cannot set them back.
 func TestTerminalIsSetBack(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, _ := startOnTerminal(t, `exec 5>"$1"; stty raw -echo; echo ready >&5; kill -KILL $$`, f)
@@ -118,8 +117,8 @@ func TestTerminalIsSetBack(t *testing.T) {
 	}
 }
 
-// A SIGTSTP for chubbyctl alone suspends it once: when the shell has brought it back,
-// the command is the foreground and goes on.
+// A SIGTSTP for chubbyctl alone suspends it once: when the shell has brought it to the foreground again, the
+// command is the foreground and goes on.
 func TestSuspendedOnce(t *testing.T) {
 	f := newFIFO(t)
 	person, program := terminalPair(t)
@@ -138,7 +137,7 @@ func TestSuspendedOnce(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	guardian, _ := parentOf(number(t, f))
 	chubbyctl, found := parentOf(guardian)
 	if !found {
@@ -156,7 +155,7 @@ func TestSuspendedOnce(t *testing.T) {
 	if _, err := io.WriteString(give, "go\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(chubbyctl, unix.SIGUSR2); err != nil { // it is passed on when both go on
+	if err := unix.Kill(chubbyctl, unix.SIGUSR2); err != nil { // it is passed on when both are continued
 		t.Fatal(err)
 	}
 	typed(t, person, "on\n")
@@ -182,7 +181,7 @@ func TestTerminalComesBackFromAJob(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guardian that is stopped sees neither its orders nor the time. chubbyctl
-// ends it then, and what the command has started, when their time is over and
-// when it has asked the command to end.
+// A guardian that is stopped notices neither orders nor the time. chubbyctl ends it then, with the command and
+// what it has started, at the deadline, or when it has asked the command to end.
 func TestStoppedGuardian(t *testing.T) {
 	for name, stop := range map[string]bool{"the time ends": false, "asked to end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +39,8 @@ func TestStoppedGuardian(t *testing.T) {
 	}
 }
 
-// A chubbyctl that is killed has its guardian go on if that is stopped: nobody else
-// would, where the parent that it has then is of the same session, as this test is.
+// The end of a chubbyctl that is killed continues its guardian, if that is stopped. The kernel alone would not:
+// the guardian's new parent is of the same session here.
 func TestStoppedGuardianOfAKilledChubbyctl(t *testing.T) {
 	if err := adopt(); err != nil {
 		t.Fatal(err)
@@ -60,8 +59,8 @@ func TestStoppedGuardianOfAKilledChubbyctl(t *testing.T) {
 	f.ended(t)
 }
 
-// What is sent to every process of a service reaches the command from chubbyctl
-// and, as here, directly, but not from the guardian once more.
+// A signal to every process of a service reaches the command through chubbyctl and, as here, directly, but not
+// through the guardian once more.
 func TestGuardianPassesNothingOn(t *testing.T) {
 	f := newFIFO(t)
 	p := start(t, shell(`exec 5>"$1"; trap 'echo term >&5' TERM; trap 'exit 5' USR2; echo ready >&5; while :; do sleep 0.01; done`, f.name))
@@ -85,9 +84,8 @@ func TestGuardianPassesNothingOn(t *testing.T) {
 	}
 }
 
-// Whoever throttles the command by stopping it fills the pipe of reports while
-// chubbyctl is stopped. The guardian keeps its time all the same, and chubbyctl
-// learns how it ended.
+// A program that throttles the command by stopping it fills the pipe of reports while chubbyctl is stopped. The
+// guardian keeps the deadline nevertheless, and chubbyctl learns how the command ended.
 func TestReportsDoNotBlock(t *testing.T) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -141,8 +139,8 @@ func flood(o *outbox) error {
 	return nil
 }
 
-// A shell may have had children before it became chubbyctl. They are not the
-// command's, whatever becomes of its guardian.
+// A shell may have had children before it became chubbyctl. They are not the command's, and are not killed with
+// it.
 func TestChildrenOfOthersAreSpared(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	if err := other.Start(); err != nil {
@@ -168,8 +166,7 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 	_ = other.Wait()
 }
 
-// A guardian that does not come to start the command in its time is killed, and
-// the command is late.
+// A guardian that does not start the command in time is killed, and Start returns ErrLate.
 func TestGuardianThatNeverStarts(t *testing.T) {
 	c := shell("exit 0", "")
 	c.Guardian = []string{"/bin/sh", "-c", "exec sleep 1000"}
@@ -180,7 +177,7 @@ func TestGuardianThatNeverStarts(t *testing.T) {
 	}
 }
 
-// The guardian is the first to go, and takes nobody's protection with it.
+// If the guardian is killed first, nothing of the command outlives the lock either.
 func TestKilledGuardian(t *testing.T) {
 	f := newFIFO(t)
 	p, err := Start(shell(stubborn, f.name), make(chan os.Signal, 1))
@@ -197,8 +194,8 @@ func TestKilledGuardian(t *testing.T) {
 	f.ended(t)
 }
 
-// Whatever becomes of chubbyctl, nothing outlives the lock. Its end is noticed
-// at once; that it is stopped, not before the deadline.
+// If chubbyctl is killed or stopped, nothing outlives the lock. The guardian notices at once that it is killed; that
+// it is stopped, not before the deadline.
 func TestSupervisorKilledOrStopped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -217,8 +214,7 @@ func TestSupervisorKilledOrStopped(t *testing.T) {
 	}
 }
 
-// What is sent to chubbyctl reaches the command, and the command's end is
-// chubbyctl's.
+// A signal to chubbyctl reaches the command, and the command's exit code is chubbyctl's.
 func TestSupervisorForwards(t *testing.T) {
 	f := newFIFO(t)
 	cmd := startSupervisor(t, `exec 5>"$1"; trap 'exit 33' USR2; echo ready >&5; while :; do sleep 0.01; done`, f, plenty)

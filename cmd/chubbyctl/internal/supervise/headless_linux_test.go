@@ -13,14 +13,14 @@ import (
 
 // The main goroutine of a program is on the main thread if it was locked to it
 // while packages were initialized.
-func init() { //nolint:gochecknoinits // there is no later moment for it
+func init() { //nolint:gochecknoinits // later it is too late for that
 	if len(os.Args) > 1 && os.Args[1] == "headless" {
 		runtime.LockOSThread()
 	}
 }
 
-// headless is a program whose main thread ends while its other threads run on,
-// as those of a C program do after pthread_exit in main. /proc shows it in state
+// headless is a program whose main thread ends while its other threads go on, as
+// those of a C program do after pthread_exit in main. /proc shows it in state
 // Z. It has a child, and keeps the fifo open.
 func headless(name string) {
 	fifo, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -42,7 +42,7 @@ func headless(name string) {
 	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
-// mainThreadEnded reads it from /proc as anybody would see it.
+// mainThreadEnded reads from /proc whether this process is in state Z.
 func mainThreadEnded() bool {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain also is what the tests run: the guardian, and a program that runs a
-// command as chubbyctl does and can be killed or stopped while it does.
+// TestMain makes this program also what the tests run: the guardian, and a program that runs a command as chubbyctl
+// does, which a test can kill or stop.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 const (
 	plenty = time.Minute      // more than any test takes
-	bound  = 20 * time.Second // for what must happen
+	bound  = 20 * time.Second // how long to wait for what must happen
 )
 
 func always(d time.Duration) func() (time.Duration, bool) {
@@ -103,8 +103,8 @@ func wait(t *testing.T, p *Process) Result {
 	return result
 }
 
-// fifo is a pipe by name. Whoever opens it for writing keeps it open in all
-// that it starts, so its end is the end of them all.
+// fifo is a named pipe. A process that opens it for writing keeps it open in all that it starts, so its end is the
+// end of them all.
 type fifo struct {
 	name  string
 	lines *bufio.Reader
@@ -123,7 +123,7 @@ func newFIFO(t *testing.T) *fifo {
 func (f *fifo) line(t *testing.T) string {
 	t.Helper()
 	if f.lines == nil {
-		file, err := os.Open(f.name) // until somebody opens it for writing
+		file, err := os.Open(f.name) // blocks until a process opens it for writing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func (f *fifo) line(t *testing.T) string {
 	return strings.TrimSpace(line)
 }
 
-// ended waits until nobody has it open for writing.
+// ended waits until no process has it open for writing.
 func (f *fifo) ended(t *testing.T) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, f.lines); err != nil {

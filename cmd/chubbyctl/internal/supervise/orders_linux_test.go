@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guardian that is stopped reads no orders, and its pipe fills up. chubbyctl
-// keeps the time all the same, and ends both when it is over.
+// A guardian that is stopped reads no orders, and its pipe fills up. chubbyctl keeps the deadline nevertheless, and
+// ends both then.
 func TestOrdersDoNotBlock(t *testing.T) {
 	f := newFIFO(t)
 	c := shell(stubborn, f.name)
@@ -44,8 +44,8 @@ func TestOrdersDoNotBlock(t *testing.T) {
 	f.ended(t)
 }
 
-// Nobody reads what the user is told, because the terminal is stopped (Ctrl-S) or
-// a pager shows another page: what has to end ends all the same.
+// Notices are not read, because the terminal is stopped (Ctrl-S) or a pager shows another page: the command ends in
+// time nevertheless.
 func TestNoticesDoNotBlock(t *testing.T) {
 	f := newFIFO(t)
 	c := shell(stubborn, f.name)
@@ -76,8 +76,7 @@ func TestNoticesDoNotBlock(t *testing.T) {
 	}
 }
 
-// Who is asked to end twice may take the second time for impatience, and drop what
-// it was about to finish.
+// The command is asked to end once: many programs end at once when they are asked a second time.
 func TestAskedToEndOnce(t *testing.T) {
 	f := newFIFO(t)
 	p := start(t, shell(`exec 5>"$1"; for i in 1 2 3 4 5 6 7 8 9 10; do (trap "" TERM; for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 3 5>&- & done; wait) 5>&- & done
@@ -90,8 +89,7 @@ trap 'echo term >&5' TERM; echo ready >&5; wait; wait; wait; exit 7`, f.name))
 	}
 }
 
-// A signal to the process group reaches its members, so only those outside it are
-// sent one of their own.
+// A signal to the process group reaches its members, so only processes outside of it get one of their own.
 func TestAudienceIsCountedOnce(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `sleep 60 & setsid sh -c 'echo $$; exec sleep 60' & wait`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

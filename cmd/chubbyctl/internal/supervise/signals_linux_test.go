@@ -27,8 +27,8 @@ func exits(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// Every signal that a program can be told of, and that is not about this process
-// itself, reaches the command; real-time ones too.
+// Every signal that a program can get, and that is not about this process itself, reaches the command; real-time
+// signals too.
 func TestEverySignalIsPassedOn(t *testing.T) {
 	f := newFIFO(t)
 	var script strings.Builder
@@ -55,7 +55,7 @@ func TestEverySignalIsPassedOn(t *testing.T) {
 	}
 }
 
-// What is not passed on is named, and what is named is not passed on.
+// NotForwarded names exactly the signals that are not passed on.
 func TestNotForwarded(t *testing.T) {
 	names := strings.Split(NotForwarded(), ", ")
 	for _, s := range forwarded() {
@@ -88,8 +88,8 @@ func waitForState(t *testing.T, pid int, want byte) {
 	}
 }
 
-// A SIGTSTP for one process stops that one and its command, and not the script
-// that runs it in the same process group.
+// A SIGTSTP for one process stops that process and its command, and not the script that runs it in the same process
+// group.
 func TestStopOfOneProcess(t *testing.T) {
 	f, pid := newFIFO(t), newFIFO(t)
 	listening := fmt.Sprintf(`exec '%s' listener "$1"`, os.Args[0])
@@ -120,9 +120,9 @@ func TestStopOfOneProcess(t *testing.T) {
 	}
 }
 
-// listener is a command that says who it is, waits for a SIGUSR2, reads as many lines as
-// there are names for them, says them, and ends with 33. A shell would not do: one that
-// gets a signal just before it goes on reading runs its trap when it has read.
+// listener is a command that writes its pid, waits for a SIGUSR2, reads as many lines as there are names for them, writes
+// them, and ends with 33. A shell does not fit: if it gets a signal just before it reads, it runs its trap only after it has
+// read.
 func listener(fifo string, names ...string) int {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGUSR2)
@@ -145,7 +145,7 @@ func listener(fifo string, names ...string) int {
 	return 33
 }
 
-// number reads a line that is one.
+// number reads a line that is a number.
 func number(t *testing.T, f *fifo) int {
 	t.Helper()
 	var n int
@@ -155,8 +155,8 @@ func number(t *testing.T, f *fifo) int {
 	return n
 }
 
-// Somebody else's SIGSTOP of the command (a debugger, a processor limit) does not
-// suspend chubbyctl, which would let the lock run out.
+// A SIGSTOP of the command by another program (a debugger, a processor limit) does not suspend chubbyctl: the lock would
+// run out.
 func TestForeignStopDoesNotSuspend(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; read line; echo $$ >&5; read line; echo "read $line" >&5; exit 4`, f)
@@ -205,7 +205,7 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	}
 }
 
-// Others go to the command alone: its children may not expect them.
+// Other signals go to the command alone: its children may not expect them.
 func TestOtherSignalsReachTheCommandAlone(t *testing.T) {
 	f := newFIFO(t)
 	p := start(t, shell(`exec 5>"$1"; trap 'echo right >&5' USR1; trap 'exit 4' USR2
@@ -222,8 +222,8 @@ func TestOtherSignalsReachTheCommandAlone(t *testing.T) {
 	}
 }
 
-// An interrupt that came before the command is for the command; another signal
-// is not, which a command is not prepared for from its first moment.
+// An interrupt that came before the start is passed on to the command; another signal is not, because a command that has
+// just begun is not prepared for it.
 func TestSignalsBeforeTheStart(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signals <- unix.SIGUSR1

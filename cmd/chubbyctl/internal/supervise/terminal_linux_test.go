@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalPair opens a pseudo terminal: what a person types is written to the
-// first, and the second is what a program reads.
+// terminalPair opens a pseudo terminal: a test writes to the first what a person types, and a program reads the second.
 func terminalPair(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -39,7 +38,7 @@ func terminalPair(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// notices collects what the supervisor says.
+// notices collects what the supervisor prints.
 type notices struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -68,7 +67,7 @@ func startOnTerminal(t *testing.T, script string, f *fifo) (*exec.Cmd, *os.File,
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows; ends with it
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -84,7 +83,7 @@ func typed(t *testing.T, person *os.File, text string) {
 }
 
 // With a terminal, the command is its foreground: it reads what is typed, and
-// Ctrl-C is for it alone. Afterwards the terminal is given back.
+// Ctrl-C is for it alone. Afterwards the foreground is given back.
 func TestTerminalIsTheCommands(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; trap 'exit 21' INT; read line; echo "read $line" >&5; while :; do sleep 0.01; done`, f)
@@ -102,8 +101,8 @@ func TestTerminalIsTheCommands(t *testing.T) {
 	}
 }
 
-// Ctrl-Z stops the command, and chubbyctl with it. Where no shell could continue
-// them, as here, the command is continued at once.
+// Ctrl-Z stops the command, and chubbyctl with it. If no shell can continue them, as here, the command is continued at
+// once.
 func TestCtrlZWithoutAShell(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; read line; echo "read $line" >&5; read line; echo "read $line" >&5; exit 4`, f)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A listing is printed as it comes, and takes no more memory for being long.
+// A long listing is printed as it comes, and takes no more memory than a short one.
 func TestLongListingsArePrintedInPieces(t *testing.T) {
 	const items = 100_000
 	var lines, longest int

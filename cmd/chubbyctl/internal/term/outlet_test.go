@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// What a reader takes is what was written, also after a signal; one that takes
-// nothing holds nobody up then.
+// Write waits for the reader until a signal has asked for the end, and then only for a moment.
 func TestOutletWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread, w := io.Pipe()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The progress of one who waits for a lock ends with the wait.
+// Stop does not wait for a reader that has stopped.
 func TestProgressWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &stuckWriter{goOn: make(chan struct{})}

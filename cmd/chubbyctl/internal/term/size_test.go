@@ -23,7 +23,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// What is used is never rounded up to what is allowed.
+// A size is rounded down, so that what is used never looks like what is allowed.
 func TestRoughSizes(t *testing.T) {
 	for bytes, want := range map[int64]string{
 		0: "0B", 1023: "1023B", 1024: "1KiB", 1<<20 - 1: "1023.9KiB", 1<<30 - 1: "1023.9MiB", 3 << 29: "1.5GiB", 1<<63 - 1: "8388607.9TiB",

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// stuckWriter is a terminal that is stopped, or a pipe that nobody reads, until the
-// test lets it go on.
+// stuckWriter is a terminal that is stopped, or a pipe that nobody reads, until the test continues it.
 type stuckWriter struct {
 	buffer
 	goOn chan struct{}
@@ -38,8 +37,7 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 	return w.buffer.Write(b)
 }
 
-// A lock is waited for, held and released whether or not somebody reads what is
-// said about it. Who reads it late still finds all of it.
+// A Speaker keeps its callers for a moment at most if nobody reads. A reader that reads later finds the last lines.
 func TestNobodyWaitsForTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &stuckWriter{goOn: make(chan struct{})}
@@ -66,7 +64,7 @@ func TestNobodyWaitsForTheReader(t *testing.T) {
 	})
 }
 
-// A reader that reads has a line before what follows it.
+// If the reader reads, Write returns when its line is written.
 func TestLinesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// Names stand below each other whatever script they are in.
+// Columns are aligned in all scripts.
 func TestTableAligns(t *testing.T) {
 	var b bytes.Buffer
 	table := Text.NewTable(&b, "NAME", "N")
@@ -25,8 +25,7 @@ func TestTableAligns(t *testing.T) {
 	}
 }
 
-// Where the terminal is too narrow, a column that may be missed goes before another
-// is shortened; with -o wide nothing does.
+// If the terminal is too narrow, optional columns are left out before others are shortened; with -o wide none is.
 func TestTableLeavesColumnsOut(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	person, program, err := pty.Open()
@@ -61,8 +60,7 @@ func TestTableLeavesColumnsOut(t *testing.T) {
 	}
 }
 
-// On a terminal no line of a list is wider than it, as long as that can be; in a
-// pipe nothing is left out.
+// On a terminal no line of a list is wider than the terminal, if that is possible; in a pipe nothing is left out.
 func TestTableFits(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("directory/", 9) + "lock"
 	reason := strings.Repeat("because ", 12)
@@ -100,7 +98,7 @@ func TestTableFits(t *testing.T) {
 
 // A long list has the same columns to its end.
 func TestSpareColumnsOfALongList(t *testing.T) {
-	for _, wide := range []int{3, 30} { // of what comes behind the first piece
+	for _, wide := range []int{3, 30} { // how wide the names are after the first piece
 		var b bytes.Buffer
 		list := Text.NewTable(&b, "PATH", "TOKEN?", "WHO")
 		list.style.Width = 40

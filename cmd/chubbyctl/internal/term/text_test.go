@@ -20,7 +20,7 @@ func TestShortened(t *testing.T) {
 	}
 }
 
-// What others call themselves, and say, does nothing to a terminal.
+// The names and texts of others give no orders to a terminal.
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain, ünïcode, 日本語":      "plain, ünïcode, 日本語",
