@@ -65,12 +65,12 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
 .PHONY: nightly
-nightly: ## run race, acceptance, endurance, guards, fuzz and steady, some hours (writes docs/nightly.md)
+nightly: ## run race, acceptance, endurance, guards, fuzz and steady, some hours (writes docs/dev/nightly.md)
 	go -C tools run ./nightly
 
 .PHONY: guards
-guards: ## take each safeguard out in turn; a test has to notice (writes docs/guards.md)
-	go -C tools run ./guards -docs ../docs/guards.md
+guards: ## take each safeguard out in turn; a test has to notice (writes docs/dev/guards.md)
+	go -C tools run ./guards -docs ../docs/dev/guards.md
 
 .PHONY: lint
 lint: ## run golangci-lint (built on first use, about two minutes)

@@ -35,27 +35,27 @@ func TestEverySafeguardFits(t *testing.T) {
 	}
 }
 
-// TestEverySafeguardHasARow checks that docs/guards.md has a row for each entry: a test
+// TestEverySafeguardHasARow checks that docs/dev/guards.md has a row for each entry: a test
 // has failed without it, as has to be shown before an entry is kept.
 func TestEverySafeguardHasARow(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := openPage(filepath.Join(root, "docs", "guards.md"), root)
+	p, err := openPage(filepath.Join(root, "docs", "dev", "guards.md"), root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range safeguards() {
 		switch row, ok := p.rows[s.name]; {
 		case !ok:
-			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/guards.md", s.name)
+			t.Errorf("%q has no row; run: go -C tools run ./guards -missing -docs ../docs/dev/guards.md", s.name)
 		case s.placed(row) != row:
-			t.Errorf("the row of %q names another file than %s; run: go -C tools run ./guards -only '^$' -docs ../docs/guards.md", s.name, s.file)
+			t.Errorf("the row of %q names another file than %s; run: go -C tools run ./guards -only '^$' -docs ../docs/dev/guards.md", s.name, s.file)
 		}
 		delete(p.rows, s.name)
 	}
 	for name := range p.rows {
-		t.Errorf("docs/guards.md has a row for %q, which is no entry any more; remove it", name)
+		t.Errorf("docs/dev/guards.md has a row for %q, which is no entry any more; remove it", name)
 	}
 }

@@ -1,7 +1,7 @@
 // Command guards takes one safeguard out of Chubby at a time, and runs the tests that
 // should fail without it. It fails if they pass; and, as it checks in the end, if they fail
 // with the safeguard too. It is run in the tools directory. With -docs it writes the table of
-// docs/guards.md, and with -only as well some of its rows.
+// docs/dev/guards.md, and with -only as well some of its rows.
 //
 // The source is not changed: each safeguard is taken out in an overlay, which the go command
 // compiles instead of the file.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// page is the table of docs/guards.md. It is written again after each safeguard, so that a
+// page is the table of docs/dev/guards.md. It is written again after each safeguard, so that a
 // run may be interrupted, or be of some of them only. A safeguard whose tests pass without it
 // loses its row.
 type page struct {

@@ -43,7 +43,7 @@ func steps(fuzz time.Duration) []step {
 }
 
 func main() {
-	docs := flag.String("docs", "../docs/nightly.md", "write the page to this file")
+	docs := flag.String("docs", "../docs/dev/nightly.md", "write the page to this file")
 	only := flag.String("only", "", "run only these targets, separated by commas")
 	fuzz := flag.Duration("fuzztime", 2*time.Minute, "time for each fuzz target")
 	flag.Parse()

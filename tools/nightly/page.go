@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// page is docs/nightly.md: a row and a section for each target that was run.
+// page is docs/dev/nightly.md: a row and a section for each target that was run.
 type page struct {
 	file     string
 	steps    []step
