@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/chubbylock/chubby/cell/internal/wire"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
@@ -241,167 +239,4 @@ func (r *Replica) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
-}
-
-// Stop drains and stops the replica: a master hands over first, for at most
-// until ctx ends. It returns when nothing of the replica runs any more, or with an
-// error some seconds after the end of ctx, if something hangs in the disk.
-func (r *Replica) Stop(ctx context.Context) error {
-	go r.once.Do(func() { // left behind if it hangs: its process has to end then
-		r.handOver(ctx)
-		r.shutdown(ctx)
-		close(r.done)
-	})
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-r.done:
-		return nil
-	case <-time.After(stopLimit):
-	}
-	return fmt.Errorf("stop replica %s: something of it does not end, most likely in the disk of %s; its process has to: %w",
-		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
-}
-
-// stopLimit is how long what does not drain may take to stop, after the end of
-// Stop's context. It is longer than storeStall, so that the watchdog says why.
-const stopLimit = 5 * time.Second
-
-// shutdown stops everything, from the clients down to the disk. The replica leaves Raft
-// before it waits for its clients: it has no epoch any more, and while it led, nobody
-// else would be elected.
-func (r *Replica) shutdown(ctx context.Context) {
-	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		r.grpc.GracefulStop()
-	}()
-	r.leave()
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		r.grpc.Stop()
-		<-stopped
-	}
-	if r.http != nil {
-		if err := r.http.Close(); err != nil {
-			r.log.Warn("close the http port", "error", err)
-		}
-	}
-	r.release()
-}
-
-// leave ends the reign, Raft, and all connections to other replicas. It does not wait for
-// Raft, and does nothing the second time.
-func (r *Replica) leave() {
-	if r.cancel != nil {
-		r.cancel(errStopped)
-		r.abdicate()
-	}
-	if r.raft != nil && r.left == nil {
-		r.left = r.raft.Shutdown()
-	}
-	if r.transport != nil {
-		if err := r.transport.Close(); err != nil {
-			r.log.Warn("close raft's transport", "error", err)
-		}
-	}
-}
-
-// release frees whatever start has got hold of.
-func (r *Replica) release() {
-	r.leave()
-	if r.prober != nil {
-		r.prober.Close()
-	}
-	r.handing <- struct{}{} // waits for the last hand-over, and allows no other
-	if r.left != nil {
-		if err := r.left.Error(); err != nil {
-			r.log.Warn("stop raft", "error", err)
-		}
-	}
-	r.work.Wait()
-	if r.stores != nil {
-		if err := r.stores.Close(); err != nil {
-			r.log.Warn("close the stores", "error", err)
-		}
-	}
-	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
-		if l != nil {
-			_ = l.Close() // its server has closed it, unless the replica never came to serve
-		}
-	}
-	r.log.Info("stopped")
-	r.logs.close()
-}
-
-// abdicate waits for the end of the reign before Raft is shut down: Raft does not
-// always answer what was proposed to it when it stops, and the proposer waits for
-// the answer. While it runs it does, at the latest when it has stepped down.
-func (r *Replica) abdicate() {
-	late := time.NewTimer(abdicateLimit)
-	defer late.Stop()
-	select {
-	case <-r.reigned:
-	case <-late.C: // Raft hangs, most likely in the disk
-	}
-}
-
-// abdicateLimit is longer than Raft takes to step down, and shorter than
-// failLimit.
-const abdicateLimit = time.Second
-
-// errStopped is why an epoch ends when its replica stops.
-var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")
-
-// fail ends a replica that cannot go on. It falls silent at once, so that the
-// others elect a master, and then stops by itself.
-func (r *Replica) fail(err error) {
-	r.mu.Lock()
-	first := r.err == nil
-	if first {
-		r.err = err
-	}
-	r.mu.Unlock()
-	if !first {
-		return
-	}
-	r.log.Error("the replica cannot go on", "error", err)
-	r.silence()
-	go r.once.Do(func() {
-		defer close(r.done)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			gone, cancel := context.WithCancel(context.Background())
-			cancel() // nobody is to be drained
-			<-r.started
-			if r.grpc != nil { // else Start has failed, and released everything
-				r.shutdown(gone)
-			}
-		}()
-		select {
-		case <-stopped:
-		case <-time.After(failLimit): // something hangs in the disk
-		}
-	})
-}
-
-// failLimit is how long a replica that failed may take to stop before it is
-// given up. Its process has to end then: a goroutine that hangs in the disk
-// would never let it.
-const failLimit = 2 * time.Second
-
-// silence keeps the replica from sending and answering anything to the others.
-func (r *Replica) silence() {
-	r.mu.Lock()
-	quiet := r.quiet
-	r.mu.Unlock()
-	if quiet != nil {
-		quiet()
-	}
 }

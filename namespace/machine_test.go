@@ -6,11 +6,9 @@ import (
 	"iter"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -20,56 +18,6 @@ import (
 // The names of the machine: '-' sorts before '/', so names that begin alike are
 // not neighbours in every order.
 var machineNames = []api.Name{"", "/a", "/a-", "/aa", "/a/b", "/a/b-", "/a/b/c", "/a/b/c/d", "/a/c", "/b", "/b/x", "/acl", "/acl/all", "/acl/some"}
-
-var rootACL = api.ACL{Read: "all", Write: "some", Change: "few"}
-
-// world is what a log changes: a tree and the counter that its numbers come
-// from.
-type world struct {
-	tree    namespace.Tree
-	counter uint64
-}
-
-func newWorld() *world { return &world{tree: namespace.New(rootACL), counter: 1} }
-
-func (w *world) draw() uint64                   { w.counter++; return w.counter }
-func (w *world) drawGeneration() api.Generation { return api.Generation(w.draw()) }
-
-// outcome is everything that an operation returned.
-type outcome struct {
-	Value any
-	Code  api.Code
-}
-
-func outcomeOf(value any, err error) outcome { return outcome{Value: value, Code: api.CodeOf(err)} }
-
-// dump is everything that can be seen of a tree.
-func dump(t namespace.Tree) string {
-	var b strings.Builder
-	pointer := regexp.MustCompile("0x[0-9a-f]{6,}")
-	show := func(what string, nodes iter.Seq[*namespace.Node]) {
-		fmt.Fprintf(&b, "%s:", what)
-		for n := range nodes {
-			shown := *n
-			shown.Quota = nil // a pointer says nothing
-			fmt.Fprintf(&b, " %+v %+v", shown, n.Quota)
-		}
-		b.WriteString("\n")
-	}
-	show("all", t.All())
-	show("locked", t.Locked(""))
-	for session := range machineSessions + 1 {
-		show(fmt.Sprint("session ", session), t.OwnedBy(api.SessionID(session)))
-	}
-	for name, d := range t.Delays() {
-		fmt.Fprintf(&b, "%s: %+v\n", name, d)
-	}
-	for _, creator := range machineCreators {
-		fmt.Fprintf(&b, "%q uses %+v\n", creator, t.Usage(creator))
-	}
-	fmt.Fprintf(&b, "%+v", t.Counts())
-	return pointer.ReplaceAllString(b.String(), "a list") // which one it is says nothing: its contents are those of the node
-}
 
 const machineSessions = 3
 
@@ -270,66 +218,10 @@ func (m *machine) Close(t *rapid.T) {
 	m.expect(t, got, want, code)
 }
 
-func (m *machine) Acquire(t *rapid.T) {
-	ref := m.ref(t)
-	by := namespace.Holder{
-		Owner:     m.ownerOf(t, ref),
-		Delay:     rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Second, time.Minute, -1, time.Hour}).Draw(t, "delay"),
-		Reason:    rapid.SampledFrom([]string{"", "to test"}).Draw(t, "reason"),
-		SinceUnix: rapid.Int64Range(0, 9).Draw(t, "since"),
-	}
-	mode := rapid.SampledFrom([]api.LockMode{api.Exclusive, api.Shared, api.Shared, 0, 3}).Draw(t, "mode")
-	var refused *api.Error
-	got := m.do(t, func(w *world) outcome {
-		g, err := w.tree.Acquire(ref, by, mode, w.drawGeneration)
-		errors.As(err, &refused)
-		return outcomeOf(g, err)
-	})
-	generation, code := m.twin.acquire(ref, by, mode, m.twinGeneration)
-	m.expect(t, got, generation, code)
-	if code == api.LockHeld {
-		var holders []api.Holder
-		for _, h := range m.twin.nodes[ref.Name].Holders {
-			holders = append(holders, api.Holder{Session: h.Session})
-		}
-		if !slices.Equal(refused.Holders, holders) {
-			t.Fatalf("held by %+v, says the error; want %+v", refused.Holders, holders)
-		}
-	}
-}
-
-func (m *machine) Release(t *rapid.T) {
-	ref := m.ref(t)
-	by := m.ownerOf(t, ref)
-	generation := api.Generation(3)
-	if n := m.twin.resolve(ref); n != nil && rapid.IntRange(0, 9).Draw(t, "wrong") > 0 {
-		generation = n.Lock
-	}
-	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.Release(ref, by, generation)) })
-	want, code := m.twin.release(ref, by, generation)
-	m.expect(t, got, want, code)
-}
-
-func (m *machine) DropSession(t *rapid.T) {
-	session, failed := owner(t).Session, rapid.IntRange(0, 3).Draw(t, "failed") > 0
-	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.DropSession(session, failed, w.draw), nil) })
-	m.expect(t, got, m.twin.dropSession(session, failed, m.twinDraw), api.OK)
-}
-
 func (m *machine) Remove(t *rapid.T) {
 	ref := m.ref(t)
 	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.Remove(ref), nil) })
 	m.expect(t, got, m.twin.remove(ref), api.OK)
-}
-
-func (m *machine) EndDelay(t *rapid.T) {
-	name, id := rapid.SampledFrom(machineNames).Draw(t, "name"), uint64(3)
-	if names := slices.Sorted(maps.Keys(m.twin.delays)); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "other") > 0 {
-		name = rapid.SampledFrom(names).Draw(t, "delayed")
-		id = m.twin.delays[name].ID
-	}
-	got := m.do(t, func(w *world) outcome { return outcomeOf(w.tree.EndDelay(name, id), nil) })
-	m.expect(t, got, m.twin.endDelay(name, id), api.OK)
 }
 
 func (m *machine) Snapshot(t *rapid.T) {

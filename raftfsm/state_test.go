@@ -12,94 +12,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
-
-// cell is a state machine that is driven as the log would.
-type cell struct {
-	t     testing.TB
-	state raftfsm.State
-	index uint64
-	term  uint64
-	next  map[api.SessionID]api.RequestNumber
-}
-
-func newCell(t testing.TB) *cell {
-	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
-	c.elect()
-	return c
-}
-
-// elect begins the epoch of the next term.
-func (c *cell) elect() {
-	c.term++
-	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("a new epoch: %v", r.Err())
-	}
-}
-
-func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
-	c.t.Helper()
-	return c.applyIn(c.term, command)
-}
-
-// applyIn applies a command that was proposed in another epoch than the one it
-// is committed in.
-func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
-	c.t.Helper()
-	c.index++
-	entry := raftfsm.Entry{Epoch: api.Epoch(epoch), Wall: int64(c.index), Commands: []raftfsm.Command{command}}
-	data, err := raftfsm.EncodeEntry(entry)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	decoded, err := raftfsm.DecodeEntry(data)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	results := c.state.Apply(c.index, c.term, decoded)
-	if err := c.state.Check(); err != nil {
-		c.t.Fatalf("after entry %d: %v", c.index, err)
-	}
-	return results[0]
-}
-
-func (c *cell) session(nonce string) api.SessionID {
-	c.t.Helper()
-	r := c.apply(raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Principal: nonce, Lease: 12 * time.Second}})
-	if r.Code() != api.OK || r.Session == 0 {
-		c.t.Fatalf("a session: %v", r.Err())
-	}
-	return r.Session
-}
-
-// mutation numbers the next request of a session that waits for no other.
-func (c *cell) mutation(id api.SessionID) session.Mutation {
-	c.next[id]++
-	n := c.next[id]
-	return session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: uint64(n)}
-}
-
-func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleID) {
-	c.t.Helper()
-	m := c.mutation(id)
-	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: m, Name: name, Create: api.MayCreate, Kind: api.File}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("open %s: %v", name, r.Err())
-	}
-	return namespace.Ref{Name: name, Instance: r.Stat.Instance}, api.HandleID(m.Number)
-}
-
-func (c *cell) claim(id api.SessionID, h api.HandleID) raftfsm.Claim {
-	return raftfsm.Claim{Mutation: c.mutation(id), Handle: h, Mode: api.Exclusive, Delay: 10 * time.Second}
-}
-
-func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.ClaimResult {
-	c.t.Helper()
-	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: claims}}}).Claims
-}
 
 // An epoch begins once: two masters in one epoch would number grants, events and
 // tickets alike. An earlier one than the cell's never begins.
@@ -116,29 +30,6 @@ func TestEpochBeginsOnce(t *testing.T) {
 	c.term++
 	if id := c.session("a"); id == 0 {
 		t.Error("the epoch that had begun does not go on")
-	}
-}
-
-// A refusal is called final only if the request was not done and never will be: not
-// that of a command which came into the log in another epoch, which its client asks
-// for again.
-func TestRefusalThatIsNotFinal(t *testing.T) {
-	c := newCell(t)
-	id := c.session("a")
-	lock, h := c.file(id, "/lock")
-	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: lock}}
-	old := c.term
-	c.elect()
-	var e *api.Error
-	if r := c.applyIn(old, write); !errors.As(r.Err(), &e) || e.Code != api.StaleEpoch || e.Final {
-		t.Errorf("a write of an earlier epoch: %v, final", r.Err())
-	}
-	if r := c.apply(write); r.Err() != nil {
-		t.Errorf("asked again: %v", r.Err())
-	}
-	release := raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: 1}}
-	if r := c.apply(release); !errors.As(r.Err(), &e) || e.Code != api.NotHeld || !e.Final {
-		t.Errorf("the release of a lock that is not held: %v, not final", r.Err())
 	}
 }
 
@@ -168,67 +59,6 @@ func TestStaleEpochsAreRefused(t *testing.T) {
 	}
 	if _, ok := c.state.Sessions.Get(id); !ok || c.state.Counter != before.Counter {
 		t.Error("a refused command did something")
-	}
-}
-
-// A retry gets the first answer, also from a later master, and does nothing
-// (decision 13).
-func TestRetriesAreAnsweredOnce(t *testing.T) {
-	c := newCell(t)
-	id := c.session("a")
-	file, _ := c.file(id, "/file")
-	m := c.mutation(id)
-	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: file, Contents: []byte("x")}}
-	first := c.apply(write)
-	if first.Code() != api.OK || first.Stat.Content != api.Generation(c.state.Counter) {
-		t.Fatalf("%+v", first)
-	}
-	c.elect()
-	again := c.apply(write)
-	if again.Code() != api.OK || again.Stat.Content != first.Stat.Content {
-		t.Errorf("the retry was answered %+v", again.Answer)
-	}
-	if node, _ := c.state.Tree.Get("/file"); node.Content != first.Stat.Content {
-		t.Errorf("the retry was done again: content generation %d", node.Content)
-	}
-	other := m
-	other.Hash++
-	if r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: other, Node: file, Contents: []byte("y")}}); r.Code() != api.InvalidArgument {
-		t.Errorf("the number was used for something else: %+v", r.Answer)
-	}
-	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByClose}}}})
-	if r := c.apply(write); r.Code() != api.SessionExpired {
-		t.Errorf("a retry under an ended session: %+v", r.Answer)
-	}
-	if again, ok := c.state.Sessions.ByNonce([]byte("a")); ok {
-		t.Errorf("the ended session %v is found by its nonce", again.ID)
-	}
-}
-
-// CreateSession with the same nonce is the same session.
-func TestCreateSessionOnce(t *testing.T) {
-	c := newCell(t)
-	if a, b := c.session("a"), c.session("a"); a != b {
-		t.Errorf("one nonce, two sessions: %v and %v", a, b)
-	}
-}
-
-// A repeated grant is believed only while it stands.
-func TestReplayedGrant(t *testing.T) {
-	c := newCell(t)
-	id := c.session("a")
-	lock, h := c.file(id, "/lock")
-	claim := c.claim(id, h)
-	first := c.acquire(lock, claim)[0].Answer
-	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.OK || again.Generation != first.Generation {
-		t.Errorf("the retry of a grant that stands: %+v", again)
-	}
-	c.apply(raftfsm.Command{Release: &raftfsm.Release{
-		Mutation: session.Mutation{Session: id, Number: 3, HighestIssued: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
-		Lock:     lock, Handle: h, Generation: first.Generation,
-	}})
-	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.LockLost {
-		t.Errorf("the retry of a grant that was given back: %+v", again)
 	}
 }
 

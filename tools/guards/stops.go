@@ -5,7 +5,7 @@ package main
 func stopSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "a stop ends though the disk hangs", file: "cell/replica.go",
+			name: "a stop ends though the disk hangs", file: "cell/stopping.go",
 			old: "	go r.once.Do(func() { // left", new: "	r.once.Do(func() { // left",
 			pkg: "./cell", test: "TestStopEndsThoughTheDiskHangs",
 		},
@@ -35,7 +35,7 @@ func stopSafeguards() []safeguard {
 			pkg: "./cell", test: "TestStartGoesOnWhenTheStoreFails",
 		},
 		{
-			name: "a replica that stops leads no more while it waits for clients", file: "cell/replica.go",
+			name: "a replica that stops leads no more while it waits for clients", file: "cell/stopping.go",
 			old: "	r.leave()\n	select {", new: "	select {",
 			pkg: "./cell", test: "TestStopDoesNotKeepTheMastership",
 		},

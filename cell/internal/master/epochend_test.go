@@ -1,10 +1,13 @@
 package master
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // A master whose epoch ends, or that cuts off a session, while the log is being asked to
@@ -66,6 +69,44 @@ func TestDoubtStays(t *testing.T) {
 		m.end(api.Errorf(api.NotMaster, "another is"))
 		if a := answered(t, waits); !errors.Is(a.err, api.Uncertain) {
 			t.Error(a.err)
+		}
+	})
+}
+
+// Whatever was handed over when an epoch ends is answered, also what came while
+// the last entry was on its way.
+func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
+		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
+		propose := func() error {
+			one := newProposal(c, raftfsm.MaxLevel, false, nil)
+			if err := p.enqueue(one); err != nil {
+				return err
+			}
+			_, err := one.await(t.Context())
+			return err
+		}
+		late := make(chan error, 1)
+		m.applying = func() {
+			m.applying = nil
+			go func() { late <- propose() }()
+			synctest.Wait()
+			cancel(api.Errorf(api.NotMaster, "deposed"))
+		}
+		go p.runProposer(ctx)
+		if err := propose(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-late:
+			if !errors.Is(err, api.NotMaster) {
+				t.Error(err)
+			}
+		default:
+			t.Fatal("a proposal was forgotten")
 		}
 	})
 }

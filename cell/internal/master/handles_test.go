@@ -267,3 +267,23 @@ func TestHandleIsOnOneNode(t *testing.T) {
 		}
 	})
 }
+
+// Chubby §2.9, step 8: a handle of an earlier master's is made again when it is
+// used, and stays closed once it was closed in this epoch, whatever is late.
+func TestHandleOfAnEarlierEpoch(t *testing.T) {
+	var id api.SessionID
+	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
+		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}}
+		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
+		h := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
+		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("after it was closed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package master
+
+import (
+	"slices"
+	"testing/synctest"
+	"time"
+)
+
+// settle lets everything settle, and checks that it does.
+func (w *crowd) settle() {
+	w.refusals.Store(0)
+	w.losses.Store(0)
+	if w.reign.isDeposed() {
+		w.elect()
+	}
+	w.mu.Lock()
+	for _, c := range w.members {
+		c.silent = false
+	}
+	w.limits = defaultLimits()
+	w.limits.claims = 1000
+	w.limit()
+	w.mu.Unlock()
+	for range 12 { // leases, lock-delays, and places that are kept
+		w.insist()
+		time.Sleep(10 * time.Second)
+	}
+	synctest.Wait()
+	w.checkPlaces()
+	w.checkCaches()
+	for range 100 {
+		w.mu.Lock()
+		left := 0
+		for _, c := range w.members {
+			c.letGo()
+			if !c.dead {
+				left += len(c.open)
+			}
+		}
+		w.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		w.insist()
+		time.Sleep(5 * time.Second)
+	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+	w.checkAnswers()
+}
+
+// insist has every client send again what is not answered yet, unless a copy waits.
+func (w *crowd) insist() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.members {
+		for _, r := range c.outstanding() {
+			if r.copies == 0 && !r.abandoned && !c.dead {
+				c.send(r, c.declaration(r.number))
+			}
+		}
+	}
+}
+
+// checkOffers checks that those who can have a lock are being offered it, or will be on
+// the next tick, at any time: later something else may offer it to them.
+func (w *crowd) checkOffers() {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reign.isDeposed() {
+		return
+	}
+	m := w.reign.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	tree := m.epoch.state().Tree
+	for name, line := range m.tables.queues.byName {
+		node, there := tree.Get(name)
+		_, delayed := tree.Delay(name)
+		if !there || delayed || node.Revoked != nil || m.tables.outbox.locks[name] || slices.ContainsFunc(line, m.tables.queues.onItsWay) {
+			continue
+		}
+		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
+			w.t.Errorf("%+v waits for %s, and nobody will offer it: held by %v", lead[0], name, node.Holders)
+		}
+	}
+}
+
+// onItsWay reports whether a command is on its way that may move a waiter.
+func (q *queues) onItsWay(w *waiter) bool {
+	return w.offered || w.refusal != nil || q.isClosing(w.owner())
+}
+
+// checkPlaces checks that nobody waits who could have the lock.
+func (w *crowd) checkPlaces() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.reign.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	tree := m.epoch.state().Tree
+	for name, line := range m.tables.queues.byName {
+		node, there := tree.Get(name)
+		for _, w1 := range line {
+			if !there || w1.lock != node.Ref() {
+				w.t.Errorf("somebody waits for %v, which is gone: %+v", w1.lock, w1)
+			}
+			if w1.absent || m.tables.queues.isClosing(w1.owner()) || w1.offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
+			}
+		}
+		if !there {
+			continue
+		}
+		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == nil {
+			d, delayed := tree.Delay(name)
+			w.t.Errorf("%+v waits for %s, which nobody keeps from it: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
+		}
+	}
+	for name, d := range tree.Delays() {
+		w.t.Errorf("%s is still delayed: %v", name, d)
+	}
+}
+
+// checkCaches checks that what clients have in their caches is what is there.
+func (w *crowd) checkCaches() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.members {
+		for name, have := range c.cache {
+			if c.dead || c.changing[name] > 0 {
+				continue
+			}
+			node, there := w.state.Load().Tree.Get(name)
+			if !there || seenOf(node) != have {
+				w.t.Errorf("session %v has %+v of %s in its cache; there is %+v", c.id, have, name, node)
+			}
+		}
+	}
+}
+
+// checkAnswers checks that every call has returned, and that every holder of a lock
+// knows that it holds it.
+func (w *crowd) checkAnswers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.members {
+		for _, r := range c.all {
+			if r.copies > 0 || !r.done && !r.abandoned && !c.dead {
+				w.t.Errorf("request %d of session %v, %s: done %v, %d copies have not returned", r.number, c.id, r.what, r.done, r.copies)
+			}
+		}
+	}
+	for node := range w.state.Load().Tree.Locked("") {
+		for _, h := range node.Holders {
+			w.t.Errorf("%v holds %s and does not know", h.Owner, node.Name)
+		}
+	}
+}
+
+// leave ends all sessions, and checks that the master remembers nothing of them.
+func (w *crowd) leave() {
+	w.mu.Lock()
+	for _, c := range w.members {
+		if w.percent(50) {
+			c.endSession()
+		} else {
+			c.silent = true
+		}
+	}
+	w.mu.Unlock()
+	time.Sleep(5 * time.Minute)
+	synctest.Wait()
+	m := w.reign.Master
+	if n := m.epoch.state().Sessions.Len(); n > 0 {
+		w.t.Errorf("%d sessions are left", n)
+	}
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	for what, n := range m.remembered() {
+		if n != 0 {
+			w.t.Errorf("%s: %d are left", what, n)
+		}
+	}
+	for node := range m.epoch.state().Tree.All() {
+		if len(node.Holders) > 0 || len(node.Openers) > 0 || node.Ephemeral && node.Children == 0 {
+			w.t.Errorf("left: %+v", node)
+		}
+	}
+	if err := m.epoch.state().Check(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// remembered counts what a master remembers of sessions. epoch.mu is held.
+func (m *Master) remembered() map[string]int {
+	m.epoch.proposer.mu.Lock()
+	defer m.epoch.proposer.mu.Unlock()
+	pending, bytes, shares := len(m.epoch.proposer.pending), m.epoch.proposer.bytes, len(m.epoch.proposer.shares)
+	r, c := m.remover, m.tables.copyset
+	flush := 0
+	if c.flush != nil {
+		flush = len(c.flush.left)
+	}
+	return map[string]int{
+		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
+		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used),
+		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
+		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
+		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
+		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
+		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
+		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
+		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),
+		"proposals": pending, "bytes of proposals": bytes, "shares of proposals": shares,
+	}
+}

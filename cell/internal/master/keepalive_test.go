@@ -1,0 +1,100 @@
+package master
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// A longer lease is granted only after the entry that says so has committed: the
+// next master starts from what the log knows (decision 6).
+func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		m.Sessions.keepAlives = 0.02 // one session of 12 s sends more
+		var granted time.Duration
+		for range 5 {
+			synctest.Wait()
+			s, _ := m.epoch.state().Sessions.Get(c.who.Session)
+			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the reply before had been lost: it is answered at once
+			if err != nil {
+				t.Fatal(err)
+			}
+			granted = reply.Grant.Lease
+			if granted > s.Lease {
+				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
+			}
+		}
+		if granted != api.MaxLease {
+			t.Errorf("granted %v at last", granted)
+		}
+	})
+}
+
+// Chubby §2.8: a client cannot keep its session without acknowledging what it was
+// told: until it has, nothing is extended.
+func TestNothingIsExtendedUnacknowledged(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		done := author.write(t.Context(), f)
+		events := reader.hear(t) // what it had heard before is extended with this reply
+		for range 3 {
+			time.Sleep(time.Second)
+			if reply, err := m.Sessions.KeepAlive(t.Context(), reader.who, Receipt{Grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
+				t.Fatalf("%v, %v", reply, err)
+			}
+		}
+		before := reader.grant
+		reader.acked = events[0].Sequence
+		time.Sleep(time.Second)
+		reader.hear(t) // it is parked until the lease is due, and so asks for a sign of life
+		reader.hear(t) // which this is
+		if reader.grant <= before {
+			t.Error("acknowledged, and not extended")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lease counts from the start of the proof behind it, however long that takes:
+// another may have been elected since (session, M1).
+func TestLeaseCountsFromTheProof(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		m.proving = func() { time.Sleep(3 * time.Second) }
+		began := m.epoch.clock()
+		reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil)
+		m.proving = nil
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := reply.Grant
+		if g.Parked > time.Second {
+			t.Errorf("the lease is said to begin %v after the request", g.Parked)
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
+			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
+		}
+	})
+}
+
+// Replies that are due at about the same time are sent together, never late: so
+// very many sessions cost a master less.
+func TestRepliesDueTogether(t *testing.T) {
+	const lease = 12 * time.Second
+	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {
+		at := alignDue(due, lease)
+		if at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at {
+			t.Fatalf("due at %d, sent at %d", due, at)
+		}
+	}
+}

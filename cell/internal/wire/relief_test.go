@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"golang.org/x/net/http2"
+)
+
+// half returns what arrives of calls whose requests are n frames of 16 KiB, and go on.
+func half(t interface{ Fatal(...any) }, n int) []byte {
+	var wire bytes.Buffer
+	wire.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&wire, nil)
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := f.WriteData(1, false, make([]byte, 16<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return wire.Bytes()
+}
+
+// hoarding opens a connection whose calls hold n times 16 KiB, and its own weight.
+func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fromConn) {
+	t.Helper()
+	wire := &fromConn{from: from}
+	conn := hear(wire, testbed.Clock())
+	if !c.admit(conn) || conn.refusal != nil {
+		t.Fatal("refused")
+	}
+	conn.account.received(half(t, n))
+	return conn, wire
+}
+
+// When too much is held, those who hold most give it back: of the address that holds
+// too much, or, if all hold too much, of the one that holds most.
+func TestWhoHoldsMostIsClosed(t *testing.T) {
+	const piece = 16 << 10
+	for name, test := range map[string]struct {
+		limits heldLimits
+		closed string
+	}{
+		"of an address": {limits: heldLimits{conn: 1 << 30, address: 20 * piece, all: 1 << 30}, closed: "10.0.0.1:2"},
+		"in all":        {limits: heldLimits{conn: 1 << 30, address: 1 << 30, all: 30 * piece}, closed: "10.0.0.1:2"},
+		"of one":        {limits: heldLimits{conn: 10 * piece, address: 1 << 30, all: 1 << 30}, closed: "10.0.0.1:2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newHeld(test.limits)
+			var conns []*heardConn
+			var wires []*fromConn
+			for _, one := range []struct {
+				from string
+				n    int
+			}{{"10.0.0.1:1", 15}, {"10.0.0.1:2", 17}, {"10.0.0.1:3", 15}, {"10.0.0.2:1", 19}} {
+				conn, wire := hoarding(t, c, one.from, one.n)
+				conns, wires = append(conns, conn), append(wires, wire)
+			}
+			if name == "of one" {
+				var frame bytes.Buffer
+				if err := http2.NewFramer(&frame, nil).WriteData(1, false, make([]byte, piece)); err != nil {
+					t.Fatal(err)
+				}
+				conns[1].account.received(bytes.Repeat(frame.Bytes(), 4))
+			}
+			for _, wire := range wires {
+				if (wire.closed > 0) != (wire.from == test.closed) {
+					t.Errorf("%s was closed %d times", wire.from, wire.closed)
+				}
+			}
+			for _, conn := range conns {
+				_ = conn.Close()
+			}
+			if held := c.bytes.Load(); held != 0 || len(c.from) != 0 {
+				t.Errorf("%d bytes of %d addresses are counted", held, len(c.from))
+			}
+		})
+	}
+}
+
+// No more connections are closed than have to be, also when calls are being served,
+// which are held until they have been.
+func TestOneIsClosedForAllThatAreServed(t *testing.T) {
+	const piece = 16 << 10
+	for name, limits := range map[string]heldLimits{
+		"of an address": {conn: 1 << 30, address: 20 * piece, all: 1 << 30},
+		"in all":        {conn: 1 << 30, address: 1 << 30, all: 20 * piece},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newHeld(limits)
+			var conns []*heardConn
+			var wires []*fromConn
+			var calls []*call
+			for _, from := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"} {
+				conn, wire := hoarding(t, c, from, 12)
+				conns, wires, calls = append(conns, conn), append(wires, wire), append(calls, conn.account.newest)
+				if err := conn.account.newest.serve(&pb.KeepAliveRequest{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var frame bytes.Buffer
+			if err := http2.NewFramer(&frame, nil).WriteData(1, false, make([]byte, piece)); err != nil {
+				t.Fatal(err)
+			}
+			conns[1].account.received(bytes.Repeat(frame.Bytes(), 6))
+			for i, wire := range wires {
+				if closed := i == 1; (wire.closed > 0) != closed {
+					t.Errorf("%s was closed %d times", wire.from, wire.closed)
+				}
+			}
+			if held := c.bytes.Load(); held < 42*piece {
+				t.Errorf("%d bytes are counted while all is being served", held)
+			}
+			for i, conn := range conns {
+				_ = conn.Close()
+				calls[i].served()
+			}
+			if held, ending := c.bytes.Load(), c.ending.Load(); held != 0 || ending != 0 || len(c.from) != 0 {
+				t.Errorf("%d bytes, %d of closed connections, of %d addresses are counted", held, ending, len(c.from))
+			}
+		})
+	}
+}
+
+// While all hold too much, calls from an address that holds less than its share are
+// served.
+func TestThoseWhoHoldLittleAreServed(t *testing.T) {
+	c := newHeld(heldLimits{conn: 1 << 30, address: 1 << 30, all: 200 << 10})
+	greedy, _ := hoarding(t, c, "10.0.0.1:1", 16)
+	modest, _ := hoarding(t, c, "10.0.0.2:1", 3) // more than each connection may anyway
+	for _, test := range []struct {
+		conn *heardConn
+		code api.Code
+	}{{greedy, api.Unavailable}, {modest, api.OK}} {
+		if err := test.conn.account.newest.serve(nil); api.CodeOf(err) != test.code {
+			t.Errorf("a call from %s: %v", test.conn.Conn.RemoteAddr(), err)
+		}
+	}
+}
+
+// Whatever others hold, and the connection itself, sessions are kept alive; and a
+// connection that holds next to nothing is served.
+func TestKeepAlivesAreServed(t *testing.T) {
+	c := newHeld(heldLimits{conn: 64 << 10, address: 128 << 10, all: 128 << 10})
+	greedy, _ := hoarding(t, c, "10.0.0.1:1", 7)
+	modest, _ := hoarding(t, c, "10.0.0.1:2", 1)
+	alive := &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 30)}, Received: 1}
+	for _, test := range []struct {
+		conn    *heardConn
+		request any
+		code    api.Code
+	}{
+		{greedy, alive, api.OK},
+		{greedy, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 2<<10)}}, api.InvalidArgument},
+		{greedy, &pb.OpenRequest{}, api.Unavailable},
+		{modest, &pb.OpenRequest{}, api.OK},
+		{greedy, &pb.LocateRequest{Cell: "local"}, api.OK}, // or nobody would know whom to send a KeepAlive
+		{greedy, &pb.ReleaseRequest{Mutation: &pb.Mutation{Outstanding: make([]uint64, api.MaxOutstanding)}}, api.OK},
+		{greedy, &pb.ReleaseRequest{Handle: make([]byte, 5<<10)}, api.Unavailable},
+		{greedy, &pb.CancelRequest{}, api.OK},
+		{greedy, &pb.CloseRequest{}, api.OK},
+		{greedy, &pb.EndSessionRequest{}, api.OK},
+	} {
+		if err := test.conn.account.newest.serve(test.request); api.CodeOf(err) != test.code {
+			t.Errorf("%T over %s: %v", test.request, test.conn.Conn.RemoteAddr(), err)
+		}
+	}
+}
+
+// A session is kept alive that has much to be told, while others of its connection, or
+// of its address, take all the room there is for long replies.
+func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
+	told := make([]*pb.Event, 200)
+	for i := range told {
+		told[i] = &pb.Event{Path: strings.Repeat("x", 200)}
+	}
+	for name, limits := range map[string]heldLimits{
+		"of a connection": {conn: 64 << 10, address: 1 << 30, all: 1 << 30},
+		"of an address":   {conn: 1 << 30, address: 64 << 10, all: 1 << 30},
+		"of all":          {conn: 1 << 30, address: 1 << 30, all: 64 << 10},
+	} {
+		c := newHeld(limits)
+		conn, _ := hoarding(t, c, "10.0.0.1:1", 5)
+		one := conn.account.newest
+		if err := one.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Unavailable) {
+			t.Errorf("the limit %s: a long reply: %v", name, err)
+		}
+		if err := one.answer(&pb.KeepAliveReply{Events: told}); err != nil {
+			t.Errorf("the limit %s: the reply to a KeepAlive: %v", name, err)
+		}
+	}
+}
+
+// A connection that holds too much for another file is told so, and its small calls are
+// served all the same.
+func TestSmallCallsAreServedBesideLargeOnes(t *testing.T) {
+	c := newHeld(heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
+	conn, _ := hoarding(t, c, "10.0.0.1:1", 8)
+	large := conn.account.newest
+	conn.account.received(func() []byte {
+		var wire bytes.Buffer
+		if err := http2.NewFramer(&wire, nil).WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x83}, EndHeaders: true, EndStream: true}); err != nil {
+			t.Fatal(err)
+		}
+		return wire.Bytes()
+	}())
+	if err := large.serve(nil); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "this connection") {
+		t.Error(err)
+	}
+	if err := conn.account.newest.serve(nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,137 @@
+package raftfsm_test
+
+import (
+	"cmp"
+	"fmt"
+	"hash/crc64"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
+)
+
+// view is everything there is in a state, one line each.
+func (m *model) view() []string {
+	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", m.epoch, m.level, m.counter, len(m.clients))}
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[name]
+		s := m.stat(name)
+		openers := slices.SortedFunc(maps.Keys(n.openers), compareOwners)
+		used := namespace.Usage{}
+		if n.limit != used {
+			used = m.below(name)
+		}
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", *s, n.contents, n.mode, n.holders, openers, n.revoked, n.creator, n.limit, used))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.delays)) {
+		lines = append(lines, fmt.Sprintf("delay %q %+v", name, m.delays[name]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.clients)) {
+		s := m.clients[id]
+		var open []session.Request[raftfsm.Answer]
+		for n := api.RequestNumber(1); n <= s.highest; n++ {
+			if !s.givenUp[n] {
+				a, done := s.answers[n]
+				open = append(open, session.Request[raftfsm.Answer]{Number: n, Done: done, Hash: a.hash, Answer: a.answer})
+			}
+		}
+		lines = append(lines, viewSession(s.record, s.highest, open, m.sessionsOf(s.record.Principal), m.usage(s.record.Principal)))
+	}
+	for _, principal := range slices.Sorted(maps.Keys(m.quotas)) {
+		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
+	}
+	return lines
+}
+
+func viewSession(record session.Session[raftfsm.Answer], highest api.RequestNumber, open []session.Request[raftfsm.Answer], of int, used namespace.Usage) string {
+	record.HighestIssued, record.Open = 0, nil
+	var b strings.Builder
+	fmt.Fprintf(&b, "session %+v highest %d of %d using %v:", record, highest, of, used)
+	for _, r := range open {
+		a := silent(r.Answer)
+		stat := "-"
+		if a.Stat != nil {
+			stat = fmt.Sprintf("%+v", *a.Stat)
+		}
+		no := "-"
+		if a.Refusal != nil {
+			no = fmt.Sprint(a.Code(), a.Refusal.Holders, a.Refusal.HolderCount, a.Refusal.Current)
+		}
+		a.Stat, a.Refusal = nil, nil
+		fmt.Fprintf(&b, " [%d %v %d %+v %s %s]", r.Number, r.Done, r.Hash, a, stat, no)
+	}
+	return b.String()
+}
+
+func (m *model) sessionsOf(principal string) (n int) {
+	for _, s := range m.clients {
+		if s.record.Principal == principal {
+			n++
+		}
+	}
+	return n
+}
+
+// view of a state, in the same form.
+func view(s *raftfsm.State) []string {
+	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", s.Epoch, s.Level, s.Counter, s.Sessions.Len())}
+	var nodes []*namespace.Node
+	for n := range s.Tree.All() {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b *namespace.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, n := range nodes {
+		var quota namespace.Quota
+		if n.Quota != nil {
+			quota = *n.Quota
+		}
+		stat := raftfsm.Stat{
+			Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
+			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+		}
+		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
+	}
+	for name, d := range s.Tree.Delays() {
+		lines = append(lines, fmt.Sprintf("delay %q %+v", name, d))
+	}
+	for one := range s.Sessions.All() {
+		lines = append(lines, viewSession(*one, one.HighestIssued, one.Open, s.Sessions.Of(one.Principal), s.Tree.Usage(one.Principal)))
+	}
+	for principal, q := range s.Quotas() {
+		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))
+	}
+	return lines
+}
+
+func (m *model) stat(name api.Name) *raftfsm.Stat {
+	n := m.nodes[name]
+	return &raftfsm.Stat{
+		Name: name, Kind: n.kind, Ephemeral: n.ephemeral, Instance: n.instance, Content: n.content, Lock: n.lock, ACLs: n.acls,
+		Checksum: crc64.Checksum([]byte(n.contents), crc64.MakeTable(crc64.ECMA)), Size: len(n.contents), Children: m.children(name), ACL: n.acl,
+	}
+}
+
+// silent leaves of a refusal what the model says of it, too.
+func silent(a raftfsm.Answer) raftfsm.Answer {
+	if a.Refusal == nil {
+		return a
+	}
+	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount}
+	if a.Code() == api.GenerationMismatch {
+		told.Current = a.Refusal.Current
+	}
+	if len(told.Holders) == 0 {
+		told.Holders = nil
+	}
+	a.Refusal = &told
+	return a
+}
+
+func compareOwners(a, b namespace.Owner) int {
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Handle, b.Handle))
+}

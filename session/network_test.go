@@ -1,0 +1,98 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+	"pgregory.net/rapid"
+)
+
+// network is an honest client, its requests and answers under way, and the
+// master's table. Messages are lost, doubled and overtaken.
+type network struct {
+	table    session.Table[string]
+	highest  api.RequestNumber
+	wanted   map[api.RequestNumber]bool
+	requests []session.Mutation
+	answers  []session.Request[string]
+	done     map[api.RequestNumber]string // what was answered first; grows only
+}
+
+// send puts a request for number under way, with the client's declaration of
+// now.
+func (n *network) send(number api.RequestNumber) {
+	n.requests = append(n.requests, session.Mutation{
+		Session: 1, Number: number, HighestIssued: n.highest, Outstanding: slices.Sorted(maps.Keys(n.wanted)), Hash: uint64(number) * 7,
+	})
+}
+
+// step does one thing of what might happen next, if it can.
+func (n *network) step(t *rapid.T) {
+	what := rapid.IntRange(0, 9).Draw(t, "what")
+	switch {
+	case what <= 2 && len(n.wanted) < 4: // few, so that a run gets through many
+		n.highest++
+		n.wanted[n.highest] = true
+		n.send(n.highest)
+	case what == 3 && len(n.wanted) > 0:
+		n.send(rapid.SampledFrom(slices.Sorted(maps.Keys(n.wanted))).Draw(t, "ask again"))
+	case what == 4 && len(n.wanted) > 0:
+		delete(n.wanted, rapid.SampledFrom(slices.Sorted(maps.Keys(n.wanted))).Draw(t, "give up"))
+	case what <= 7 && len(n.requests) > 0:
+		n.arrive(t, rapid.IntRange(0, len(n.requests)-1).Draw(t, "arrives"), rapid.Bool().Draw(t, "again"))
+	case what == 8 && len(n.requests) > 0:
+		i := rapid.IntRange(0, len(n.requests)-1).Draw(t, "lost")
+		n.requests = slices.Delete(n.requests, i, i+1)
+	case len(n.answers) > 0:
+		i := rapid.IntRange(0, len(n.answers)-1).Draw(t, "answered")
+		delete(n.wanted, n.answers[i].Number)
+		n.answers = slices.Delete(n.answers, i, i+1)
+	}
+}
+
+// arrive lets the i-th request arrive, and leaves a copy under way if it is to
+// arrive once more.
+func (n *network) arrive(t *rapid.T, i int, again bool) {
+	m := n.requests[i]
+	if !again {
+		n.requests = slices.Delete(n.requests, i, i+1)
+	}
+	answer, done, err := n.table.Begin(m)
+	first, before := n.done[m.Number]
+	switch {
+	case err != nil && !errors.Is(err, api.InvalidArgument):
+		t.Fatalf("request %d was refused with %v", m.Number, err)
+	case err != nil && n.wanted[m.Number]:
+		t.Fatalf("request %d, whose answer is still wanted, was refused: %v", m.Number, err)
+	case err != nil:
+		return
+	case done && (!before || answer != first):
+		t.Fatalf("request %d was answered %q, and %q (%v) before", m.Number, answer, first, before)
+	case !done && before:
+		t.Fatalf("request %d was done twice", m.Number)
+	case !done:
+		answer = fmt.Sprintf("answer %d to %d", len(n.done), m.Number)
+		n.done[m.Number] = answer
+		n.table.Finish(m, answer)
+	}
+	n.answers = append(n.answers, session.Request[string]{Number: m.Number, Answer: answer})
+}
+
+// TestEveryRequestIsDoneAtMostOnce: whatever a network does to the requests and
+// answers of a client that numbers them honestly, none is done twice, an answer
+// is always the first, and no request is refused while its answer is wanted.
+func TestEveryRequestIsDoneAtMostOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := &network{table: session.NewTable[string](), wanted: map[api.RequestNumber]bool{}, done: map[api.RequestNumber]string{}}
+		n.table.Put(&session.Session[string]{ID: 1, Lease: api.DefaultLease})
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			n.step(t)
+			mustCheck(t, n.table)
+		}
+	})
+}
