@@ -2,113 +2,12 @@ package chubby_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
-
-// source is one Go file of the module, of the modules below it (tools, bench)
-// too, whatever system it is built for.
-type source struct {
-	path    string // slash-separated, from the root
-	dir     string // of path, "" for the root
-	test    bool
-	ours    bool // of this module, not of one below
-	lines   int
-	ast     *ast.File
-	set     *token.FileSet
-	imports map[string]string // by the name they have in the file
-}
-
-// sources parses every file that a person wrote.
-func sources(t *testing.T) []source {
-	t.Helper()
-	var list []source
-	other := "" // the module below the root that the walk is in
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		name = filepath.ToSlash(name)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			if base := path.Base(name); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
-				return filepath.SkipDir
-			}
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
-				other = name
-			}
-			return nil
-		case path.Ext(name) != ".go":
-			return nil
-		}
-		f, err := parseSource(name)
-		if err != nil {
-			return err
-		}
-		f.ours = other == "" || !under(name, other)
-		if !ast.IsGenerated(f.ast) {
-			list = append(list, f)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-func parseSource(name string) (source, error) {
-	f := source{path: name, test: strings.HasSuffix(name, "_test.go"), set: token.NewFileSet(), imports: map[string]string{}}
-	if f.dir = path.Dir(name); f.dir == "." {
-		f.dir = ""
-	}
-	var err error
-	if f.ast, err = parser.ParseFile(f.set, name, nil, parser.ParseComments|parser.SkipObjectResolution); err != nil {
-		return f, err
-	}
-	f.lines = f.set.File(f.ast.Pos()).LineCount()
-	for _, spec := range f.ast.Imports {
-		importPath, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			return f, err
-		}
-		local := path.Base(importPath)
-		if local == "v2" {
-			local = path.Base(path.Dir(importPath))
-		}
-		if spec.Name != nil {
-			local = spec.Name.Name
-		}
-		f.imports[local] = importPath
-	}
-	return f, nil
-}
-
-// at says where a node is.
-func (f source) at(n ast.Node) string { return f.set.Position(n.Pos()).String() }
-
-// uses calls found for every mention of a name of another package.
-func (f source) uses(found func(n ast.Node, importPath, name string)) {
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		selector, ok := n.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		if left, ok := selector.X.(*ast.Ident); ok {
-			if importPath, ok := f.imports[left.Name]; ok {
-				found(n, importPath, selector.Sel.Name)
-			}
-		}
-		return true
-	})
-}
 
 // exempt is one place where a law gives way, and why.
 type exempt struct {
@@ -152,10 +51,10 @@ func TestSourceLaws(t *testing.T) {
 // lawSize: in every lock service we read, the file that ran away was the one
 // that nobody could review.
 func lawSize(t *testing.T, files []source) {
-	const mostFile, mostFunc = 600, 100
+	const maxFile, maxFunc = 400, 100
 	for _, f := range files {
-		if f.lines > mostFile {
-			t.Errorf("%s has %d lines; at most %d: split it by idea", f.path, f.lines, mostFile)
+		if f.lines > maxFile {
+			t.Errorf("%s has %d lines; at most %d: split it by idea", f.path, f.lines, maxFile)
 		}
 		for _, decl := range f.ast.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
@@ -163,8 +62,8 @@ func lawSize(t *testing.T, files []source) {
 				continue
 			}
 			lines := f.set.Position(fn.End()).Line - f.set.Position(fn.Pos()).Line + 1
-			if lines > mostFunc {
-				t.Errorf("%s: %s has %d lines; at most %d: name its parts", f.at(fn), fn.Name.Name, lines, mostFunc)
+			if lines > maxFunc {
+				t.Errorf("%s: %s has %d lines; at most %d: name its parts", f.at(fn), fn.Name.Name, lines, maxFunc)
 			}
 		}
 	}
@@ -259,23 +158,6 @@ func packageVars(f source, decl *ast.GenDecl, found func(*ast.Ident)) {
 	}
 }
 
-// callee writes the function that an expression calls, "errors.New".
-func callee(e ast.Expr) string {
-	call, ok := e.(*ast.CallExpr)
-	if !ok {
-		return ""
-	}
-	switch fn := call.Fun.(type) {
-	case *ast.Ident:
-		return fn.Name
-	case *ast.SelectorExpr:
-		if left, ok := fn.X.(*ast.Ident); ok {
-			return left.Name + "." + fn.Sel.Name
-		}
-	}
-	return ""
-}
-
 // tableWrites calls found where an exempted variable, or an element of it, is
 // assigned to or deleted.
 func tableWrites(f source, tables []exempt, found func(ast.Node, string)) {
@@ -303,41 +185,6 @@ func tableWrites(f source, tables []exempt, found func(ast.Node, string)) {
 		}
 		return true
 	})
-}
-
-// lawClocks: two clocks in one process disagree, Go's own stops in suspend, and
-// code that reads one cannot be tested at a moment of the test's choice. So the
-// clock is read in few rooms and handed on as a function or as now.
-func lawClocks(t *testing.T, files []source) {
-	readers := []exempt{
-		{"internal/bootclock", "", "the clock of replicas, clients and guardians"},
-		{"cell/clock*.go", "", "the wall clock, for display"},
-		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
-		{"cell/internal/testbed", "", "as celltest does"},
-		{"cmd/chubbyctl/clock.go", "Since", "for display: how long ago, by the wall clock"},
-		{"cmd/chubbyctl/clock.go", "Now", "for display: when a line of watch was printed"},
-		{"examples/primary/demo", "", "it shows how long things take, and waits for processes"},
-		{"bench", "", "it measures how long things take, and decides nothing by it"},
-		{"tools", "", "for those who develop Chubby; nothing of it runs in a cell or a client"},
-	}
-	reads := map[string][]string{
-		"time":                  {"Now", "Since", "Until"},
-		"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time", "Sysinfo"},
-		"syscall":               {"ClockGettime", "Gettimeofday", "Time", "Sysinfo"},
-	}
-	for _, f := range files {
-		if f.test {
-			continue
-		}
-		f.uses(func(n ast.Node, importPath, name string) {
-			if slices.Contains(reads[importPath], name) && !exempted(readers, f, name) {
-				t.Errorf("%s: %s.%s reads a clock: take now as an argument, or the Clock of the Config", f.at(n), path.Base(importPath), name)
-			}
-			if importPath == "time" && name == "Sleep" && !exempted(readers, f, name) {
-				t.Errorf("%s: time.Sleep cannot be cancelled: wait in a select with a timer and ctx.Done()", f.at(n))
-			}
-		})
-	}
 }
 
 // lawPure: five replicas that apply the same log must come out the same, and a
@@ -374,74 +221,6 @@ func lawPure(t *testing.T, files []source) {
 	}
 }
 
-// lawSince: the "since" that people are shown is the wall clock of whichever
-// master was in office. Nothing may be decided by it.
-func lawSince(t *testing.T, files []source) {
-	comparisons := []token.Token{token.LSS, token.GTR, token.LEQ, token.GEQ, token.EQL, token.NEQ}
-	for _, f := range files {
-		if f.test {
-			continue
-		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BinaryExpr:
-				if slices.Contains(comparisons, n.Op) && (mentionsSince(n.X) || mentionsSince(n.Y)) {
-					t.Errorf("%s: SinceUnix is compared: it is for display; decisions about time use the lease clock", f.at(n))
-				}
-			case *ast.CallExpr:
-				if callee(n) == "cmp.Compare" && slices.ContainsFunc(n.Args, mentionsSince) {
-					t.Errorf("%s: SinceUnix is compared: it is for display; order by a generation or an id", f.at(n))
-				}
-			case *ast.SwitchStmt:
-				if n.Tag != nil && mentionsSince(n.Tag) {
-					t.Errorf("%s: SinceUnix is compared: it is for display; decisions about time use the lease clock", f.at(n))
-				}
-			}
-			return true
-		})
-	}
-}
-
-func mentionsSince(e ast.Expr) bool {
-	found := false
-	ast.Inspect(e, func(n ast.Node) bool {
-		if name, ok := n.(*ast.Ident); ok && (name.Name == "SinceUnix" || name.Name == "GetSinceUnix") {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
-
-// lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
-// a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
-// of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble of its package.
-func lawSleep(t *testing.T, files []source) {
-	endToEnd := []exempt{{"e2e", "", "real processes"}}
-	for _, f := range files {
-		if !f.test || f.imports["synctest"] == "testing/synctest" || callsInBubble(f) || exempted(endToEnd, f, "Sleep") {
-			continue
-		}
-		f.uses(func(n ast.Node, importPath, name string) {
-			if importPath == "time" && name == "Sleep" {
-				t.Errorf("%s: time.Sleep in a test: wait for what is to happen (a channel, synctest.Wait), or pass now", f.at(n))
-			}
-		})
-	}
-}
-
-func callsInBubble(f source) bool {
-	found := false
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && callee(call) == "inBubble" {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
-
 // lawDone: what is not done is in an issue, where somebody will find it.
 func lawDone(t *testing.T, files []source) {
 	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X"} // in halves, so that this file passes
@@ -466,54 +245,4 @@ func lawDone(t *testing.T, files []source) {
 			}
 		})
 	}
-}
-
-// calls calls found for every call with the functions it stands in, outermost
-// first.
-func (f source) calls(found func(call *ast.CallExpr, within []*ast.FuncType)) {
-	var open []ast.Node
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if n == nil {
-			open = open[:len(open)-1]
-			return true
-		}
-		open = append(open, n)
-		if call, ok := n.(*ast.CallExpr); ok {
-			var within []*ast.FuncType
-			for _, outer := range open {
-				switch fn := outer.(type) {
-				case *ast.FuncDecl:
-					within = append(within, fn.Type)
-				case *ast.FuncLit:
-					within = append(within, fn.Type)
-				}
-			}
-			found(call, within)
-		}
-		return true
-	})
-}
-
-// paramType writes the type of the parameter of that name, of the innermost
-// function that has one: "testing.T", whether it is a pointer or not. A rapid.T
-// skips a draw, not a test.
-func paramType(within []*ast.FuncType, name string) string {
-	for _, fn := range slices.Backward(within) {
-		for _, param := range fn.Params.List {
-			if !slices.ContainsFunc(param.Names, func(n *ast.Ident) bool { return n.Name == name }) {
-				continue
-			}
-			kind := param.Type
-			if pointer, ok := kind.(*ast.StarExpr); ok {
-				kind = pointer.X
-			}
-			if selector, ok := kind.(*ast.SelectorExpr); ok {
-				if left, ok := selector.X.(*ast.Ident); ok {
-					return left.Name + "." + selector.Sel.Name
-				}
-			}
-			return ""
-		}
-	}
-	return ""
 }

@@ -2,8 +2,9 @@
 // exists and what to do when it is broken; a law that turns out wrong is changed
 // here, in the open, with its reason, not worked around.
 //
-// This file holds the laws on imports and packages; laws_source_test.go holds
-// those on the text of the source.
+// This file holds the laws on imports and packages, laws_source_test.go those on
+// the text of the source, and laws_time_test.go those on clocks; source_test.go
+// reads the source for them.
 package chubby_test
 
 import (
