@@ -39,5 +39,11 @@ func (r *Replica) noteReport(id string, report peer.Report) {
 func (r *Replica) probeReport() peer.Report {
 	term := r.raft.CurrentTerm()
 	state := r.fsm.State()
-	return peer.Report{Term: term, Last: r.raft.LastIndex(), Applied: state.Applied, History: state.History}
+	return peer.Report{
+		Term:     term,
+		Last:     r.raft.LastIndex(),
+		Applied:  state.Applied,
+		History:  state.History,
+		MaxLevel: uint64(r.cfg.supports),
+	}
 }

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/chubbylock/chubby/cell/internal/wire"
-
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/hashicorp/raft"
 )
 
@@ -53,6 +52,8 @@ func (s served) Status() wire.Status {
 		DiskFree:  disk.Free(r.cfg.Data),
 		StateHash: fmt.Sprintf("%016x", state.History),
 		LogStore:  string(r.cfg.LogStore),
+		Level:     state.Level,
+		MaxLevel:  r.cfg.supports,
 	}
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()

@@ -25,6 +25,7 @@ type Status struct {
 	Sessions uint64
 	Nodes    uint64
 	Locks    uint64
+	Level    int // the feature level of the cell, by what the furthest of the replicas that answer have applied
 }
 
 // ReplicaStatus is one replica of a cell.
@@ -41,6 +42,7 @@ type ReplicaStatus struct {
 	DiskFree  int64 // bytes
 	StateHash string
 	LogStore  string
+	MaxLevel  int   // the newest feature level that it knows
 	Err       error // why nothing more is known of it
 }
 
@@ -235,8 +237,10 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	s.Replicas = append(s.Replicas, ReplicaStatus{
 		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
 		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
+		MaxLevel: int(r.GetMaxLevel()),
 	})
 	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
+	s.Level = max(s.Level, int(v.status.GetLevel()))
 	// The master describes the cell. If two replicas say that they are the master, the one of the later epoch does.
 	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
 		s.Master, s.Epoch = r.GetId(), epoch

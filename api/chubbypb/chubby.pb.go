@@ -4665,6 +4665,172 @@ func (x *TransferReply) GetMaster() string {
 	return ""
 }
 
+type FinishUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishUpgradeRequest) Reset() {
+	*x = FinishUpgradeRequest{}
+	mi := &file_chubby_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishUpgradeRequest) ProtoMessage() {}
+
+func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *FinishUpgradeRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *FinishUpgradeRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
+}
+
+// FinishUpgradeReply says how things stand after the call. If a member does not answer, or
+// does not know the newest level, the cell's is as it was.
+type FinishUpgradeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`    // the cell's
+	Newest        uint32                 `protobuf:"varint,2,opt,name=newest,proto3" json:"newest,omitempty"`  // that any member knows
+	Members       []*MemberLevel         `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // every member of the cell, by id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishUpgradeReply) Reset() {
+	*x = FinishUpgradeReply{}
+	mi := &file_chubby_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishUpgradeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishUpgradeReply) ProtoMessage() {}
+
+func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
+func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *FinishUpgradeReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *FinishUpgradeReply) GetNewest() uint32 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *FinishUpgradeReply) GetMembers() []*MemberLevel {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type MemberLevel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	MaxLevel      uint32                 `protobuf:"varint,2,opt,name=max_level,json=maxLevel,proto3" json:"max_level,omitempty"` // the newest that it knows; 0 if it did not answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberLevel) Reset() {
+	*x = MemberLevel{}
+	mi := &file_chubby_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberLevel) ProtoMessage() {}
+
+func (x *MemberLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
+func (*MemberLevel) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *MemberLevel) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *MemberLevel) GetMaxLevel() uint32 {
+	if x != nil {
+		return x.MaxLevel
+	}
+	return 0
+}
+
 type LocateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"` // empty: the cell of this replica
@@ -4674,7 +4840,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4852,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4865,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -4723,7 +4889,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4901,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4914,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -4801,7 +4967,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4813,7 +4979,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4826,7 +4992,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 type StatusReply struct {
@@ -4839,13 +5005,14 @@ type StatusReply struct {
 	Sessions      uint64                 `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Nodes         uint64                 `protobuf:"varint,7,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	Locks         uint64                 `protobuf:"varint,8,opt,name=locks,proto3" json:"locks,omitempty"`
+	Level         uint32                 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"` // the feature level of the cell, as far as the replica has applied
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5024,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5037,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -4929,6 +5096,13 @@ func (x *StatusReply) GetLocks() uint64 {
 	return 0
 }
 
+func (x *StatusReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 type ReplicaStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4942,13 +5116,14 @@ type ReplicaStatus struct {
 	DiskFreeBytes int64                  `protobuf:"varint,9,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	StateHash     string                 `protobuf:"bytes,10,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // of the state at applied
 	LogStore      string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
+	MaxLevel      uint32                 `protobuf:"varint,12,opt,name=max_level,json=maxLevel,proto3" json:"max_level,omitempty"` // the newest feature level that it knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4960,7 +5135,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4973,7 +5148,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5053,6 +5228,13 @@ func (x *ReplicaStatus) GetLogStore() string {
 	return ""
 }
 
+func (x *ReplicaStatus) GetMaxLevel() uint32 {
+	if x != nil {
+		return x.MaxLevel
+	}
+	return 0
+}
+
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5061,7 +5243,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5073,7 +5255,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5086,7 +5268,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 type MembersReply struct {
@@ -5098,7 +5280,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5110,7 +5292,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5123,7 +5305,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -5146,7 +5328,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5158,7 +5340,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5171,7 +5353,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Member) GetId() string {
@@ -5541,7 +5723,17 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
 	"\rTransferReply\x12\x16\n" +
-	"\x06master\x18\x01 \x01(\tR\x06master\"#\n" +
+	"\x06master\x18\x01 \x01(\tR\x06master\"r\n" +
+	"\x14FinishUpgradeRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\"t\n" +
+	"\x12FinishUpgradeReply\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
+	"\x06newest\x18\x02 \x01(\rR\x06newest\x120\n" +
+	"\amembers\x18\x03 \x03(\v2\x16.chubby.v1.MemberLevelR\amembers\":\n" +
+	"\vMemberLevel\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\tmax_level\x18\x02 \x01(\rR\bmaxLevel\"#\n" +
 	"\rLocateRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xa9\x01\n" +
 	"\vLocateReply\x12\x12\n" +
@@ -5551,7 +5743,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06master\x18\x04 \x01(\tR\x06master\x12%\n" +
 	"\x0emaster_address\x18\x05 \x01(\tR\rmasterAddress\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"\x0f\n" +
-	"\rStatusRequest\"\xe4\x01\n" +
+	"\rStatusRequest\"\xfa\x01\n" +
 	"\vStatusReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x122\n" +
@@ -5560,7 +5752,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\bsessions\x18\x06 \x01(\x04R\bsessions\x12\x14\n" +
 	"\x05nodes\x18\a \x01(\x04R\x05nodes\x12\x14\n" +
-	"\x05locks\x18\b \x01(\x04R\x05locks\"\xa5\x02\n" +
+	"\x05locks\x18\b \x01(\x04R\x05locks\x12\x14\n" +
+	"\x05level\x18\t \x01(\rR\x05level\"\xc2\x02\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -5574,7 +5767,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"state_hash\x18\n" +
 	" \x01(\tR\tstateHash\x12\x1b\n" +
-	"\tlog_store\x18\v \x01(\tR\blogStore\"\x10\n" +
+	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x1b\n" +
+	"\tmax_level\x18\f \x01(\rR\bmaxLevel\"\x10\n" +
 	"\x0eMembersRequest\";\n" +
 	"\fMembersReply\x12+\n" +
 	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"n\n" +
@@ -5620,7 +5814,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xcd\r\n" +
+	"\x12END_REASON_RESTORE\x10\x062\x9e\x0e\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -5649,7 +5843,8 @@ const file_chubby_proto_rawDesc = "" +
 	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
-	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply2\xbd\x01\n" +
+	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
+	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply2\xbd\x01\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
@@ -5668,7 +5863,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -5741,14 +5936,17 @@ var file_chubby_proto_goTypes = []any{
 	(*Cacher)(nil),                    // 68: chubby.v1.Cacher
 	(*TransferRequest)(nil),           // 69: chubby.v1.TransferRequest
 	(*TransferReply)(nil),             // 70: chubby.v1.TransferReply
-	(*LocateRequest)(nil),             // 71: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 72: chubby.v1.LocateReply
-	(*StatusRequest)(nil),             // 73: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 74: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 75: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 76: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 77: chubby.v1.MembersReply
-	(*Member)(nil),                    // 78: chubby.v1.Member
+	(*FinishUpgradeRequest)(nil),      // 71: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 72: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 73: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 74: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 75: chubby.v1.LocateReply
+	(*StatusRequest)(nil),             // 76: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 77: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 78: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 79: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 80: chubby.v1.MembersReply
+	(*Member)(nil),                    // 81: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -5823,69 +6021,74 @@ var file_chubby_proto_depIdxs = []int32{
 	68,  // 69: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
 	9,   // 70: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
 	5,   // 71: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	75,  // 72: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	78,  // 73: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 74: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 75: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 76: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	19,  // 77: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	21,  // 78: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	23,  // 79: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	25,  // 80: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	27,  // 81: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	29,  // 82: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	31,  // 83: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	33,  // 84: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	35,  // 85: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	39,  // 86: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	41,  // 87: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	43,  // 88: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	45,  // 89: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	47,  // 90: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	49,  // 91: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	51,  // 92: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	53,  // 93: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	57,  // 94: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	60,  // 95: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	64,  // 96: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	66,  // 97: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	69,  // 98: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	71,  // 99: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	73,  // 100: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	76,  // 101: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12,  // 102: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 103: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18,  // 104: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	20,  // 105: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	22,  // 106: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	24,  // 107: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	26,  // 108: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	28,  // 109: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	30,  // 110: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	32,  // 111: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	34,  // 112: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	36,  // 113: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	40,  // 114: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	42,  // 115: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	44,  // 116: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	46,  // 117: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	48,  // 118: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	50,  // 119: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	52,  // 120: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	54,  // 121: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	58,  // 122: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	61,  // 123: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	65,  // 124: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	67,  // 125: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	70,  // 126: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	72,  // 127: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	74,  // 128: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	77,  // 129: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	102, // [102:130] is the sub-list for method output_type
-	74,  // [74:102] is the sub-list for method input_type
-	74,  // [74:74] is the sub-list for extension type_name
-	74,  // [74:74] is the sub-list for extension extendee
-	0,   // [0:74] is the sub-list for field type_name
+	5,   // 72: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 73: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	73,  // 74: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	78,  // 75: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	81,  // 76: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 77: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 78: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 79: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	19,  // 80: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	21,  // 81: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	23,  // 82: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	25,  // 83: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	27,  // 84: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	29,  // 85: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	31,  // 86: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	33,  // 87: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	35,  // 88: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	39,  // 89: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	41,  // 90: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	43,  // 91: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	45,  // 92: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	47,  // 93: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	49,  // 94: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	51,  // 95: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	53,  // 96: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	57,  // 97: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	60,  // 98: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	64,  // 99: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	66,  // 100: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	69,  // 101: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	71,  // 102: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	74,  // 103: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	76,  // 104: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	79,  // 105: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	12,  // 106: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 107: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18,  // 108: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	20,  // 109: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	22,  // 110: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	24,  // 111: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	26,  // 112: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	28,  // 113: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	30,  // 114: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	32,  // 115: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	34,  // 116: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	36,  // 117: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	40,  // 118: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	42,  // 119: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	44,  // 120: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	46,  // 121: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	48,  // 122: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	50,  // 123: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	52,  // 124: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	54,  // 125: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	58,  // 126: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	61,  // 127: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	65,  // 128: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	67,  // 129: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	70,  // 130: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	72,  // 131: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	75,  // 132: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	77,  // 133: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	80,  // 134: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	106, // [106:135] is the sub-list for method output_type
+	77,  // [77:106] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -5905,7 +6108,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

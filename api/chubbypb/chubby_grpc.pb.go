@@ -51,6 +51,7 @@ const (
 	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
 	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
+	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
 )
 
 // ChubbyClient is the client API for Chubby service.
@@ -108,6 +109,9 @@ type ChubbyClient interface {
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
+	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
+	// all of them answer and know it.
+	FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error)
 }
 
 type chubbyClient struct {
@@ -377,6 +381,16 @@ func (c *chubbyClient) Transfer(ctx context.Context, in *TransferRequest, opts .
 	return out, nil
 }
 
+func (c *chubbyClient) FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinishUpgradeReply)
+	err := c.cc.Invoke(ctx, Chubby_FinishUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChubbyServer is the server API for Chubby service.
 // All implementations must embed UnimplementedChubbyServer
 // for forward compatibility.
@@ -432,6 +446,9 @@ type ChubbyServer interface {
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
+	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
+	// all of them answer and know it.
+	FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error)
 	mustEmbedUnimplementedChubbyServer()
 }
 
@@ -516,6 +533,9 @@ func (UnimplementedChubbyServer) Explain(context.Context, *ExplainRequest) (*Exp
 }
 func (UnimplementedChubbyServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
+}
+func (UnimplementedChubbyServer) FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinishUpgrade not implemented")
 }
 func (UnimplementedChubbyServer) mustEmbedUnimplementedChubbyServer() {}
 func (UnimplementedChubbyServer) testEmbeddedByValue()                {}
@@ -981,6 +1001,24 @@ func _Chubby_Transfer_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_FinishUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinishUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).FinishUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_FinishUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).FinishUpgrade(ctx, req.(*FinishUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Chubby_ServiceDesc is the grpc.ServiceDesc for Chubby service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1083,6 +1121,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transfer",
 			Handler:    _Chubby_Transfer_Handler,
+		},
+		{
+			MethodName: "FinishUpgrade",
+			Handler:    _Chubby_FinishUpgrade_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -33,5 +33,20 @@ func generationSafeguards() []safeguard {
 			old: "	if err := checkCommand(c, level); err != nil {\n", new: "	if err := checkCommand(c, level); false {\n",
 			pkg: "./raftfsm", test: "TestCommandAboveTheLevel",
 		},
+		{
+			name: "an upgrade is finished when every replica knows the level", file: "cell/internal/wire/upgrade.go",
+			old: "		if all && newest > m.Level() {\n", new: "		_ = all\n		if newest > m.Level() {\n",
+			pkg: "./cell", test: "TestUpgrade",
+		},
+		{
+			name: "strangers finish no upgrade", file: "raftfsm/level.go",
+			old: "namespace.ToChange); err != nil {\n			return refuse(err)\n", new: "namespace.ToChange); false {\n			return refuse(err)\n",
+			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",
+		},
+		{
+			name: "replicas tell each other what level they know", file: "cell/internal/peer/probe.go",
+			old: "		binary.BigEndian.PutUint64(frame[40:], r.MaxLevel)\n", new: "",
+			pkg: "./cell", test: "TestUpgrade",
+		},
 	}
 }

@@ -170,6 +170,19 @@ func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 	return m.epoch.proposer.pause(ctx)
 }
 
+// Level returns the feature level of the cell.
+func (m *Master) Level() int { return m.epoch.state().Level }
+
+// RaiseLevel takes the cell to a feature level. The caller has asked every replica whether
+// it knows that.
+func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
+	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c})
+	if err == nil {
+		m.epoch.log.Info("feature level raised", "level", c.To)
+	}
+	return err
+}
+
 // SetQuota changes the quota of a principal or of a directory.
 func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})

@@ -50,7 +50,7 @@ type hello struct {
 const (
 	helloSize    = 2048 // bytes; two segments of any network
 	helloMagic   = "chby"
-	helloVersion = 2
+	helloVersion = 1
 	MaxText      = 255 // bytes of each text: a host name with its port, a component of a path
 )
 

@@ -59,14 +59,16 @@ type Report struct {
 
 	Applied uint64 // the last command applied; it and all before are held and committed
 	History uint64 // the running hash of what was applied up to there
+
+	MaxLevel uint64 // the newest feature level that the replica knows
 }
 
 // Frames of a probe stream: the question is its number; the answer is the
-// number, the term, the last index, the applied index and the running hash, all
-// big-endian.
+// number, the term, the last index, the applied index, the running hash and the
+// newest feature level, all big-endian, and zeros for what later versions add.
 const (
 	questionSize = 8
-	answerSize   = 40
+	answerSize   = 64
 )
 
 const (
@@ -100,6 +102,7 @@ func (p *Port) serveProbe(c *portConn) {
 		binary.BigEndian.PutUint64(frame[16:], r.Last)
 		binary.BigEndian.PutUint64(frame[24:], r.Applied)
 		binary.BigEndian.PutUint64(frame[32:], r.History)
+		binary.BigEndian.PutUint64(frame[40:], r.MaxLevel)
 		if _, err := c.Write(frame[:]); err != nil {
 			return
 		}

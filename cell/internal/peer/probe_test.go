@@ -201,8 +201,8 @@ func TestProbeWaitsForRaft(t *testing.T) {
 		if len(answer) != 0 {
 			t.Fatalf("answered %v before raft was there", <-answer)
 		}
-		voter.AnswerProbes(func() Report { return Report{Term: 3, Last: 17} })
-		if got, want := <-answer, (Report{Term: 3, Last: 17}); got != want {
+		voter.AnswerProbes(func() Report { return Report{Term: 3, Last: 17, Applied: 16, History: 5, MaxLevel: 2} })
+		if got, want := <-answer, (Report{Term: 3, Last: 17, Applied: 16, History: 5, MaxLevel: 2}); got != want {
 			t.Errorf("answered %v, want %v", got, want)
 		}
 	})

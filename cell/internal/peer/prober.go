@@ -263,8 +263,11 @@ func (q *probePeer) receive(conn net.Conn) {
 		}
 		number := binary.BigEndian.Uint64(frame[:])
 		report := Report{
-			Term: binary.BigEndian.Uint64(frame[8:]), Last: binary.BigEndian.Uint64(frame[16:]),
-			Applied: binary.BigEndian.Uint64(frame[24:]), History: binary.BigEndian.Uint64(frame[32:]),
+			Term:     binary.BigEndian.Uint64(frame[8:]),
+			Last:     binary.BigEndian.Uint64(frame[16:]),
+			Applied:  binary.BigEndian.Uint64(frame[24:]),
+			History:  binary.BigEndian.Uint64(frame[32:]),
+			MaxLevel: binary.BigEndian.Uint64(frame[40:]),
 		}
 		ready, err := q.takeAnswer(number, q.prober.clock())
 		if err != nil {

@@ -19,6 +19,8 @@ type Replica interface {
 	// Transfer hands the mastership over, to a replica or to any, and returns the new
 	// master; "" if it is not known.
 	Transfer(ctx context.Context, to string) (master string, err error)
+	// Levels asks every member of the cell for the newest feature level that it knows.
+	Levels(ctx context.Context) ([]MemberLevel, error)
 }
 
 // Location says where the master is, as far as this replica knows.
@@ -44,6 +46,8 @@ type Status struct {
 	DiskFree  int64
 	StateHash string
 	LogStore  string
+	Level     int // the feature level of the cell
+	MaxLevel  int // the newest that the replica knows
 
 	Sessions, Nodes, Locks int // the master alone says them
 }
@@ -85,10 +89,12 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 			DiskFreeBytes: is.DiskFree,
 			StateHash:     is.StateHash,
 			LogStore:      is.LogStore,
+			MaxLevel:      uint32(is.MaxLevel),
 		},
 		Sessions: uint64(is.Sessions),
 		Nodes:    uint64(is.Nodes),
 		Locks:    uint64(is.Locks),
+		Level:    uint32(is.Level),
 	}, nil
 }
 

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"context"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// MemberLevel is the newest feature level that a member of the cell knows.
+type MemberLevel struct {
+	ID       string
+	MaxLevel int // 0 if it did not answer
+}
+
+// FinishUpgrade is for those who may change the ACL of the root: a replica with an older
+// binary cannot follow the cell afterwards. The members are asked anew each time.
+func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
+	const op = "finish the upgrade"
+	return inSession(s, op, "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op))
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
+			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
+				return nil, err
+			} // else it had been done
+		}
+		members, err := s.cfg.Replica.Levels(ctx)
+		if err != nil {
+			return nil, err
+		}
+		newest, all := newestLevel(members)
+		if all && newest > m.Level() {
+			if err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest}); err != nil {
+				return nil, err
+			}
+		}
+		reply := &pb.FinishUpgradeReply{Level: uint32(m.Level()), Newest: uint32(newest)}
+		for _, one := range members {
+			reply.Members = append(reply.Members, &pb.MemberLevel{Id: one.ID, MaxLevel: uint32(one.MaxLevel)})
+		}
+		return reply, nil
+	})
+}
+
+// newestLevel returns the newest feature level that any member knows, and whether all of
+// them do.
+func newestLevel(members []MemberLevel) (newest int, all bool) {
+	for _, m := range members {
+		newest = max(newest, m.MaxLevel)
+	}
+	for _, m := range members {
+		if m.MaxLevel < newest {
+			return newest, false
+		}
+	}
+	return newest, true
+}

@@ -1,0 +1,59 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/cell/internal/wire"
+)
+
+// levelProbeLimit is how long a replica is waited for that is asked for its feature
+// level: one that runs answers within milliseconds.
+const levelProbeLimit = 2 * time.Second
+
+// Levels implements wire.Replica. Every member of the cell's configuration is asked after
+// the call began: one that was replaced by an older binary since it was last heard says so.
+func (s served) Levels(ctx context.Context) ([]wire.MemberLevel, error) {
+	r := s.r
+	configuration := r.raft.GetConfiguration()
+	if err := configuration.Error(); err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
+	}
+	servers := configuration.Configuration().Servers
+	answers := make(chan wire.MemberLevel, len(servers)) // one of each
+	members := map[string]int{}
+	for _, server := range servers {
+		id := string(server.ID)
+		members[id] = 0
+		if id == r.cfg.ID {
+			answers <- wire.MemberLevel{ID: id, MaxLevel: r.cfg.supports}
+			continue
+		}
+		r.prober.Ask(id, string(server.Address), func(report peer.Report) {
+			answers <- wire.MemberLevel{ID: id, MaxLevel: int(report.MaxLevel)}
+		})
+	}
+	late := time.NewTimer(levelProbeLimit)
+	defer late.Stop()
+	for range servers {
+		select {
+		case one := <-answers:
+			members[one.ID] = one.MaxLevel
+			continue
+		case <-ctx.Done():
+			return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
+		case <-late.C:
+		}
+		break
+	}
+	var list []wire.MemberLevel
+	for id, level := range members {
+		list = append(list, wire.MemberLevel{ID: id, MaxLevel: level})
+	}
+	slices.SortFunc(list, func(a, b wire.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
+}

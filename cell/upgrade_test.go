@@ -1,0 +1,170 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// upgradedCell is a cell whose replicas have binaries of different versions.
+type upgradedCell struct {
+	*celltest.Cell
+	t *testing.T
+
+	mu    sync.Mutex // guards knows
+	knows map[string]int
+}
+
+// startUpgradedCell starts a cell of three replicas that know the level of this version.
+func startUpgradedCell(t *testing.T) *upgradedCell {
+	u := &upgradedCell{t: t, knows: map[string]int{}}
+	u.Cell = celltest.Start(t, 3, func(cfg *cell.Config) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if level, ok := u.knows[cfg.ID]; ok {
+			cfg.Support(level)
+		}
+	})
+	return u
+}
+
+// install has a replica know a level from its next start on.
+func (u *upgradedCell) install(id string, level int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.knows[id] = level
+}
+
+// replace starts a replica again, with a binary that knows that level.
+func (u *upgradedCell) replace(id string, level int) {
+	u.Kill(id)
+	u.install(id, level)
+	u.Restart(id)
+	u.Master()
+}
+
+// status returns the level of the cell, and what each of its replicas knows.
+func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]int) {
+	u.t.Helper()
+	k, err := client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = k.Close() }()
+	s, err := k.Status(ctx)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	knows = map[string]int{}
+	for _, r := range s.Replicas {
+		knows[r.ID] = r.MaxLevel
+	}
+	return s.Level, knows
+}
+
+// finish finishes the upgrade, which must end at that level; says is in the error, or
+// there is none.
+func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client.Upgrade, says ...string) {
+	u.t.Helper()
+	got, err := k.FinishUpgrade(ctx)
+	if got.Level != want.Level || got.Newest != want.Newest || len(got.Members) != 3 {
+		u.t.Errorf("it is %+v, want %+v", got, want)
+	}
+	if (err != nil) != (len(says) > 0) || err != nil && !errors.Is(err, api.Unavailable) {
+		u.t.Fatalf("it ended with %v, want %q", err, says)
+	}
+	for _, words := range says {
+		if !strings.Contains(err.Error(), words) {
+			u.t.Errorf("it does not say %q: %v", words, err)
+		}
+	}
+}
+
+// A cell is upgraded replica by replica, with any of them as its master, and goes on to
+// the new level when an operator says so and every replica knows it, not before. An older
+// replica cannot follow it then, and says why.
+func TestUpgrade(t *testing.T) {
+	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		u := startUpgradedCell(t)
+		k := dial(t, ctx, u.Cell, "operator", client.Config{})
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: old}) // nothing to do
+		u.replace("r1", next)
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, "r2 knows feature levels up to 1", "r3 knows")
+		u.replace("r2", next)
+		for _, stopped := range []bool{false, true} {
+			says := "r3 knows feature levels up to 1"
+			if stopped {
+				u.Kill("r3")
+				says = "r3 does not answer"
+			}
+			u.Master()
+			u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, says)
+		}
+		u.install("r3", next)
+		u.Restart("r3")
+		u.replace("r2", old) // until it is finished one can go back
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, "r2 knows feature levels up to 1")
+		u.replace("r2", next)
+		if level, knows := u.status(ctx); level != old || !maps.Equal(knows, map[string]int{"r1": next, "r2": next, "r3": next}) {
+			t.Errorf("before: level %d, and %v", level, knows)
+		}
+		u.finish(ctx, k, client.Upgrade{Level: next, Newest: next})
+		u.finish(ctx, k, client.Upgrade{Level: next, Newest: next})
+		if level, _ := u.status(ctx); level != next {
+			t.Errorf("after: level %d", level)
+		}
+
+		u.Kill("r3")
+		u.install("r3", old)
+		err := u.TryRestart(ctx, "r3")
+		if err == nil {
+			select {
+			case <-u.Replica("r3").Done():
+				err = u.Replica("r3").Err()
+			case <-time.After(time.Minute):
+			}
+		}
+		if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "it is of feature level 2, and this replica knows levels up to 1") {
+			t.Errorf("an older replica ended with %v", err)
+		}
+	})
+}
+
+// Only those who may change the ACL of the root finish an upgrade.
+func TestStrangersFinishNoUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		u := startUpgradedCell(t)
+		for _, id := range []string{"r1", "r2", "r3"} {
+			u.replace(id, raftfsm.MaxLevel+1)
+		}
+		k := dial(t, ctx, u.Cell, "stranger", client.Config{})
+		open(t, ctx, k, "/ls/local/acl/nobody", 0)
+		root, err := k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := root.SetACL(ctx, api.ACL{Change: "nobody"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.FinishUpgrade(ctx); !errors.Is(err, api.PermissionDenied) {
+			t.Errorf("a stranger finishes the upgrade: %v", err)
+		}
+		if level, _ := u.status(ctx); level != raftfsm.MaxLevel {
+			t.Errorf("level %d", level)
+		}
+	})
+}

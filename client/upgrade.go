@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Upgrade is how far a cell has come with the upgrade of its replicas.
+type Upgrade struct {
+	Level   int           // the feature level of the cell
+	Newest  int           // the newest that any of its replicas knows
+	Members []MemberLevel // every member of the cell, by id
+}
+
+// MemberLevel is the newest feature level that a member of a cell knows.
+type MemberLevel struct {
+	ID       string
+	MaxLevel int // 0 if it did not answer
+}
+
+// FinishUpgrade raises the feature level of the cell to the newest that its replicas know,
+// as an operator's act. The master asks all of them first. If one does not answer, or does
+// not know that level, nothing is changed, and the error is Unavailable and names each;
+// the Upgrade is returned all the same. If the cell has that level already, there is
+// nothing to do. Afterwards no replica can go back to a binary that does not know the
+// level. The other errors are PermissionDenied and those of every change.
+func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
+	const op = "finish the upgrade"
+	var u Upgrade
+	err := c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(),
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			reply, err := t.data.chubby.FinishUpgrade(ctx, &chubbypb.FinishUpgradeRequest{Caller: caller, Mutation: m})
+			if err != nil {
+				return err
+			}
+			u = Upgrade{Level: int(reply.GetLevel()), Newest: int(reply.GetNewest())}
+			for _, one := range reply.GetMembers() {
+				u.Members = append(u.Members, MemberLevel{ID: one.GetId(), MaxLevel: int(one.GetMaxLevel())})
+			}
+			return nil
+		}})
+	if err == nil && u.Level < u.Newest {
+		err = &api.Error{Code: api.Unavailable, Op: op, Path: c.cell.rootPath(), Message: u.missing()}
+	}
+	return u, err
+}
+
+// missing says which members keep the cell from the newest level.
+func (u Upgrade) missing() string {
+	var which []string
+	for _, m := range u.Members {
+		switch {
+		case m.MaxLevel == 0:
+			which = append(which, fmt.Sprintf("%s does not answer", m.ID))
+		case m.MaxLevel < u.Newest:
+			which = append(which, fmt.Sprintf("%s knows feature levels up to %d", m.ID, m.MaxLevel))
+		}
+	}
+	return fmt.Sprintf("the cell stays at feature level %d, and not every replica is known to know level %d: %s; start every replica with the new version first", u.Level, u.Newest, strings.Join(which, ", "))
+}
