@@ -12,7 +12,7 @@ var ErrRefused = identity.ErrRefused
 // wrote.
 func newerData(id string, err error) error {
 	return identity.Refused("replica %s is of version %s and cannot follow its cell: %v. Nothing is damaged. Start this replica with the version that the master has: "+
-		"it catches up by itself. Upgrade every replica before one of the new version becomes master, and do not go back once one was", id, Version(), err)
+		"it catches up by itself. Once the upgrade of a cell is finished (chubbyctl cell upgrade finish), no replica can go back", id, Version(), err)
 }
 
 // unreleasedData is the refusal of a replica that has data of before the first release.

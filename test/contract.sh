@@ -382,9 +382,13 @@ ctl 0 quota ls; out 'ann'; ctl 0 -o json quota ls
 echo "== the cell"
 ctl 0 cell status; out 'master'
 ctl 0 -o json cell status
-fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version sessions nodes locks
+fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version replicas.0.max_level sessions nodes locks level
 ctl 0 cell members; ctl 0 -o json cell members
 ctl 1 cell status other; err 'local'
+ctl 0 cell upgrade status; out 'There is nothing to do'
+ctl 0 -o json cell upgrade status; fields out cell level newest replicas.0.id replicas.0.version replicas.0.max_level next
+ctl 0 cell upgrade finish; out 'is at feature level'
+ctl 0 -o json cell upgrade finish; fields out level newest
 other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
 ctl 0 cell transfer --to "$other"; out "$other is the master"
 ctl 69 --servers 127.0.0.1:1 --timeout 1s ls; err 'chubbyctl: '

@@ -22,6 +22,7 @@ type statusFields struct {
 	Sessions uint64          `json:"sessions"`
 	Nodes    uint64          `json:"nodes"`
 	Locks    uint64          `json:"locks"`
+	Level    int             `json:"level"`
 
 	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
 }
@@ -39,6 +40,7 @@ type replicaFields struct {
 	DiskFree  int64  `json:"disk_free_bytes"`
 	StateHash string `json:"state_hash"`
 	LogStore  string `json:"log_store"`
+	MaxLevel  int    `json:"max_level"`
 	Error     string `json:"error,omitempty"`
 }
 
@@ -51,6 +53,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		Sessions:   s.Sessions,
 		Nodes:      s.Nodes,
 		Locks:      s.Locks,
+		Level:      s.Level,
 		Replicas:   []replicaFields{},
 		Divergence: fault,
 	}
@@ -68,6 +71,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 			DiskFree:  r.DiskFree,
 			StateHash: r.StateHash,
 			LogStore:  r.LogStore,
+			MaxLevel:  r.MaxLevel,
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -124,6 +128,7 @@ of a checksum of what it has applied: two that have applied the same are the sam
 			},
 		},
 		newTransferCommand(g),
+		newUpgradeCommand(g),
 	)
 }
 
@@ -227,8 +232,8 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		master = term.StyleOf(out).Paint(term.Trouble, "no master")
 	}
-	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d: %s, %s, %s\n\n",
-		s.Cell, master, s.Epoch, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock")); err != nil {
+	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d, feature level %d: %s, %s, %s\n\n",
+		s.Cell, master, s.Epoch, s.Level, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock")); err != nil {
 		return err
 	}
 	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// upgradeFields is how far a cell has come with an upgrade.
+type upgradeFields struct {
+	Cell     string           `json:"cell"`
+	Level    int              `json:"level"`
+	Newest   int              `json:"newest"` // feature level that any replica knows
+	Replicas []upgradeReplica `json:"replicas"`
+	Next     string           `json:"next"` // what to do, for people
+}
+
+type upgradeReplica struct {
+	ID       string `json:"id"`
+	Version  string `json:"version"`
+	MaxLevel int    `json:"max_level"`
+	Error    string `json:"error,omitempty"`
+}
+
+// finishedFields is how a cell stands after its upgrade was finished.
+type finishedFields struct {
+	Level  int `json:"level"`
+	Newest int `json:"newest"`
+}
+
+func newUpgradeCommand(g *globals) *cobra.Command {
+	return newGroup("upgrade", "Upgrade the replicas of a cell to a new version",
+		&cobra.Command{
+			Use:   "status [CELL]",
+			Short: "Show the version of each replica, and what to do next",
+			Long: `status shows the feature level of a cell, and of each replica its version and the
+newest level that it knows, in column KNOWS.
+
+A cell is upgraded by starting its replicas with the new version, one after the other.
+What is new begins when 'chubbyctl cell upgrade finish' raises the feature level of the
+cell. Until then any replica can go back to the old version.`,
+			Example: "  chubbyctl cell upgrade status\n  chubbyctl cell upgrade status foo -o json",
+			Args:    arguments(cobra.MaximumNArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+					status, err := c.Status(ctx)
+					if err != nil {
+						return err
+					}
+					return g.printUpgrade(cmd.OutOrStdout(), newUpgradeFields(status))
+				})
+			},
+		},
+		&cobra.Command{
+			Use:   "finish [CELL]",
+			Short: "Raise the feature level of a cell when every replica knows it",
+			Long: `finish raises the feature level of a cell to the newest that its replicas know. The
+master asks every replica first. If one does not answer, or does not know that level,
+nothing is changed, and the message names it. If the cell has that level already, there
+is nothing to do.
+
+After that no replica can go back to a version that does not know the level.
+
+It is for those who may change the ACL of the cell's root.`,
+			Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo",
+			Args:    arguments(cobra.MaximumNArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				cell, err := cellOf(args)
+				if err != nil {
+					return err
+				}
+				return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+					u, err := c.FinishUpgrade(ctx)
+					if err != nil {
+						return err
+					}
+					if g.json() {
+						return term.PrintJSON(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
+					}
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level)
+					return err
+				})
+			},
+		},
+	)
+}
+
+func newUpgradeFields(s client.Status) upgradeFields {
+	f := upgradeFields{Cell: s.Cell, Level: s.Level, Replicas: []upgradeReplica{}}
+	for _, r := range s.Replicas {
+		row := upgradeReplica{ID: r.ID, Version: r.Version, MaxLevel: r.MaxLevel}
+		if r.Err != nil {
+			row.Error = r.Err.Error()
+			if row.ID == "" {
+				row.ID = r.Client
+			}
+		}
+		f.Newest = max(f.Newest, r.MaxLevel)
+		f.Replicas = append(f.Replicas, row)
+	}
+	f.Next = f.nextStep()
+	return f
+}
+
+// nextStep says what an operator does next.
+func (f upgradeFields) nextStep() string {
+	var silent, older []string
+	versions := map[string]bool{}
+	for _, r := range f.Replicas {
+		switch {
+		case r.Error != "":
+			silent = append(silent, r.ID)
+			continue
+		case r.MaxLevel < f.Newest:
+			older = append(older, r.ID)
+		}
+		versions[r.Version] = true
+	}
+	var steps []string
+	if len(older) > 0 {
+		steps = append(steps, "start "+enumerate(older)+" with the new version, one after the other")
+	}
+	if len(silent) > 0 {
+		steps = append(steps, "see why "+enumerate(silent)+" does not answer")
+	}
+	switch {
+	case len(steps) > 0 && f.Newest > f.Level:
+		return "Next: " + strings.Join(steps, "; ") + ". Until the upgrade is finished every replica can go back to the old version."
+	case f.Newest > f.Level:
+		return fmt.Sprintf("Next: 'chubbyctl cell upgrade finish' raises the cell to feature level %d. After that no replica can go back to the old version.", f.Newest)
+	case len(steps) > 0:
+		return "Next: " + strings.Join(steps, "; ") + "."
+	case len(versions) > 1:
+		return "Next: start the other replicas with the new version, one after the other. It has no new feature level."
+	}
+	return "There is nothing to do."
+}
+
+// enumerate writes names as in a sentence.
+func enumerate(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
+	if g.json() {
+		return term.PrintJSON(out, f)
+	}
+	if _, err := fmt.Fprintf(out, "cell %s is at feature level %d\n\n", f.Cell, f.Level); err != nil {
+		return err
+	}
+	t := g.output.NewTable(out, "ID", "VERSION", "KNOWS")
+	for _, r := range f.Replicas {
+		switch {
+		case r.Error != "":
+			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
+		case r.MaxLevel < f.Newest:
+			t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
+		default:
+			t.Add(r.ID, r.Version, r.MaxLevel)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", f.Next)
+	return err
+}
