@@ -66,7 +66,7 @@ func rooms() []room {
 		{"refusal", []string{"api"}, nil, "pure: why the state machine says no, and the one place where that is put into words"},
 		{"namespace", []string{"api", "refusal"}, nil, "pure: the tree and its locks, tested without a cell"},
 		{"session", []string{"api", "refusal"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
-		{"raftfsm", []string{"api", "refusal", "namespace", "session"}, []string{raft}, "what is replicated: no wire, no clock, so every replica computes the same"},
+		{"raftfsm", []string{"api", "refusal", "namespace", "session"}, nil, "what is replicated: no wire, no clock and no Raft, so every replica computes the same"},
 		{
 			"cell/internal/identity", []string{"api"}, nil,
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
@@ -78,6 +78,10 @@ func rooms() []room {
 		{
 			"cell/internal/peer", []string{"api", "session", "cell/internal/identity", "cell/internal/loglimit"}, []string{raft, hclog},
 			"what replicas say to each other: no store and no master, so that a proof of leadership rests on answers alone",
+		},
+		{
+			"cell/internal/fsm", []string{"raftfsm"}, []string{raft},
+			"the replicated state as Raft's state machine: it alone knows both, so the state and the master that reads it link no Raft",
 		},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{
@@ -93,7 +97,7 @@ func rooms() []room {
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock"},
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
@@ -137,7 +141,6 @@ func fileOf() []struct {
 		files     []string
 		why       string
 	}{
-		{"raftfsm", raft, []string{"fsm.go", "snapshot.go"}, "State and its Apply are tested without raft, and could be moved to another log"},
 		{"cell/internal/disk", walLog, []string{"wallog.go", "walrepair.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
 		{"cell/internal/disk", boltlog, []string{"boltlog.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
 		{"cell/internal/disk", bbolt, []string{"bboltfile.go", "votes.go"}, "what is particular to bbolt is in one place"},

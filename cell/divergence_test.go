@@ -47,51 +47,6 @@ func TestDivergenceIsNoticed(t *testing.T) {
 	})
 }
 
-// TestHistoryContinues: the running hash goes on from a snapshot as it would have
-// without it.
-func TestHistoryContinues(t *testing.T) {
-	begin, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, restored := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Fatal(err) }), raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Fatal(err) })
-	for i, data := range [][]byte{begin, emptyEntry(t, 1), emptyEntry(t, 2)} {
-		whole.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: data})
-	}
-	snapshot, err := whole.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := raft.NewInmemSnapshotStore()
-	sink, err := store.Create(1, 3, 1, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := snapshot.Persist(sink); err != nil {
-		t.Fatal(err)
-	}
-	_, r, err := store.Open(sink.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := restored.Restore(r); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range []*raftfsm.FSM{whole, restored} {
-		f.Apply(&raft.Log{Index: 4, Term: 1, Data: emptyEntry(t, 9)})
-	}
-	for _, index := range []uint64{3, 4} {
-		a, aok := whole.HistoryAt(index)
-		b, bok := restored.HistoryAt(index)
-		if a != b || !aok || !bok {
-			t.Errorf("after entry %d: %d, %v; and with a snapshot %d, %v", index, a, aok, b, bok)
-		}
-	}
-	if _, ok := restored.HistoryAt(2); ok {
-		t.Error("it knows of entries before the snapshot")
-	}
-}
-
 // emptyEntry is an entry without commands, of no epoch and of that second.
 func emptyEntry(t *testing.T, wall int64) []byte {
 	t.Helper()

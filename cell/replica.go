@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -38,7 +39,7 @@ type Replica struct {
 	port       *peer.Port
 	transport  *peer.Transport
 	prober     *peer.Prober
-	fsm        *raftfsm.FSM
+	fsm        *fsm.FSM
 	raft       *raft.Raft
 	metrics    *metrics
 	conns      *wire.Connections
@@ -143,7 +144,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.mu.Lock()
 	r.quiet = r.transport.Silence
 	r.mu.Unlock()
-	r.fsm = raftfsm.NewFSM(r.cfg.supports, func(err error) {
+	r.fsm = fsm.New(r.cfg.supports, func(err error) {
 		switch {
 		case errors.Is(err, raftfsm.ErrNewer):
 			err = newerData(r.cfg.ID, err)

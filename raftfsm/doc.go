@@ -14,8 +14,9 @@
 // if that is not the term of its log entry or if that master has not announced
 // itself with NewEpoch: what a deposed master decided late changes nothing.
 //
-// A State is a value that is copied in constant time; FSM publishes one after
-// each batch, so readers and snapshots never wait for writers nor hold them up.
+// A State is a value that is copied in constant time: a replica publishes a copy after
+// each batch of entries, so readers and snapshots never wait for writers nor hold them
+// up. The package knows nothing of Raft; cell/internal/fsm gives a State to it.
 //
 // Who may create, take away or limit something is decided here, by the ACLs as
 // they are when the command's turn has come. What a handle was opened for, and

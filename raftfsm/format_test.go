@@ -27,7 +27,10 @@ func TestFormatsOfOtherVersions(t *testing.T) {
 		t.Fatalf("an entry begins with %d, a snapshot with %.20q: formats of released versions must be readable", entry[0], b.String())
 	}
 	readEntry := func(data string) error { _, err := raftfsm.DecodeEntry([]byte(data)); return err }
-	readState := func(data string) error { _, err := raftfsm.ReadState(strings.NewReader(data)); return err }
+	readState := func(data string) error {
+		_, err := raftfsm.ReadState(strings.NewReader(data), raftfsm.MaxLevel)
+		return err
+	}
 	for name, one := range map[string]struct{ got, want error }{
 		"an entry":                   {readEntry(string(entry)), nil},
 		"a newer entry":              {readEntry("\x02" + string(entry[1:])), raftfsm.ErrNewer},

@@ -63,7 +63,7 @@ func FuzzApply(f *testing.F) {
 		if _, err := state.WriteTo(&snapshot); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := raftfsm.ReadStateUpTo(&snapshot, math.MaxInt); err != nil {
+		if _, err := raftfsm.ReadState(&snapshot, math.MaxInt); err != nil {
 			t.Fatalf("the snapshot cannot be read: %v", err)
 		}
 	})
@@ -106,7 +106,7 @@ func FuzzRestore(f *testing.F) {
 	log := populated(f, 4, 100).log
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sum := sha256.Sum256(data)
-		state, err := raftfsm.ReadStateUpTo(bytes.NewReader(slices.Concat(data, sum[:])), math.MaxInt)
+		state, err := raftfsm.ReadState(bytes.NewReader(slices.Concat(data, sum[:])), math.MaxInt)
 		if err != nil {
 			if !errors.Is(err, api.Corrupt) {
 				t.Fatalf("%v is not Corrupt", err)
@@ -117,7 +117,7 @@ func FuzzRestore(f *testing.F) {
 		if _, err := state.WriteTo(&b); err != nil {
 			t.Fatal(err)
 		}
-		again, err := raftfsm.ReadStateUpTo(&b, math.MaxInt)
+		again, err := raftfsm.ReadState(&b, math.MaxInt)
 		if err != nil || hash(t, again) != hash(t, state) {
 			t.Fatalf("a snapshot reads back as another (%v)", err)
 		}
@@ -145,7 +145,7 @@ func FuzzReadState(f *testing.F) {
 		f.Add(b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		state, err := raftfsm.ReadStateUpTo(bytes.NewReader(data), math.MaxInt)
+		state, err := raftfsm.ReadState(bytes.NewReader(data), math.MaxInt)
 		if err != nil {
 			if !errors.Is(err, api.Corrupt) {
 				t.Fatalf("%v is not Corrupt", err)
@@ -167,16 +167,16 @@ func TestDamagedSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := b.Bytes()
-	if _, err := raftfsm.ReadStateUpTo(bytes.NewReader(whole), math.MaxInt); err != nil {
+	if _, err := raftfsm.ReadState(bytes.NewReader(whole), math.MaxInt); err != nil {
 		t.Fatal(err)
 	}
 	for i := range whole {
 		damaged := bytes.Clone(whole)
 		damaged[i] ^= 1 << r.IntN(8)
-		if _, err := raftfsm.ReadStateUpTo(bytes.NewReader(damaged), math.MaxInt); !errors.Is(err, api.Corrupt) {
+		if _, err := raftfsm.ReadState(bytes.NewReader(damaged), math.MaxInt); !errors.Is(err, api.Corrupt) {
 			t.Fatalf("byte %d of %d damaged: %v", i, len(whole), err)
 		}
-		if _, err := raftfsm.ReadStateUpTo(bytes.NewReader(whole[:i]), math.MaxInt); !errors.Is(err, api.Corrupt) {
+		if _, err := raftfsm.ReadState(bytes.NewReader(whole[:i]), math.MaxInt); !errors.Is(err, api.Corrupt) {
 			t.Fatalf("cut off after %d of %d bytes: %v", i, len(whole), err)
 		}
 	}

@@ -3,12 +3,10 @@ package raftfsm_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/hashicorp/raft"
 )
 
 // A generation is that of one content of a name, also if the file was deleted and
@@ -42,17 +40,16 @@ func TestGenerationOutlivesTheNode(t *testing.T) {
 // A replica that does not know the level of its cell stops, and says why. The level at
 // which a newer master would bootstrap the cell does not matter to a cell that there is.
 func TestUnknownLevelIsRefused(t *testing.T) {
-	newer := func(term uint64) *raft.Log {
+	newer := func(term uint64) []byte {
 		data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &raft.Log{Index: term, Term: term, Data: data}
+		return data
 	}
-	var fatal error
-	f := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
-	if err, _ := f.Apply(newer(1)).(error); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
-		t.Errorf("a cell that begins at a later level: %v, %v", err, fatal)
+	empty := raftfsm.NewState()
+	if _, err := empty.ApplyData(1, 1, newer(1), raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) || empty.Applied != 0 {
+		t.Errorf("a cell that begins at a later level: %v, and entry %d was applied", err, empty.Applied)
 	}
 	c := newCell(t)
 	if err := c.state.Check(); err != nil || c.state.Level != raftfsm.MaxLevel {
@@ -62,19 +59,19 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 	if _, err := c.state.WriteTo(&snapshot); err != nil {
 		t.Fatal(err)
 	}
-	f = raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { t.Error(err) })
-	if err := f.Restore(io.NopCloser(&snapshot)); err != nil {
+	restored, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := f.Apply(newer(c.term + 1)).(error); err != nil || f.State().Level != raftfsm.MaxLevel {
-		t.Errorf("a newer master: %v, and the cell is at level %d", err, f.State().Level)
+	if _, err := restored.ApplyData(c.index+1, c.term+1, newer(c.term+1), raftfsm.MaxLevel); err != nil || restored.Level != raftfsm.MaxLevel {
+		t.Errorf("a newer master: %v, and the cell is at level %d", err, restored.Level)
 	}
 	state := raftfsm.NewState()
 	state.Level = raftfsm.MaxLevel + 1
 	if _, err := state.WriteTo(&snapshot); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raftfsm.ReadState(&snapshot); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
+	if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("a snapshot of a later level: %v", err)
 	}
 }
@@ -107,20 +104,19 @@ func TestRaiseLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := snapshot.Bytes()
-	if again, err := raftfsm.ReadStateUpTo(bytes.NewReader(whole), next); err != nil || again.Level != next {
+	if again, err := raftfsm.ReadState(bytes.NewReader(whole), next); err != nil || again.Level != next {
 		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
 	}
 	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: next}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var fatal error
-	old := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
-	if err, _ := old.Apply(&raft.Log{Index: c.index + 1, Term: c.term, Data: data}).(error); !errors.Is(err, raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
-		t.Errorf("an older replica applies it: %v, %v", err, fatal)
+	old := c.state
+	old.Level = raftfsm.MaxLevel
+	if _, err := old.ApplyData(c.index+1, c.term, data, raftfsm.MaxLevel); !errors.Is(err, raftfsm.ErrNewer) || old.Level != raftfsm.MaxLevel {
+		t.Errorf("an older replica applies it: %v, and is at level %d", err, old.Level)
 	}
-	old = raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = err })
-	if fatal = nil; !errors.Is(old.Restore(io.NopCloser(bytes.NewReader(whole))), raftfsm.ErrNewer) || !errors.Is(fatal, raftfsm.ErrNewer) {
-		t.Errorf("an older replica loads its snapshot: %v", fatal)
+	if _, err := raftfsm.ReadState(bytes.NewReader(whole), raftfsm.MaxLevel); !errors.Is(err, raftfsm.ErrNewer) {
+		t.Errorf("an older replica loads its snapshot: %v", err)
 	}
 }

@@ -243,7 +243,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	if _, err := c.state.WriteTo(&snapshot); err != nil || snapshot.Len() < 10<<20 {
 		t.Fatalf("a snapshot of %d bytes, %v", snapshot.Len(), err)
 	}
-	again, err := raftfsm.ReadState(&snapshot)
+	again, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
 	if err != nil || hash(t, again) != hash(t, c.state) {
 		t.Errorf("read back: %v", err)
 	}
@@ -269,7 +269,7 @@ func TestSnapshotSaysNothingTwice(t *testing.T) {
 	for i, j := range map[int]int{1: 2, 2: 1, 4: 5, 6: 7, 7: 6} {
 		twice := slices.Clone(records)
 		twice[i] = twice[j]
-		if _, err := raftfsm.ReadState(bytes.NewReader(join(title, twice))); api.CodeOf(err) != api.Corrupt {
+		if _, err := raftfsm.ReadState(bytes.NewReader(join(title, twice)), raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt {
 			t.Errorf("record %d instead of %d: %v", j, i, err)
 		}
 	}

@@ -138,13 +138,11 @@ func (o *recordWriter) record(v any) {
 }
 
 // ReadState reads a snapshot, and checks its sum and every invariant of the
-// state. Anything that is not a whole snapshot is Corrupt, and ErrNewer or ErrUnreleased if that
-// is why; nothing it says can make the reader allocate more than a small multiple of what
-// it reads.
-func ReadState(r io.Reader) (State, error) { return readState(r, MaxLevel) }
-
-// readState is ReadState for a replica that knows levels up to that one.
-func readState(r io.Reader, known int) (State, error) {
+// state. known is the highest feature level that the replica knows: MaxLevel outside of
+// tests. Anything that is not a whole snapshot is Corrupt, and ErrNewer or ErrUnreleased
+// if that is why; nothing it says can make the reader allocate more than a small multiple
+// of what it reads.
+func ReadState(r io.Reader, known int) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New(), known: known}
 	s, err := in.state()
 	if err == nil {

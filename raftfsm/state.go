@@ -21,7 +21,7 @@ type State struct {
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: instances, all generations, sessions and delays are drawn from it
 	Level   int        // the feature level; see MaxLevel
-	History uint64     // a running hash of all entries applied; FSM keeps it, and Apply leaves it alone
+	History uint64     // a running hash of all entries applied; ApplyData keeps it, and Apply leaves it alone
 
 	quotas *iradix.Tree[api.Quota] // that were set, by principal
 }

@@ -2,7 +2,6 @@ package raftfsm_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/hashicorp/raft"
 )
 
 // An epoch begins once: two masters in one epoch would number grants, events and
@@ -232,20 +230,26 @@ func random(r *rand.Rand, c *cell) raftfsm.Command {
 	return raftfsm.Command{Release: &raftfsm.Release{Mutation: m, Lock: ref, Handle: api.HandleID(r.IntN(4)), Generation: generation}}
 }
 
-// The same log gives the same state, whether it is applied entry by entry, in
-// batches, or from a snapshot on; and a snapshot that was taken before does not
-// change.
+// The same log gives the same state, whether all of it is applied or what follows a
+// snapshot; and a snapshot that was taken before does not change.
 func TestSameLogSameState(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := newCell(t)
-		var log []*raft.Log
+		var log [][]byte
 		write := func(e raftfsm.Entry) {
 			data, err := raftfsm.EncodeEntry(e)
 			if err != nil {
 				t.Fatal(err)
 			}
-			log = append(log, &raft.Log{Index: uint64(len(log) + 1), Term: 2, Type: raft.LogCommand, Data: data})
+			log = append(log, data)
+		}
+		apply := func(s *raftfsm.State, from, to int) {
+			for i := from; i < to; i++ {
+				if _, err := s.ApplyData(uint64(i+1), 2, log[i], raftfsm.MaxLevel); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		write(raftfsm.Entry{Epoch: 2, Wall: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{
 			Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel,
@@ -255,43 +259,27 @@ func TestSameLogSameState(t *testing.T) {
 			c.apply(command)
 			write(raftfsm.Entry{Epoch: 2, Wall: int64(len(log) + 1), Commands: []raftfsm.Command{command}})
 		}
-		fatal := func(err error) { t.Fatal(err) }
-		one, batched := raftfsm.NewFSM(raftfsm.MaxLevel, fatal), raftfsm.NewFSM(raftfsm.MaxLevel, fatal)
-		for _, l := range log {
-			one.Apply(l)
-		}
 		half := len(log) / 2
-		batched.ApplyBatch(log[:half])
-		var before bytes.Buffer
-		snapshot := *batched.State()
+		whole := raftfsm.NewState()
+		apply(&whole, 0, half)
+		snapshot := whole
+		var before, after bytes.Buffer
 		if _, err := snapshot.WriteTo(&before); err != nil {
 			t.Fatal(err)
 		}
-		batched.ApplyBatch(log[half:])
-		var after bytes.Buffer
+		apply(&whole, half, len(log))
 		if _, err := snapshot.WriteTo(&after); err != nil || !bytes.Equal(before.Bytes(), after.Bytes()) {
 			t.Fatalf("seed %d: a snapshot has changed (%v)", seed, err)
 		}
-		restored, err := raftfsm.ReadState(&before)
+		restored, err := raftfsm.ReadState(&before, raftfsm.MaxLevel)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for _, l := range log[half:] {
-			entry, err := raftfsm.DecodeEntry(l.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			restored.Apply(l.Index, l.Term, entry)
-		}
-		if one.State().History == 0 || one.State().History != batched.State().History {
-			t.Errorf("seed %d: the running hashes are %d entry by entry and %d in batches", seed, one.State().History, batched.State().History)
-		}
-		c.state.History, restored.History = one.State().History, one.State().History // only an FSM keeps it
+		apply(&restored, half, len(log))
+		c.state.History = whole.History // Apply does not keep it
 		want := hash(t, c.state)
-		for what, got := range map[string]string{
-			"entry by entry": hash(t, *one.State()), "in batches": hash(t, *batched.State()), "from a snapshot": hash(t, restored),
-		} {
-			if got != want {
+		for what, got := range map[string]string{"from the beginning": hash(t, whole), "from a snapshot": hash(t, restored)} {
+			if got != want || whole.History == 0 {
 				t.Errorf("seed %d: the log applied %s gives another state", seed, what)
 			}
 		}
@@ -305,22 +293,4 @@ func hash(t testing.TB, s raftfsm.State) string {
 		t.Fatal(err)
 	}
 	return h
-}
-
-// An entry that cannot be read ends the replica, and nothing after it is
-// applied.
-func TestUnreadableEntryIsFatal(t *testing.T) {
-	var fatal []error
-	f := raftfsm.NewFSM(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
-	good, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 2, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "c"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := f.ApplyBatch([]*raft.Log{
-		{Index: 1, Term: 1, Type: raft.LogConfiguration}, {Index: 2, Term: 2, Type: raft.LogCommand, Data: []byte("garbage")},
-		{Index: 3, Term: 2, Type: raft.LogCommand, Data: good},
-	})
-	if len(results) != 3 || len(fatal) != 1 || !errors.Is(fatal[0], api.Corrupt) || f.State().Epoch != 0 {
-		t.Errorf("results %v, fatal %v, epoch %d", results, fatal, f.State().Epoch)
-	}
 }

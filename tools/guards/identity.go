@@ -102,7 +102,7 @@ func forgettingSafeguards() []safeguard {
 		{
 			name: "the running hash is in the snapshot", file: "raftfsm/snapshot.go",
 			old: "Counter: s.Counter, History: s.History,", new: "Counter: s.Counter,",
-			pkg: "./cell", test: "TestHistoryContinues",
+			pkg: "./cell/internal/fsm", test: "TestHistoryContinues",
 		},
 		{
 			name: "a replica that lost its disk ends with 78", file: "cmd/chubbyd/main.go",

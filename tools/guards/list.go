@@ -96,9 +96,9 @@ func replicatedSafeguards() []safeguard {
 			pkg: "./raftfsm", test: "TestLockDelay",
 		},
 		{
-			name: "an entry that cannot be read ends the replica", file: "raftfsm/fsm.go",
+			name: "an entry that cannot be read ends the replica", file: "cell/internal/fsm/fsm.go",
 			old: "		f.fatal(f.broken)\n", new: "",
-			pkg: "./raftfsm", test: "TestUnreadableEntryIsFatal",
+			pkg: "./cell/internal/fsm", test: "TestUnreadableEntryIsFatal",
 		},
 		{
 			name: "a snapshot's checksum is checked", file: "raftfsm/snapshot.go",

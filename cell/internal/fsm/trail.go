@@ -1,10 +1,6 @@
-package raftfsm
+package fsm
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // trailLength is after how many of the latest entries the running hash is kept:
 // replicas are rarely further apart than this.
@@ -39,22 +35,8 @@ func (t *trail) clear() {
 	}
 }
 
-// chain returns the running hash after an entry: of the one before, of the entry,
-// and of numbers that show cheaply what it made of the state.
-func chain(s *State, index, term uint64, data []byte) uint64 {
-	counts := s.Tree.Counts()
-	sum := sha256.New()
-	var head []byte
-	for _, n := range []uint64{s.History, index, term, s.Counter, uint64(counts.Nodes), uint64(counts.Locks), uint64(counts.Bytes), uint64(s.Sessions.Len())} {
-		head = binary.BigEndian.AppendUint64(head, n)
-	}
-	sum.Write(head)
-	sum.Write(data)
-	return binary.BigEndian.Uint64(sum.Sum(nil))
-}
-
 // HistoryAt returns the running hash of all entries up to that index, as
-// State.History was after it. ok is false if that entry is none of the latest ones
+// raftfsm.State.History was after it. ok is false if that entry is none of the latest ones
 // applied here. Replicas with other hashes at the same index have applied other
 // entries, or made something else of them. It is for any goroutine.
 func (f *FSM) HistoryAt(index uint64) (sum uint64, ok bool) { return f.trail.at(index) }

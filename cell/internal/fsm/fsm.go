@@ -1,4 +1,4 @@
-package raftfsm
+package fsm
 
 import (
 	"errors"
@@ -6,14 +6,15 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
 
 // FSM gives a State to Raft. Raft calls Apply, ApplyBatch, Snapshot and Restore
 // from one goroutine; State may be called from any.
 type FSM struct {
-	now       State // only Raft's goroutine touches it
-	published atomic.Pointer[State]
+	now       raftfsm.State // only Raft's goroutine touches it
+	published atomic.Pointer[raftfsm.State]
 	known     int // the highest feature level that the replica knows
 	fatal     func(error)
 	broken    error // an entry could not be read: nothing after it may be applied
@@ -22,30 +23,30 @@ type FSM struct {
 
 var _ raft.BatchingFSM = (*FSM)(nil)
 
-// NewFSM returns a state machine that holds nothing yet, of a replica that knows feature
-// levels up to that one, which is MaxLevel outside of tests. fatal is called, once,
-// when an entry cannot be read: the replica must stop, for it can follow no
-// further; fatal may return, and then nothing more is applied.
-func NewFSM(known int, fatal func(error)) *FSM {
-	f := &FSM{now: NewState(), known: known, fatal: fatal}
+// New returns a state machine that holds nothing yet, of a replica that knows feature
+// levels up to known, which is raftfsm.MaxLevel outside of tests. fatal is called when an
+// entry cannot be read (once), or a snapshot of another version: the replica must stop, for
+// it cannot follow its cell. fatal may return, and then no further entry is applied.
+func New(known int, fatal func(error)) *FSM {
+	f := &FSM{now: raftfsm.NewState(), known: known, fatal: fatal}
 	f.publish()
 	return f
 }
 
 // State returns the state after the last batch that was applied. Everything
 // whose result was returned by Raft is in it.
-func (f *FSM) State() *State { return f.published.Load() }
+func (f *FSM) State() *raftfsm.State { return f.published.Load() }
 
 func (f *FSM) publish() {
 	now := f.now
 	f.published.Store(&now)
 }
 
-// Apply applies one log entry; its result is a []Result, or an error.
+// Apply applies one log entry; its result is a []raftfsm.Result, or an error.
 func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
 
 // ApplyBatch applies log entries, publishes the state, and returns a result for
-// each: a []Result for a command, an error for one that cannot be read.
+// each: a []raftfsm.Result for a command, an error for one that cannot be read.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	results := make([]any, len(logs))
 	for i, log := range logs {
@@ -61,17 +62,12 @@ func (f *FSM) apply(log *raft.Log) any {
 	if f.broken != nil {
 		return f.broken
 	}
-	entry, err := DecodeEntry(log.Data)
-	if err == nil {
-		err = f.now.checkEntry(entry, f.known)
-	}
+	results, err := f.now.ApplyData(log.Index, log.Term, log.Data, f.known)
 	if err != nil {
 		f.broken = fmt.Errorf("apply log entry %d of term %d: %w", log.Index, log.Term, err)
 		f.fatal(f.broken)
 		return f.broken
 	}
-	results := f.now.Apply(log.Index, log.Term, entry)
-	f.now.History = chain(&f.now, log.Index, log.Term, log.Data)
 	f.trail.add(log.Index, f.now.History)
 	return results
 }
@@ -88,9 +84,9 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 // state stays as it was; if that is because a version wrote it that this one cannot
 // follow, the replica must stop.
 func (f *FSM) Restore(from io.ReadCloser) error {
-	state, err := readState(from, f.known)
+	state, err := raftfsm.ReadState(from, f.known)
 	if err = errors.Join(err, from.Close()); err != nil {
-		if errors.Is(err, ErrNewer) || errors.Is(err, ErrUnreleased) {
+		if errors.Is(err, raftfsm.ErrNewer) || errors.Is(err, raftfsm.ErrUnreleased) {
 			f.fatal(err)
 		}
 		return err
@@ -102,7 +98,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 	return nil
 }
 
-type stateSnapshot struct{ state State }
+type stateSnapshot struct{ state raftfsm.State }
 
 // Persist writes the snapshot while entries go on being applied.
 func (s stateSnapshot) Persist(sink raft.SnapshotSink) error {

@@ -1,0 +1,224 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
+)
+
+// newMachine returns a state machine that no entry stops.
+func newMachine(t *testing.T) *fsm.FSM {
+	return fsm.New(raftfsm.MaxLevel, func(err error) { t.Error(err) })
+}
+
+// logEntry is an entry of the Raft log, of epoch and term 1.
+func logEntry(t *testing.T, index uint64, commands ...raftfsm.Command) *raft.Log {
+	t.Helper()
+	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data}
+}
+
+// newEpoch bootstraps the cell.
+func newEpoch() raftfsm.Command {
+	return raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}}
+}
+
+// createSession creates a session.
+func createSession(nonce string) raftfsm.Command {
+	return raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Lease: 12 * time.Second}}
+}
+
+// logEntries is a log of a bootstrapped cell, with an entry of Raft itself in it.
+func logEntries(t *testing.T) []*raft.Log {
+	return []*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration},
+		logEntry(t, 2, newEpoch()),
+		logEntry(t, 3, createSession("a")),
+		logEntry(t, 4, createSession("b"), createSession("c")),
+		logEntry(t, 5),
+	}
+}
+
+// snapshotOf returns what a state machine gives Raft as its snapshot, as it is in a store.
+func snapshotOf(t *testing.T, f *fsm.FSM) []byte {
+	t.Helper()
+	snapshot, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return persist(t, snapshot)
+}
+
+func persist(t *testing.T, snapshot raft.FSMSnapshot) []byte {
+	t.Helper()
+	store := raft.NewInmemSnapshotStore()
+	sink, err := store.Create(1, 3, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshot.Persist(sink); err != nil {
+		t.Fatal(err)
+	}
+	snapshot.Release()
+	_, r, err := store.Open(sink.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A batch gives the same results and the same state as its entries one by one, and is
+// published as a whole; an entry of Raft itself has no result.
+func TestBatches(t *testing.T) {
+	log := logEntries(t)
+	one, batched := newMachine(t), newMachine(t)
+	results := batched.ApplyBatch(log)
+	for i, l := range log {
+		if l.Type != raft.LogCommand {
+			if results[i] != nil {
+				t.Errorf("entry %d of Raft has the result %v", l.Index, results[i])
+			}
+			continue
+		}
+		alone, _ := one.Apply(l).([]raftfsm.Result)
+		together, ok := results[i].([]raftfsm.Result)
+		if !ok || len(together) != len(alone) {
+			t.Fatalf("entry %d: %v in a batch, %v alone", l.Index, results[i], alone)
+		}
+		for j := range alone {
+			if alone[j].Code() != together[j].Code() || alone[j].Session != together[j].Session {
+				t.Errorf("entry %d, command %d: %v in a batch, %v alone", l.Index, j, together[j], alone[j])
+			}
+		}
+		if sum, ok := batched.HistoryAt(l.Index); !ok || sum != one.State().History {
+			t.Errorf("after entry %d: the running hash is %d, %v in a batch, %d alone", l.Index, sum, ok, one.State().History)
+		}
+	}
+	if a, b := snapshotOf(t, one), snapshotOf(t, batched); !bytes.Equal(a, b) {
+		t.Error("the states differ")
+	}
+	if n := batched.State().Sessions.Len(); n != 3 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// What was published, and a snapshot that was taken, do not change with later entries.
+func TestPublishedStateStays(t *testing.T) {
+	log := logEntries(t)
+	f := newMachine(t)
+	f.ApplyBatch(log[:3])
+	published := f.State()
+	snapshot, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ApplyBatch(log[3:])
+	if before, after := published.Sessions.Len(), f.State().Sessions.Len(); before != 1 || after != 3 {
+		t.Errorf("%d sessions in the earlier state, %d in the later one; want 1 and 3", before, after)
+	}
+	restored := newMachine(t)
+	if err := restored.Restore(io.NopCloser(bytes.NewReader(persist(t, snapshot)))); err != nil {
+		t.Fatal(err)
+	}
+	if n := restored.State().Sessions.Len(); n != 1 {
+		t.Errorf("%d sessions in the snapshot, want 1", n)
+	}
+}
+
+// An entry that cannot be read ends the replica, and nothing after it is applied; there
+// is no snapshot of such a state.
+func TestUnreadableEntryIsFatal(t *testing.T) {
+	var fatal []error
+	f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+	results := f.ApplyBatch([]*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration},
+		{Index: 2, Term: 1, Type: raft.LogCommand, Data: []byte("garbage")},
+		logEntry(t, 3, newEpoch()),
+	})
+	if len(results) != 3 || len(fatal) != 1 || !errors.Is(fatal[0], api.Corrupt) || f.State().Epoch != 0 {
+		t.Errorf("results %v, fatal %v, epoch %d", results, fatal, f.State().Epoch)
+	}
+	if err, _ := results[2].(error); !errors.Is(err, api.Corrupt) {
+		t.Errorf("the entry after it has the result %v", results[2])
+	}
+	if _, err := f.Snapshot(); !errors.Is(err, api.Corrupt) {
+		t.Errorf("a snapshot is taken: %v", err)
+	}
+}
+
+// A snapshot that is damaged, or of a level that the replica does not know, changes
+// nothing. The second ends the replica; instead of the first Raft tries another.
+func TestUnreadableSnapshot(t *testing.T) {
+	whole := func(level int) []byte {
+		state := raftfsm.NewState()
+		state.Level = level
+		var data bytes.Buffer
+		if _, err := state.WriteTo(&data); err != nil {
+			t.Fatal(err)
+		}
+		return data.Bytes()
+	}
+	damaged := whole(raftfsm.MaxLevel)
+	damaged = damaged[:len(damaged)-1]
+	for _, c := range []struct {
+		name  string
+		data  []byte
+		fatal int
+	}{
+		{"of a newer version", whole(raftfsm.MaxLevel + 1), 1},
+		{"damaged", damaged, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var fatal []error
+			f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+			f.ApplyBatch(logEntries(t))
+			before := f.State()
+			if err := f.Restore(io.NopCloser(bytes.NewReader(c.data))); !errors.Is(err, api.Corrupt) {
+				t.Errorf("it is restored: %v", err)
+			}
+			if len(fatal) != c.fatal || f.State() != before {
+				t.Errorf("fatal %v, and the state is another one: %v", fatal, f.State() != before)
+			}
+		})
+	}
+}
+
+// The running hash goes on from a snapshot as it would have without it. What was before
+// the snapshot is not known any more.
+func TestHistoryContinues(t *testing.T) {
+	whole, restored := newMachine(t), newMachine(t)
+	whole.ApplyBatch(logEntries(t))
+	restored.ApplyBatch(logEntries(t)[:4])
+	if err := restored.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, whole)))); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*fsm.FSM{whole, restored} {
+		f.Apply(logEntry(t, 6))
+	}
+	for _, index := range []uint64{5, 6} {
+		a, aok := whole.HistoryAt(index)
+		b, bok := restored.HistoryAt(index)
+		if a != b || !aok || !bok {
+			t.Errorf("after entry %d: %d, %v; and with a snapshot %d, %v", index, a, aok, b, bok)
+		}
+	}
+	for _, index := range []uint64{0, 4, 7} {
+		if _, ok := restored.HistoryAt(index); ok {
+			t.Errorf("it knows the running hash after entry %d", index)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package raftfsm
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// ApplyData reads an entry of the Raft log, applies it, and adds it to the running hash.
+// known is the highest feature level that the replica knows: MaxLevel outside of tests.
+// If the entry cannot be read, or takes the cell to a level that the replica does not
+// know, the state stays as it was, and the replica must stop: it cannot follow its cell.
+// Such an error is Corrupt, with ErrNewer or ErrUnreleased in its chain if that is why.
+func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result, error) {
+	entry, err := DecodeEntry(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkEntry(entry, known); err != nil {
+		return nil, err
+	}
+	results := s.Apply(index, term, entry)
+	s.History = chain(s, index, term, data)
+	return results, nil
+}
+
+// chain returns the running hash after an entry: of the one before, of the entry,
+// and of numbers that show cheaply what it made of the state.
+func chain(s *State, index, term uint64, data []byte) uint64 {
+	counts := s.Tree.Counts()
+	sum := sha256.New()
+	var head []byte
+	for _, n := range []uint64{s.History, index, term, s.Counter, uint64(counts.Nodes), uint64(counts.Locks), uint64(counts.Bytes), uint64(s.Sessions.Len())} {
+		head = binary.BigEndian.AppendUint64(head, n)
+	}
+	sum.Write(head)
+	sum.Write(data)
+	return binary.BigEndian.Uint64(sum.Sum(nil))
+}
