@@ -77,9 +77,11 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from chubby.proto, and docs/cli.md and docs/man from the commands
+generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md)
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
+	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
+	go test ./cell -count 1 -run '^TestMetricsPage$$' -update
 
 .PHONY: verify
 verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code

@@ -11,32 +11,55 @@ import (
 
 // Health is what /readyz answers, as JSON.
 type Health struct {
-	Ready   bool   `json:"ready"` // this replica serves as master, or knows a master
-	Cell    string `json:"cell"`
-	Replica string `json:"replica"`
-	Role    string `json:"role"`
-	Master  string `json:"master"`         // the believed master's id; empty when none is known
-	Address string `json:"master_address"` // where clients reach it
-	Epoch   uint64 `json:"epoch"`
+	Ready   bool   `json:"ready"`             // this replica serves as master, or knows a master
+	Cell    string `json:"cell"`              // the cell's name
+	Replica string `json:"replica"`           // this replica's id
+	Role    string `json:"role"`              // master, replica, or candidate: one that knows no master
+	Master  string `json:"master"`            // the believed master's id; empty when none is known
+	Address string `json:"master_address"`    // where clients reach it
+	Epoch   uint64 `json:"epoch"`             // the newest master's that this replica knows
 	Warning string `json:"warning,omitempty"` // what an operator should see to soon
 }
 
-// newHTTPServer serves /healthz (the process is alive), /readyz (it can serve,
-// or knows a master that can) and /metrics (Prometheus).
+// endpoint is one path of a replica's http port.
+type endpoint struct {
+	path, help string
+	handler    http.Handler
+}
+
+// endpoints are all paths of a replica's http port; docs/metrics.md lists them.
+func endpoints(r *Replica) []endpoint {
+	return []endpoint{
+		{
+			path: "/healthz", help: "200 while the process is alive: for the probe that restarts it.",
+			handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				answerJSON(w, http.StatusOK, map[string]bool{"alive": true})
+			}),
+		},
+		{
+			path: "/readyz", help: "200 if the replica serves as master or knows a master that can, 503 if not; with the fields below, as JSON.",
+			handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				health := r.Health()
+				code := http.StatusOK
+				if !health.Ready {
+					code = http.StatusServiceUnavailable
+				}
+				answerJSON(w, code, health)
+			}),
+		},
+		{
+			path: "/metrics", help: "the metrics below, in Prometheus's text format.",
+			handler: promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}),
+		},
+	}
+}
+
+// newHTTPServer serves the endpoints.
 func newHTTPServer(r *Replica) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, http.StatusOK, map[string]bool{"alive": true})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		health := r.Health()
-		code := http.StatusOK
-		if !health.Ready {
-			code = http.StatusServiceUnavailable
-		}
-		answerJSON(w, code, health)
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
+	for _, e := range endpoints(r) {
+		mux.Handle("GET "+e.path, e.handler)
+	}
 	return &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),

@@ -64,21 +64,34 @@ func printLast(out io.Writer, err error) {
 	}
 }
 
-// exitRefused is EX_CONFIG of sysexits.h: a replica must not run on the data or with the
-// members that it has. A unit of systemd needs RestartPreventExitStatus=78.
-const exitRefused = 78
+// The exit codes that are not 0. exitRefused is EX_CONFIG of sysexits.h: a replica must not
+// run on the data or with the members that it has. A unit of systemd needs
+// RestartPreventExitStatus=78.
+const (
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRefused = 78
+)
 
-// exitCode is 2 for a command line that was not understood, 78 for a replica that
-// must not run as it is, and 1 for everything else that failed.
+// exitCodes says what each exit code means.
+func exitCodes() map[int]string {
+	return map[int]string{
+		0:           "stopped in order, by SIGTERM, SIGINT or SIGHUP; or done",
+		exitFailed:  "any other failure, such as a disk that failed: starting it again may help",
+		exitUsage:   "the command line was not understood",
+		exitRefused: "the replica must not run on the data or with the members that it has: starting it again does not help",
+	}
+}
+
 func exitCode(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {
-		return 2
+		return exitUsage
 	}
 	if errors.Is(err, cell.ErrRefused) {
 		return exitRefused
 	}
-	return 1
+	return exitFailed
 }
 
 // usageError is a command line that was not understood.

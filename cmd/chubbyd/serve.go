@@ -59,11 +59,10 @@ when it must not run on the data that it has: starting it again does not help.`,
 		},
 	}
 	o.addFlags(cmd.Flags())
-	for flag, words := range map[string][]string{
-		"log-store": {string(cell.WALStore), string(cell.BoltStore)}, "log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
-		"insecure-principals": {"true", "false"}, "bootstrap": {"true", "false"}, "listen": {auto}, "advertise": {auto},
-	} {
-		completeFlag(cmd, flag, words...)
+	for _, k := range keys() {
+		if len(k.words) > 0 {
+			completeFlag(cmd, k.name, k.words...)
+		}
 	}
 	return cmd
 }
@@ -78,7 +77,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	}
 	for _, k := range keys() {
 		flags.String(k.name, "", k.usage)
-		if isSwitch(k.name) {
+		if k.isSwitch {
 			flags.Lookup(k.name).NoOptDefVal = "true"
 		}
 	}

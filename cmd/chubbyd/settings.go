@@ -30,32 +30,38 @@ type settings struct {
 type key struct {
 	name  string
 	usage string
-	set   func(*settings, string) error
+	value
 }
 
-// keys lists every setting. File, flags, environment, `config check` and `config example`
-// all work from it.
+// keys lists every setting. File, flags, environment, `config check`, `config example` and
+// docs/chubbyd.md all work from it.
 func keys() []key {
 	return []key{
-		{"cell", "the cell's name, the second part of every path", setCell},
-		{"id", "this replica's name, one of the members", setID},
-		{"members", `every replica of the cell: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, setMembers},
-		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface", setListen},
-		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", setAdvertise},
-		{"data", "the directory that belongs to this replica alone", setData},
-		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", setBootstrap},
-		{"log-store", "where the Raft log is kept: boltdb or wal", setLogStore},
-		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", setElectionTimeout},
-		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", setSlowClient},
-		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", setKeepAlives},
-		{"max-connections", "how many connections of clients this replica accepts", setMaxConnections},
-		{"max-connections-per-address", "how many of those from one IP address", setMaxConnectionsPerAddress},
-		{"insecure-principals", "believe clients who they are; for development only", setInsecurePrincipals},
-		{"log-level", "the least level that is logged: debug, info, warn or error", setLogLevel},
-		{"log-format", "how log lines are written: text or json", setLogFormat},
-		{"stop-timeout", "how long a stop may take; a master hands over first", setStopTimeout},
+		{"cell", "the cell's name, the second part of every path", special(nameText, "", setCell)},
+		{"id", "this replica's name, one of the members", special(nameText, "", setID)},
+		{"members", `every replica of the cell: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, special("a list with id, client, raft and http of each; as a flag or variable, the text at the right", "", setMembers)},
+		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface", special("auto, a host, or two or three addresses", auto, setListen, auto)},
+		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
+		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
+		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
+		{"log-store", "where the Raft log is kept: boltdb or wal", oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.BoltStore, cell.WALStore)},
+		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
+		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, func(s *settings) *time.Duration { return &s.replica.SlowClient })},
+		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, func(s *settings) *float64 { return &s.replica.KeepAlives })},
+		{"max-connections", "how many connections of clients this replica accepts", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnections })},
+		{"max-connections-per-address", "how many of those from one IP address", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnectionsPerAddress })},
+		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
+		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
+		{"log-format", "how log lines are written: text or json", oneOf("format", func(s *settings) *string { return &s.logFormat }, "text", "json")},
+		{"stop-timeout", "how long a stop may take; a master hands over first", duration(time.Second, 10*time.Minute, func(s *settings) *time.Duration { return &s.stop })},
 	}
 }
+
+// nameText says what setCell and setID take.
+const nameText = "letters, digits, '-', '_' and '.'"
+
+// requiredKeys have no default.
+func requiredKeys() []string { return []string{"cell", "id", "members", "data"} }
 
 // variable is the name of the environment variable of a key.
 func variable(key string) string {
@@ -110,103 +116,14 @@ func setData(s *settings, text string) error {
 	return nil
 }
 
-func setLogStore(s *settings, text string) error {
-	store := cell.LogStore(text)
-	if store != cell.BoltStore && store != cell.WALStore {
-		return fmt.Errorf("%q is not a log store: want %s or %s", text, cell.BoltStore, cell.WALStore)
-	}
-	s.replica.LogStore = store
-	return nil
+func logLevels() value {
+	return special("debug, info, warn or error", strings.ToLower(defaults().logLevel.String()), setLogLevel, "debug", "info", "warn", "error")
 }
-
-func setElectionTimeout(s *settings, text string) (err error) {
-	s.replica.ElectionTimeout, err = durationWithin(text, cell.MinElectionTimeout, cell.MaxElectionTimeout)
-	return err
-}
-
-func setSlowClient(s *settings, text string) (err error) {
-	if text == "0" {
-		s.replica.SlowClient = 0
-		return nil
-	}
-	s.replica.SlowClient, err = durationWithin(text, time.Second, time.Minute)
-	return err
-}
-
-func setKeepAlives(s *settings, text string) error {
-	rate, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(rate >= 1 && rate <= 1e6) {
-		return fmt.Errorf("%q is not a number from 1 to 1000000", text)
-	}
-	s.replica.KeepAlives = rate
-	return nil
-}
-
-func setMaxConnections(s *settings, text string) (err error) {
-	s.replica.MaxConnections, err = countWithin(text, 1, 1_000_000)
-	return err
-}
-
-func setMaxConnectionsPerAddress(s *settings, text string) (err error) {
-	s.replica.MaxConnectionsPerAddress, err = countWithin(text, 1, 1_000_000)
-	return err
-}
-
-func countWithin(text string, minimum, maximum int) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < minimum || n > maximum {
-		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, minimum, maximum)
-	}
-	return n, nil
-}
-
-func setStopTimeout(s *settings, text string) (err error) {
-	s.stop, err = durationWithin(text, time.Second, 10*time.Minute)
-	return err
-}
-
-func durationWithin(text string, minimum, maximum time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration: want a number and a unit, as in 500ms or 2s", text)
-	}
-	if d < minimum || d > maximum {
-		return 0, fmt.Errorf("%v is outside %v to %v", d, minimum, maximum)
-	}
-	return d, nil
-}
-
-func setBootstrap(s *settings, text string) error { return setSwitch(&s.replica.Bootstrap, text) }
-
-func setInsecurePrincipals(s *settings, text string) error {
-	return setSwitch(&s.replica.InsecurePrincipals, text)
-}
-
-// setSwitch reads a setting that is true or false.
-func setSwitch(to *bool, text string) error {
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	*to = on
-	return nil
-}
-
-// isSwitch reports whether a setting is a flag that needs no value.
-func isSwitch(key string) bool { return key == "bootstrap" || key == "insecure-principals" }
 
 func setLogLevel(s *settings, text string) error {
 	if err := s.logLevel.UnmarshalText([]byte(text)); err != nil {
 		return fmt.Errorf("%q is not a level: want debug, info, warn or error", text)
 	}
-	return nil
-}
-
-func setLogFormat(s *settings, text string) error {
-	if text != "text" && text != "json" {
-		return fmt.Errorf("%q is not a format: want text or json", text)
-	}
-	s.logFormat = text
 	return nil
 }
 
@@ -301,7 +218,7 @@ func (d *draft) set(k key, text string, at place) {
 // validate checks the settings together, when all sources have been read, and returns all
 // problems in the order of their places.
 func (d *draft) validate() []problem {
-	for _, name := range []string{"cell", "id", "members", "data"} {
+	for _, name := range requiredKeys() {
 		if _, ok := d.at[name]; !ok {
 			d.addProblem(d.main, "%s is missing; see 'chubbyd config example'", name)
 		}
