@@ -5,6 +5,15 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
+// Revocation is a lock that is being taken from its holders.
+type Revocation struct {
+	Lock       Ref
+	Generation api.Generation
+	Holders    []Owner
+	Reason     api.EndReason
+	By         refusal.Intervention
+}
+
 // Revoke begins to take a lock away from its holders: from here on its
 // sequencer is not valid, and nobody joins them. They hold it, in the way of
 // everybody else, until each has let go or was evicted (decision 10). Of a lock

@@ -15,7 +15,7 @@ func (s *State) open(c *Open) Result {
 		}
 		r := Result{Answer: Answer{Created: created, Stat: stat(node)}}
 		if created {
-			r.Changes = s.changed(Added, node.Ref(), node.Instance)
+			r.Changes = s.changed(namespace.Added, node.Ref(), node.Instance)
 		}
 		return r
 	})
@@ -122,7 +122,7 @@ func (s *State) setContents(c *SetContents) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(Written, c.Node, node.Content)}
+		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(namespace.Written, c.Node, node.Content)}
 	})
 }
 
@@ -135,23 +135,23 @@ func (s *State) setACL(c *SetACL) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(ACLChanged, c.Node, node.ACLs)}
+		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(namespace.ACLChanged, c.Node, node.ACLs)}
 	})
 }
 
 // changed describes one change of a node, which may be gone, in its directory.
-func (s *State) changed(kind ChangeKind, node namespace.Ref, generation api.Generation) []Change {
-	c := Change{Kind: kind, Node: node, Generation: generation}
+func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generation api.Generation) []namespace.Change {
+	c := namespace.Change{Kind: kind, Node: node, Generation: generation}
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && node.Name != "" {
 		c.Parent = parent.Ref()
 	}
-	return []Change{c}
+	return []namespace.Change{c}
 }
 
 // removed describes the removal of a node. A dying directory goes with the last
 // of its children.
 func (s *State) removed(r *Result, node namespace.Ref) {
-	r.Changes = append(r.Changes, s.changed(Removed, node, node.Instance)...)
+	r.Changes = append(r.Changes, s.changed(namespace.Removed, node, node.Instance)...)
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && parent.Dying() && parent.Children == 0 {
 		r.Dying = append(r.Dying, parent.Ref())
 	}

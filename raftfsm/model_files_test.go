@@ -155,7 +155,7 @@ func (m *model) open(c *raftfsm.Open) raftfsm.Result {
 	}
 	r := raftfsm.Result{Answer: raftfsm.Answer{Created: created, Stat: m.stat(c.Name)}}
 	if created {
-		r.Changes = []raftfsm.Change{m.change(raftfsm.Added, namespace.Ref{Name: c.Name, Instance: n.instance}, n.instance)}
+		r.Changes = []namespace.Change{m.change(namespace.Added, namespace.Ref{Name: c.Name, Instance: n.instance}, n.instance)}
 	}
 	return r
 }
@@ -211,8 +211,8 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 }
 
 // change describes a change, in the directory of the node.
-func (m *model) change(what raftfsm.ChangeKind, node namespace.Ref, generation api.Generation) raftfsm.Change {
-	c := raftfsm.Change{Kind: what, Node: node, Generation: generation}
+func (m *model) change(what namespace.ChangeKind, node namespace.Ref, generation api.Generation) namespace.Change {
+	c := namespace.Change{Kind: what, Node: node, Generation: generation}
 	if node.Name != "" {
 		dir := above(node.Name)
 		c.Parent = namespace.Ref{Name: dir, Instance: m.nodes[dir].instance}
@@ -238,7 +238,7 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 	n.content = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
-		Changes: []raftfsm.Change{m.change(raftfsm.Written, c.Node, n.content)},
+		Changes: []namespace.Change{m.change(namespace.Written, c.Node, n.content)},
 	}
 }
 
@@ -256,7 +256,7 @@ func (m *model) setACL(c *raftfsm.SetACL) raftfsm.Result {
 	n.acls = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
-		Changes: []raftfsm.Change{m.change(raftfsm.ACLChanged, c.Node, n.acls)},
+		Changes: []namespace.Change{m.change(namespace.ACLChanged, c.Node, n.acls)},
 	}
 }
 
@@ -291,7 +291,7 @@ func (m *model) remove(c *raftfsm.Remove) (r raftfsm.Result) {
 // gone takes a node out. A dying directory can go when its last child has.
 func (m *model) gone(r *raftfsm.Result, node namespace.Ref) {
 	delete(m.nodes, node.Name)
-	c := m.change(raftfsm.Removed, node, node.Instance)
+	c := m.change(namespace.Removed, node, node.Instance)
 	r.Changes = append(r.Changes, c)
 	if m.nodes[c.Parent.Name].dying() && m.children(c.Parent.Name) == 0 {
 		r.Dying = append(r.Dying, c.Parent)

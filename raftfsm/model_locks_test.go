@@ -202,7 +202,7 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	for _, h := range n.holders {
 		holders = append(holders, h.Owner)
 	}
-	r.Revoked = []raftfsm.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, By: *n.revoked, Reason: api.ByBreak}}
+	r.Revoked = []namespace.Revocation{{Lock: c.Lock, Generation: n.lock, Holders: holders, By: *n.revoked, Reason: api.ByBreak}}
 	if c.Now {
 		m.evict(&r, c.Lock, n.lock, holders)
 		m.handOver(&r, c.Successions, wall)

@@ -41,43 +41,15 @@ type Result struct {
 	Answer
 	Session api.SessionID // of CreateSession
 
-	Claims      []ClaimResult       // of every claim in the command, in order
-	Ended       []Ended             // sessions that are no more
-	Free        []api.Name          // locks that somebody who waits might now have
-	Vacant      []namespace.Vacancy // that this command made; one that names a successor may have filled it
-	Delayed     []api.Name          // locks on which a lock-delay began or was renewed
-	Dying       []namespace.Ref     // ephemeral nodes that nobody has open any more
-	Changes     []Change            // of what clients see of nodes, in their order
-	Revoked     []Revocation        // locks that are being taken away
-	Terminating []api.SessionID     // sessions that are being ended by another than their client
-}
-
-// Change is one change of what clients see of a node.
-type Change struct {
-	Kind       ChangeKind
-	Node       namespace.Ref
-	Parent     namespace.Ref
-	Generation api.Generation // of the contents or ACL names that were written, or the instance
-}
-
-// ChangeKind is a way in which a node can change.
-type ChangeKind uint8
-
-// The kinds of change.
-const (
-	Added      ChangeKind = 1
-	Removed    ChangeKind = 2
-	Written    ChangeKind = 3 // its contents
-	ACLChanged ChangeKind = 4 // its ACL names
-)
-
-// Revocation is a lock that is being taken from its holders.
-type Revocation struct {
-	Lock       namespace.Ref
-	Generation api.Generation
-	Holders    []namespace.Owner
-	Reason     api.EndReason
-	By         refusal.Intervention
+	Claims      []ClaimResult          // of every claim in the command, in order
+	Ended       []Ended                // sessions that are no more
+	Free        []api.Name             // locks that somebody who waits might now have
+	Vacant      []namespace.Vacancy    // that this command made; one that names a successor may have filled it
+	Delayed     []api.Name             // locks on which a lock-delay began or was renewed
+	Dying       []namespace.Ref        // ephemeral nodes that nobody has open any more
+	Changes     []namespace.Change     // of what clients see of nodes, in their order
+	Revoked     []namespace.Revocation // locks that are being taken away
+	Terminating []api.SessionID        // sessions that are being ended by another than their client
 }
 
 // Ended is a session that is no more, and whose it was.

@@ -21,7 +21,7 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		r := Result{Revoked: []Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), By: *node.Revoked, Reason: api.ByBreak}}}
+		r := Result{Revoked: []namespace.Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), By: *node.Revoked, Reason: api.ByBreak}}}
 		if c.Now {
 			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Successions, wall)
 		}

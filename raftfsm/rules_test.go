@@ -336,7 +336,7 @@ func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 		} else {
 			r = c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(b), Node: child}})
 		}
-		if want := []raftfsm.Change{{Kind: raftfsm.Removed, Node: child, Parent: dir, Generation: child.Instance}}; !slices.Equal(r.Changes, want) || !slices.Equal(r.Dying, []namespace.Ref{dir}) {
+		if want := []namespace.Change{{Kind: namespace.Removed, Node: child, Parent: dir, Generation: child.Instance}}; !slices.Equal(r.Changes, want) || !slices.Equal(r.Dying, []namespace.Ref{dir}) {
 			t.Errorf("changes %+v, dying %+v", r.Changes, r.Dying)
 		}
 		if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 {

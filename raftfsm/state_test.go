@@ -169,7 +169,7 @@ func TestEphemeralsDie(t *testing.T) {
 	if r := c.apply(raftfsm.Command{Open: &open}); r.Code() != api.Exists {
 		t.Errorf("opening a dying node: %+v", r.Answer)
 	}
-	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].Kind != raftfsm.Removed {
+	if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 || r.Changes[0].Kind != namespace.Removed {
 		t.Errorf("%+v", r)
 	}
 	open.Mutation = c.mutation(b)

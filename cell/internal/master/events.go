@@ -26,7 +26,7 @@ type publisher struct {
 
 // publishChange tells of a change whoever has the node, or its directory, open for
 // events of it. epoch.mu is held.
-func (p *publisher) publishChange(c raftfsm.Change) {
+func (p *publisher) publishChange(c namespace.Change) {
 	if p.copyset.changing[c.Node.Name] == 0 {
 		p.epoch.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.Kind)
 	}
@@ -34,15 +34,15 @@ func (p *publisher) publishChange(c raftfsm.Change) {
 		p.tellHandles(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
 	}
 	switch c.Kind {
-	case raftfsm.Added:
+	case namespace.Added:
 		child(api.EventChildAdded)
-	case raftfsm.Removed:
+	case namespace.Removed:
 		p.nodeRemoved(c.Node)
 		child(api.EventChildRemoved)
-	case raftfsm.Written:
+	case namespace.Written:
 		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
 		child(api.EventChildModified)
-	case raftfsm.ACLChanged:
+	case namespace.ACLChanged:
 		child(api.EventChildModified)
 	}
 }

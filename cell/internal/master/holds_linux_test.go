@@ -232,7 +232,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"an event for 10,000 watchers", func(int) {
 			locked(func() {
 				s.tables.copyset.changing["/f"]++
-				s.events.publishChange(raftfsm.Change{Kind: raftfsm.Written, Node: node.Ref(), Generation: 2})
+				s.events.publishChange(namespace.Change{Kind: namespace.Written, Node: node.Ref(), Generation: 2})
 				delete(s.tables.copyset.changing, "/f")
 			})
 		}},

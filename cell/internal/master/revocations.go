@@ -95,7 +95,7 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 }
 
 // tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
-func (r *revocations) tellHolders(lost raftfsm.Revocation) {
+func (r *revocations) tellHolders(lost namespace.Revocation) {
 	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.By.Break())
 	for _, owner := range lost.Holders {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
@@ -197,7 +197,7 @@ func (r *revocations) resumeRevocations(state *raftfsm.State) {
 		if node.Revoked == nil {
 			continue
 		}
-		lost := raftfsm.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, By: *node.Revoked}
+		lost := namespace.Revocation{Lock: node.Ref(), Generation: node.Lock, Reason: api.ByBreak, By: *node.Revoked}
 		for _, h := range node.Holders {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
