@@ -147,13 +147,13 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 	if level == 0 { // the cell begins with this epoch, as far as this replica knows
 		level = r.cfg.supports
 	}
-	command, err := raftfsm.EncodeCommand(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
+	command, err := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
 		Cell:          r.cfg.Cell,
 		CellID:        id,
 		Secret:        secret,
 		Level:         r.cfg.supports,
 		RestoreAccess: restore,
-	}}, level)
+	}}.Encode(level)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // told of.
 func (s *State) restoreAccess() {
 	s.bootstrap() // what was deleted
-	open := api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}
+	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {
 		names = append(names, list.Name)
@@ -23,7 +23,7 @@ func (s *State) restoreAccess() {
 			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawGeneration) // it is there, and the names are short
 		}
 	}
-	if n, there := s.Tree.Get(namespace.ACLFile(RootACL)); there && string(n.Contents) != everybody {
+	if n, there := s.Tree.Get(namespace.ACLFile(rootACL)); there && string(n.Contents) != everybody {
 		_, _ = s.Tree.SetContents(n.Ref(), []byte(everybody), nil, s.drawGeneration) // it is there, and a file
 	}
 }

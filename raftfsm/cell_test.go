@@ -45,7 +45,7 @@ func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	c.t.Helper()
 	c.index++
 	entry := raftfsm.Entry{Epoch: api.Epoch(epoch), Wall: int64(c.index), Commands: []raftfsm.Command{command}}
-	data, err := raftfsm.EncodeEntry(entry)
+	data, err := entry.Encode()
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -46,9 +46,9 @@ func newCodec() codec {
 // one measure of how much a command adds to an entry.
 type Encoded []byte
 
-// EncodeCommand writes one command for the log of a state of that feature level. It is an
+// Encode writes the command for the log of a state of that feature level. It is an
 // error, Unavailable, if the command needs a higher one.
-func EncodeCommand(c Command, level int) (Encoded, error) {
+func (c Command) Encode(level int) (Encoded, error) {
 	if err := checkCommand(c, level); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func EncodeCommand(c Command, level int) (Encoded, error) {
 func Size(part any) int {
 	data, err := entryCodec.enc.Marshal(part)
 	if err != nil {
-		return math.MaxInt32 // nothing has room for it; EncodeCommand says why
+		return math.MaxInt32 // nothing has room for it; Command.Encode says why
 	}
 	return len(data)
 }
@@ -93,11 +93,11 @@ func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) 
 	return slices.Insert(data, 0, entryFormat), nil
 }
 
-// EncodeEntry writes an entry for the Raft log of a state of level MaxLevel.
-func EncodeEntry(e Entry) ([]byte, error) {
+// Encode writes an entry for the Raft log of a state of level MaxLevel.
+func (e Entry) Encode() ([]byte, error) {
 	commands := make([]Encoded, len(e.Commands))
 	for i, c := range e.Commands {
-		encoded, err := EncodeCommand(c, MaxLevel)
+		encoded, err := c.Encode(MaxLevel)
 		if err != nil {
 			return nil, err
 		}
@@ -106,14 +106,15 @@ func EncodeEntry(e Entry) ([]byte, error) {
 	return JoinEntry(e.Epoch, e.Wall, commands)
 }
 
-// ErrNewer is in the chain of every error about an entry or a snapshot that has
-// something in it which this version does not know. It is not damaged: a newer
-// version wrote it, and can read it.
-var ErrNewer = errors.New("a newer version of Chubby wrote it")
-
-// ErrUnreleased is in the chain of every error about an entry or a snapshot that a build of
-// before the first release wrote.
-var ErrUnreleased = errors.New("it was written before v0.1.0, the first release, and no release can read it")
+// Why an entry or a snapshot cannot be read, if it is not damaged: in the chain of every
+// error about one.
+var (
+	// ErrNewer says that something in it is unknown to this version: a newer version wrote
+	// it, and can read it.
+	ErrNewer = errors.New("a newer version of Chubby wrote it")
+	// ErrUnreleased says that a build of before the first release wrote it.
+	ErrUnreleased = errors.New("it was written before v0.1.0, the first release, and no release can read it")
+)
 
 // unreadable is the error about what could not be read because of err.
 func unreadable(what string, err error) error {
@@ -128,7 +129,7 @@ func unreadable(what string, err error) error {
 	return &api.Error{Code: api.Corrupt, Message: message, Err: err}
 }
 
-// DecodeEntry reads what EncodeEntry wrote. Anything else is Corrupt, and ErrNewer or
+// DecodeEntry reads what Entry.Encode and JoinEntry write. Anything else is Corrupt, and ErrNewer or
 // ErrUnreleased if that is why.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry

@@ -90,7 +90,7 @@ func (p *pair) do(c raftfsm.Command, late bool) error {
 	if late {
 		entry.Epoch--
 	}
-	data, err := raftfsm.EncodeEntry(entry)
+	data, err := entry.Encode()
 	if err != nil {
 		return err
 	}

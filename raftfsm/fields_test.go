@@ -226,10 +226,10 @@ func TestGates(t *testing.T) {
 // What the cell's level does not have is refused before it is proposed.
 func TestCommandAboveTheLevel(t *testing.T) {
 	c := Command{RaiseLease: &RaiseLease{Session: 1, Lease: api.MaxLease}}
-	if _, err := EncodeCommand(c, 1); err != nil {
+	if _, err := c.Encode(1); err != nil {
 		t.Error(err)
 	}
-	if _, err := EncodeCommand(c, 0); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "upgrade") {
+	if _, err := c.Encode(0); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("a command above the level: %v", err)
 	}
 }

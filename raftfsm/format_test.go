@@ -14,7 +14,7 @@ import (
 // before the first release.
 func TestFormatsOfOtherVersions(t *testing.T) {
 	c := newCell(t)
-	entry, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Wall: 1})
+	entry, err := raftfsm.Entry{Epoch: 1, Wall: 1}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

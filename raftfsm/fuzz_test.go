@@ -39,7 +39,7 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		entry.Epoch = api.Epoch(p.term)
-		again, err := raftfsm.EncodeEntry(entry)
+		again, err := entry.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestGenerationOutlivesTheNode(t *testing.T) {
 				}
 			}
 			c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: file, Contents: []byte("x"), IfContent: &node.Content}}), api.OK)
-			c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(id), Node: file, ACL: api.ACL{Read: raftfsm.RootACL}, IfACLs: &node.ACLs}}), api.OK)
+			c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(id), Node: file, ACL: api.ACL{Read: "everyone"}, IfACLs: &node.ACLs}}), api.OK)
 			node, _ = c.state.Tree.Get("/file")
 		}
 		c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(id), Node: file, Handle: h}}), api.OK)
@@ -41,7 +41,7 @@ func TestGenerationOutlivesTheNode(t *testing.T) {
 // which a newer master would bootstrap the cell does not matter to a cell that there is.
 func TestUnknownLevelIsRefused(t *testing.T) {
 	newer := func(term uint64) []byte {
-		data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}})
+		data, err := raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestRaiseLevel(t *testing.T) {
 	if again, err := raftfsm.ReadState(bytes.NewReader(whole), next); err != nil || again.Level != next {
 		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
 	}
-	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: next}}}})
+	data, err := raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: next}}}}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

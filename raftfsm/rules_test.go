@@ -209,7 +209,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	a := c.session("a")
 	node := namespace.Node{
 		Name: "/lock", Kind: api.File, Instance: 2, Content: 1, ACLs: 1, Lock: 2, Mode: api.Shared,
-		ACL: api.ACL{Read: raftfsm.RootACL, Write: raftfsm.RootACL, Change: raftfsm.RootACL},
+		ACL: api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"},
 	}
 	for handle := range api.HandleID(40_000) {
 		node.Holders = append(node.Holders, namespace.Holder{

@@ -10,7 +10,7 @@ import (
 
 // copyOf returns a command that shares nothing with c.
 func copyOf(c raftfsm.Command) raftfsm.Command {
-	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Commands: []raftfsm.Command{c}})
+	data, err := raftfsm.Entry{Commands: []raftfsm.Command{c}}.Encode()
 	if err != nil {
 		panic(err)
 	}

@@ -29,17 +29,17 @@ type State struct {
 // NewState returns the state of a cell before its bootstrap.
 func NewState() State {
 	return State{
-		Tree:     namespace.New(api.ACL{Read: RootACL, Write: RootACL, Change: RootACL}),
+		Tree:     namespace.New(api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}),
 		Sessions: session.NewTable[Answer](),
 		Counter:  1, // the root directory is instance 1
 		quotas:   iradix.New[api.Quota](),
 	}
 }
 
-// RootACL is the name of the ACL that the root directory starts with, and
+// rootACL is the name of the ACL that the root directory starts with, and
 // everything below inherits. The bootstrap of a cell makes its file, which admits
 // everybody.
-const RootACL = "everyone"
+const rootACL = "everyone"
 
 // draw returns the next number of the fencing counter. One counter serves for
 // everything, so that no number is used for two things (decision 7).
@@ -148,7 +148,7 @@ func (s *State) bootstrap() {
 		namespace.Spec
 	}{
 		{api.ACLDir, namespace.Spec{Kind: api.Directory}},
-		{namespace.ACLFile(RootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
+		{namespace.ACLFile(rootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
 		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
 	}

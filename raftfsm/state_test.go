@@ -238,7 +238,7 @@ func TestSameLogSameState(t *testing.T) {
 		c := newCell(t)
 		var log [][]byte
 		write := func(e raftfsm.Entry) {
-			data, err := raftfsm.EncodeEntry(e)
+			data, err := e.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

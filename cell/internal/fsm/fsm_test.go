@@ -21,7 +21,7 @@ func newMachine(t *testing.T) *fsm.FSM {
 // logEntry is an entry of the Raft log, of epoch and term 1.
 func logEntry(t *testing.T, index uint64, commands ...raftfsm.Command) *raft.Log {
 	t.Helper()
-	data, err := raftfsm.EncodeEntry(raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands})
+	data, err := raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package master
 import "github.com/chubbylock/chubby/api"
 
 // limits bounds what a master puts into the log at a time, and what waits for
-// that. All sizes are bytes of the real encoding (raftfsm.EncodeCommand).
+// that. All sizes are bytes of the real encoding (raftfsm.Command.Encode).
 //
 // What is in the log has to be read again by every replica that restarts, and
 // sent to every replica that lags, whatever it was that made it grow. So no

@@ -241,7 +241,7 @@ func (c *member) changeSome() {
 		case 1:
 			command = raftfsm.Command{Delete: &raftfsm.Delete{Mutation: by, Node: h.Node, Handle: h.Owner.Handle, Preconditions: preconditions}}
 		case 2:
-			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.Node, ACL: api.ACL{Read: raftfsm.RootACL}, Preconditions: preconditions}}
+			command = raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: h.Node, ACL: api.ACL{Read: "everyone"}, Preconditions: preconditions}}
 		}
 		return m.Files.Change(ctx, h, namespace.ToWrite, by, command)
 	}, nil)

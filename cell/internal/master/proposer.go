@@ -54,7 +54,7 @@ type proposal struct {
 // it is observed, or never will be; it may be nil.
 func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal {
 	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
-	one.encoded, one.refused = raftfsm.EncodeCommand(c, level)
+	one.encoded, one.refused = c.Encode(level)
 	return one
 }
 
