@@ -22,6 +22,12 @@ type Stat struct {
 	Size      int        // bytes of contents
 	Children  int        // of a directory
 	ACL       ACL
+
+	// ModifiedUnix is when the contents were last written, or the node was created, in
+	// seconds since 1970 by the wall clock of the master at that time. It is for display
+	// only: it can be wrong, and can go back. 0 if it is not known: of contents that were
+	// written before the cell was at feature level 2.
+	ModifiedUnix int64
 }
 
 // Holder describes a session that holds a lock, or waits for one, for people to read.

@@ -3,6 +3,7 @@ package cell_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -96,16 +97,17 @@ func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client
 // replica cannot follow it then, and says why.
 func TestUpgrade(t *testing.T) {
 	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
+	knowsOld := func(id string) string { return fmt.Sprintf("%s knows feature levels up to %d", id, old) }
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		u := startUpgradedCell(t)
 		k := dial(t, ctx, u.Cell, "operator", client.Config{})
 		u.finish(ctx, k, client.Upgrade{Level: old, Newest: old}) // nothing to do
 		u.replace("r1", next)
-		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, "r2 knows feature levels up to 1", "r3 knows")
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, knowsOld("r2"), "r3 knows")
 		u.replace("r2", next)
 		for _, stopped := range []bool{false, true} {
-			says := "r3 knows feature levels up to 1"
+			says := knowsOld("r3")
 			if stopped {
 				u.Kill("r3")
 				says = "r3 does not answer"
@@ -116,7 +118,7 @@ func TestUpgrade(t *testing.T) {
 		u.install("r3", next)
 		u.Restart("r3")
 		u.replace("r2", old) // until it is finished one can go back
-		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, "r2 knows feature levels up to 1")
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, knowsOld("r2"))
 		u.replace("r2", next)
 		if level, knows := u.status(ctx); level != old || !maps.Equal(knows, map[string]int{"r1": next, "r2": next, "r3": next}) {
 			t.Errorf("before: level %d, and %v", level, knows)
@@ -137,7 +139,7 @@ func TestUpgrade(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "it is of feature level 2, and this replica knows levels up to 1") {
+		if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), fmt.Sprintf("it is of feature level %d, and this replica knows levels up to %d", next, old)) {
 			t.Errorf("an older replica ended with %v", err)
 		}
 	})

@@ -36,7 +36,7 @@ func TestPaperACLsAreFiles(t *testing.T) {
 	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.PermissionDenied)
 	c.want(c.tree.Permit(n, "bar", namespace.ToRead|namespace.ToWrite), api.PermissionDenied)
 	file, _ := c.tree.Get("/acl/foo")
-	if _, err := c.tree.SetContents(file.Ref(), []byte("baz"), nil, c.drawGeneration); err != nil {
+	if _, err := c.tree.SetContents(file.Ref(), namespace.Write{Contents: []byte("baz")}, c.drawGeneration); err != nil {
 		t.Fatal(err)
 	}
 	c.want(c.tree.Permit(n, "bar", namespace.ToWrite), api.PermissionDenied)

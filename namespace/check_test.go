@@ -213,7 +213,7 @@ func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) ui
 		delay, mode := time.Duration(number("delay")), api.LockMode(number("mode"))
 		_, _ = tree.Acquire(ref, Holder{Owner: by, Delay: delay, Reason: text}, mode, next)
 	case 4:
-		_, _ = tree.SetContents(ref, []byte(text), nil, func() api.Generation { return next() })
+		_, _ = tree.SetContents(ref, Write{Contents: []byte(text)}, func() api.Generation { return next() })
 	case 5:
 		_, _ = tree.Open(ref, by)
 	case 6:

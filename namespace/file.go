@@ -15,6 +15,15 @@ type Spec struct {
 	ACL       api.ACL // empty names are inherited from the parent
 	Opener    Owner   // of an ephemeral
 	Creator   string  // the principal against whose quota the node counts
+
+	ModifiedUnix int64 // seconds since 1970, for display; 0 if it is not to be kept
+}
+
+// Write is a change of a file's contents.
+type Write struct {
+	Contents     []byte          // kept, so the caller must not change it
+	IfContent    *api.Generation // unless nil, the content generation that the file must have
+	ModifiedUnix int64           // seconds since 1970, for display; 0 if it is not to be kept
 }
 
 // Create makes a node. The errors are Exists (for a dying node too, in words
@@ -50,6 +59,8 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 		ACLs:      instance,
 		ACL:       inherit(spec.ACL, parent.ACL),
 		Creator:   spec.Creator,
+
+		ModifiedUnix: spec.ModifiedUnix,
 	}
 	if spec.Ephemeral {
 		n.Openers = []Owner{spec.Opener}
@@ -90,25 +101,24 @@ func inherit(own, from api.ACL) api.ACL {
 	return api.ACL{Read: cmp.Or(own.Read, from.Read), Write: cmp.Or(own.Write, from.Write), Change: cmp.Or(own.Change, from.Change)}
 }
 
-// SetContents replaces a file's contents, which the tree keeps; ifContent,
-// unless nil, is the content generation it must have, else GenerationMismatch. The
-// contents take their generation from next, which is called only then; it is greater
-// than that of any contents of that name before: the caller draws it from the cell's
-// counter. The other errors are HandleClosed,
-// IsDirectory and TooLarge.
-func (t *Tree) SetContents(ref Ref, contents []byte, ifContent *api.Generation, next func() api.Generation) (*Node, error) {
+// SetContents replaces a file's contents. The contents take their generation from next,
+// which is called only then; it is greater than that of any contents of that name before:
+// the caller draws it from the cell's counter. The errors are GenerationMismatch,
+// HandleClosed, IsDirectory and TooLarge.
+func (t *Tree) SetContents(ref Ref, w Write, next func() api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
 	case err != nil:
 		return nil, err
 	case n.Kind == api.Directory:
 		return nil, &refusal.Refusal{Cause: refusal.ContentsOfDirectory}
-	case len(contents) > api.MaxContents:
-		return nil, tooLarge(contents)
-	case ifContent != nil && *ifContent != n.Content:
-		return nil, &refusal.Refusal{Cause: refusal.ContentsChanged, Current: n.Content, Generation: *ifContent}
+	case len(w.Contents) > api.MaxContents:
+		return nil, tooLarge(w.Contents)
+	case w.IfContent != nil && *w.IfContent != n.Content:
+		return nil, &refusal.Refusal{Cause: refusal.ContentsChanged, Current: n.Content, Generation: *w.IfContent}
 	}
-	written := n.withContents(contents)
+	written := n.withContents(w.Contents)
+	written.ModifiedUnix = w.ModifiedUnix
 	if written.Content, err = newer(n.Content, next); err != nil {
 		return nil, err
 	}

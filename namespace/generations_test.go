@@ -31,7 +31,7 @@ func TestContentGenerationNeverGoesBack(t *testing.T) {
 	before := c.create("/f", namespace.Spec{})
 	for _, next := range []api.Generation{0, before.Content - 1, before.Content, api.MaxGeneration + 1} {
 		draw := func() api.Generation { return next }
-		_, err := c.tree.SetContents(before.Ref(), []byte("x"), nil, draw)
+		_, err := c.tree.SetContents(before.Ref(), namespace.Write{Contents: []byte("x")}, draw)
 		c.want(err, api.Corrupt)
 		_, err = c.tree.SetACL(before.Ref(), api.ACL{Read: "r"}, nil, draw)
 		c.want(err, api.Corrupt)

@@ -169,7 +169,7 @@ func (m *machine) SetContents(t *rapid.T) {
 	}
 	var refused *api.Error
 	got := m.do(t, func(w *world) outcome {
-		n, err := w.tree.SetContents(ref, contents, ifContent, w.drawGeneration)
+		n, err := w.tree.SetContents(ref, namespace.Write{Contents: contents, IfContent: ifContent}, w.drawGeneration)
 		errors.As(err, &refused)
 		return outcomeOf(deref(n), err)
 	})

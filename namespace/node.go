@@ -33,6 +33,8 @@ type Node struct {
 	Creator string                `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
 	Quota   *Quota                `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
 
+	ModifiedUnix int64 `cbor:"18,keyasint,omitempty" since:"2"` // of the contents: the proposer's wall clock; for display only, never compared
+
 	list *list // of a file below api.ACLDir: what its contents say, made with them
 }
 
@@ -109,7 +111,7 @@ func among(list []Owner) func(Owner) bool {
 func (n *Node) Stat() api.Stat {
 	return api.Stat{
 		Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
-		Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+		Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL, ModifiedUnix: n.ModifiedUnix,
 	}
 }
 

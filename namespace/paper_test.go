@@ -25,7 +25,7 @@ func TestPaperInstanceNumber(t *testing.T) {
 	}
 	_, err = c.tree.Resolve(first)
 	c.want(err, api.HandleClosed)
-	_, err = c.tree.SetContents(first, []byte("x"), nil, c.drawGeneration)
+	_, err = c.tree.SetContents(first, namespace.Write{Contents: []byte("x")}, c.drawGeneration)
 	c.want(err, api.HandleClosed)
 	_, err = c.acquire(first, alice, api.Shared, 0)
 	c.want(err, api.HandleClosed)
@@ -45,19 +45,19 @@ func TestPaperContentGenerationAndChecksum(t *testing.T) {
 	f := c.create("/f", namespace.Spec{Contents: []byte("one")})
 	g := c.create("/g", namespace.Spec{})
 	one := f.Content
-	next, err := c.tree.SetContents(f.Ref(), []byte("two"), &one, c.drawGeneration)
+	next, err := c.tree.SetContents(f.Ref(), namespace.Write{Contents: []byte("two"), IfContent: &one}, c.drawGeneration)
 	if err != nil || next.Content <= one || next.Checksum == f.Checksum || f.Content != one || string(f.Contents) != "one" {
 		t.Errorf("after a write: %+v, before: %+v, %v", next, f, err)
 	}
-	_, err = c.tree.SetContents(f.Ref(), []byte("three"), &one, c.drawGeneration)
+	_, err = c.tree.SetContents(f.Ref(), namespace.Write{Contents: []byte("three"), IfContent: &one}, c.drawGeneration)
 	if e := c.want(err, api.GenerationMismatch); e.Current != next.Content {
 		t.Errorf("the contents are at %d, says the error: %d", next.Content, e.Current)
 	}
-	same, err := c.tree.SetContents(g.Ref(), []byte("two"), nil, c.drawGeneration)
+	same, err := c.tree.SetContents(g.Ref(), namespace.Write{Contents: []byte("two")}, c.drawGeneration)
 	if err != nil || same.Checksum != next.Checksum {
 		t.Errorf("equal contents with checksums %x and %x, %v", same.Checksum, next.Checksum, err)
 	}
-	again, err := c.tree.SetContents(g.Ref(), []byte("two"), nil, c.drawGeneration)
+	again, err := c.tree.SetContents(g.Ref(), namespace.Write{Contents: []byte("two")}, c.drawGeneration)
 	if err != nil || again.Content <= same.Content {
 		t.Errorf("the same contents written again are at %d, %v", again.Content, err)
 	}
@@ -68,7 +68,7 @@ func TestPaperContentGenerationAndChecksum(t *testing.T) {
 		t.Errorf("metadata %+v, want %+v", got, want)
 	}
 	dir := c.create("/d", namespace.Spec{Kind: api.Directory})
-	_, err = c.tree.SetContents(dir.Ref(), nil, nil, c.drawGeneration)
+	_, err = c.tree.SetContents(dir.Ref(), namespace.Write{}, c.drawGeneration)
 	c.want(err, api.IsDirectory)
 }
 

@@ -42,7 +42,7 @@ func TestQuotasCountEverythingBelow(t *testing.T) {
 	c := limited(t)
 	f := c.create("/d/e/f", namespace.Spec{Contents: []byte("12345"), Creator: "fay"}).Ref()
 	c.wantUsed(use{Nodes: 3, Bytes: 5}, use{Nodes: 2, Bytes: 5}, use{Nodes: 1, Bytes: 5})
-	if _, err := c.tree.SetContents(f, []byte("12"), nil, c.drawGeneration); err != nil {
+	if _, err := c.tree.SetContents(f, namespace.Write{Contents: []byte("12")}, c.drawGeneration); err != nil {
 		t.Fatal(err)
 	}
 	c.wantUsed(use{Nodes: 3, Bytes: 2}, use{Nodes: 2, Bytes: 2}, use{Nodes: 1, Bytes: 2})

@@ -11,8 +11,8 @@ import (
 // rights depend on lists, and everybody may write those again. Nothing that
 // clients may have cached survives the beginning of an epoch, so no change is to be
 // told of.
-func (s *State) restoreAccess() {
-	s.bootstrap() // what was deleted
+func (s *State) restoreAccess(wall int64) {
+	s.bootstrap(wall) // what was deleted
 	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {
@@ -24,7 +24,7 @@ func (s *State) restoreAccess() {
 		}
 	}
 	if n, there := s.Tree.Get(namespace.ACLFile(rootACL)); there && string(n.Contents) != everybody {
-		_, _ = s.Tree.SetContents(n.Ref(), []byte(everybody), nil, s.drawGeneration) // it is there, and a file
+		_, _ = s.Tree.SetContents(n.Ref(), namespace.Write{Contents: []byte(everybody), ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration) // it is there, and a file
 	}
 }
 

@@ -31,7 +31,7 @@ func TestRestoreAccess(t *testing.T) {
 		}
 	}
 	everyone, _ := tree.Get("/acl/everyone")
-	if _, err := tree.SetContents(everyone.Ref(), nil, nil, next); err != nil {
+	if _, err := tree.SetContents(everyone.Ref(), namespace.Write{}, next); err != nil {
 		t.Fatal(err)
 	}
 	may := func(name api.Name) bool {

@@ -47,7 +47,7 @@ func founding() []raftfsm.Command {
 	c := choices{}
 	d := driver{choices: c, m: newModel()}
 	return []raftfsm.Command{
-		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}}, d.create(),
+		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}, d.create(), // the driver raises the level
 	}
 }
 

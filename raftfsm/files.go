@@ -6,10 +6,10 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-func (s *State) open(c *Open) Result {
+func (s *State) open(c *Open, wall int64) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
 		by := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
-		node, created, err := s.openOrCreate(c, by)
+		node, created, err := s.openOrCreate(c, by, wall)
 		if err != nil {
 			return refuse(err)
 		}
@@ -21,7 +21,7 @@ func (s *State) open(c *Open) Result {
 	})
 }
 
-func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node, created bool, err error) {
+func (s *State) openOrCreate(c *Open, by namespace.Owner, wall int64) (node *namespace.Node, created bool, err error) {
 	if node, ok := s.Tree.Get(c.Name); ok {
 		if err := s.CheckOpen(by.Session, node, c); err != nil {
 			return nil, false, err
@@ -36,7 +36,14 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner) (node *namespace.Node,
 	if err := s.checkCreate(c, principal); err != nil {
 		return nil, false, err
 	}
-	spec := namespace.Spec{Kind: c.Kind, Ephemeral: c.Ephemeral, Contents: c.Contents, ACL: c.ACL, Creator: principal}
+	spec := namespace.Spec{
+		Kind:         c.Kind,
+		Ephemeral:    c.Ephemeral,
+		Contents:     c.Contents,
+		ACL:          c.ACL,
+		Creator:      principal,
+		ModifiedUnix: s.modifiedUnix(wall),
+	}
 	if spec.Kind == 0 {
 		spec.Kind = api.File
 	}
@@ -110,14 +117,14 @@ func checkExisting(node *namespace.Node, create api.Create, kind api.Kind) error
 	return nil
 }
 
-func (s *State) setContents(c *SetContents) Result {
+func (s *State) setContents(c *SetContents, wall int64) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
 		node, err := s.Tree.Resolve(c.Node)
 		if err == nil {
 			err = s.checkQuota(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
 		}
 		if err == nil {
-			node, err = s.Tree.SetContents(c.Node, c.Contents, c.IfContent, s.drawGeneration)
+			node, err = s.Tree.SetContents(c.Node, namespace.Write{Contents: c.Contents, IfContent: c.IfContent, ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration)
 		}
 		if err != nil {
 			return refuse(err)

@@ -14,7 +14,16 @@ import (
 // levels" in the documentation of the package.
 //
 //	1  v0.1.0
-const MaxLevel = 1
+//	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix)
+const MaxLevel = 2
+
+// modifiedUnix is the time to keep with contents that are written at wall: 0 below level 2.
+func (s *State) modifiedUnix(wall int64) int64 {
+	if s.Level < 2 {
+		return 0
+	}
+	return wall
+}
 
 // checkLevel returns ErrNewer for a level above the one that a replica knows.
 func checkLevel(level, known int) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -118,5 +119,49 @@ func TestRaiseLevel(t *testing.T) {
 	}
 	if _, err := raftfsm.ReadState(bytes.NewReader(whole), raftfsm.MaxLevel); !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("an older replica loads its snapshot: %v", err)
+	}
+}
+
+// Contents have the time of their last write from level 2 on: a replica of v0.1.0 computes
+// the same state below it. Writing keeps it, and nothing else changes it.
+func TestModifiedFromLevelTwo(t *testing.T) {
+	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
+	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
+	a := c.session("a")
+	modified := func(name api.Name) int64 {
+		t.Helper()
+		node, ok := c.state.Tree.Get(name)
+		if !ok {
+			t.Fatalf("there is no %v", name)
+		}
+		return node.ModifiedUnix
+	}
+	write := func(node namespace.Ref) int64 {
+		t.Helper()
+		r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(a), Node: node, Contents: []byte("x")}})
+		c.want(r, api.OK)
+		return r.Stat.ModifiedUnix
+	}
+	old, _ := c.file(a, "/old")
+	if told := write(old); told != 0 || modified("/old") != 0 {
+		t.Errorf("at level 1 the contents are of %d, and the answer says %d", modified("/old"), told)
+	}
+	c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: 2}}), api.OK)
+	if modified("/old") != 0 {
+		t.Error("raising the level made up a time")
+	}
+	created, _ := c.file(a, "/new")
+	if now := int64(c.index); modified("/new") != now {
+		t.Errorf("the new file is of %d, want %d", modified("/new"), now)
+	}
+	for _, node := range []namespace.Ref{old, created} {
+		told := write(node)
+		if now := int64(c.index); told != now || modified(node.Name) != now {
+			t.Errorf("%v is of %d, and the answer says %d; want %d", node.Name, modified(node.Name), told, now)
+		}
+		c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(a), Node: node, ACL: api.ACL{Read: "everyone"}}}), api.OK)
+		if modified(node.Name) != told {
+			t.Errorf("a change of the ACL names of %v changed the time of its contents", node.Name)
+		}
 	}
 }

@@ -204,7 +204,7 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 	}
 	acl := api.ACL{Read: cmp.Or(c.ACL.Read, parent.acl.Read), Write: cmp.Or(c.ACL.Write, parent.acl.Write), Change: cmp.Or(c.ACL.Change, parent.acl.Change)}
 	m.nodes[c.Name] = &modelNode{
-		kind: kind, ephemeral: c.Ephemeral, instance: instance, content: instance, acls: instance, contents: string(c.Contents), acl: acl, creator: principal,
+		kind: kind, ephemeral: c.Ephemeral, instance: instance, content: instance, acls: instance, contents: string(c.Contents), acl: acl, creator: principal, modified: m.modified(),
 		openers: map[namespace.Owner]bool{},
 	}
 	return api.OK
@@ -235,6 +235,7 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 		return raftfsm.Result{Answer: mismatch(n.content)}
 	}
 	n.contents = string(c.Contents)
+	n.modified = m.modified()
 	n.content = api.Generation(m.draw())
 	return raftfsm.Result{
 		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},

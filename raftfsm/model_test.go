@@ -18,6 +18,7 @@ import (
 type model struct {
 	bootstrapped bool
 	level        int
+	wall         int64 // of the entry that is applied
 	epoch        api.Epoch
 	counter      uint64
 	nodes        map[api.Name]*modelNode
@@ -33,6 +34,7 @@ type modelNode struct {
 	contents                      string
 	acl                           api.ACL
 	creator                       string
+	modified                      int64
 	limit                         namespace.Usage // of what is below it; zeros are none
 
 	mode    api.LockMode
@@ -68,7 +70,7 @@ func (m *model) draw() uint64 { m.counter++; return m.counter }
 // newNode gives a node its instance, which is the generation of what it begins with.
 func (m *model) newNode(n modelNode) *modelNode {
 	n.instance = api.Generation(m.draw())
-	n.content, n.acls = n.instance, n.instance
+	n.content, n.acls, n.modified = n.instance, n.instance, m.modified()
 	return &n
 }
 
@@ -96,9 +98,10 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	if uint64(epoch) != term || c.NewEpoch == nil && m.epoch != epoch {
 		return raftfsm.Result{Answer: refused(api.StaleEpoch)}
 	}
+	m.wall = wall
 	switch {
 	case c.NewEpoch != nil:
-		return raftfsm.Result{Answer: m.newEpoch(epoch)}
+		return raftfsm.Result{Answer: m.newEpoch(epoch, c.NewEpoch.Level)}
 	case c.CreateSession != nil:
 		return m.createSession(c.CreateSession, wall)
 	case c.RaiseLease != nil:
@@ -138,7 +141,7 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 
 // newEpoch of the first master founds the cell. No epoch begins twice, and none
 // after a later one.
-func (m *model) newEpoch(epoch api.Epoch) raftfsm.Answer {
+func (m *model) newEpoch(epoch api.Epoch, level int) raftfsm.Answer {
 	if epoch <= m.epoch {
 		return refused(api.StaleEpoch)
 	}
@@ -146,11 +149,19 @@ func (m *model) newEpoch(epoch api.Epoch) raftfsm.Answer {
 	if m.bootstrapped {
 		return refused(api.OK)
 	}
-	m.bootstrapped, m.level = true, raftfsm.MaxLevel
+	m.bootstrapped, m.level = true, level
 	top := m.nodes[""].acl
 	m.nodes["/acl"] = m.newNode(modelNode{kind: api.Directory, acl: top})
 	m.nodes["/acl/everyone"] = m.newNode(modelNode{kind: api.File, acl: top, contents: "*\n"})
 	return refused(api.OK)
+}
+
+// modified is when contents that are written now were written: from level 2 on.
+func (m *model) modified() int64 {
+	if m.level < 2 {
+		return 0
+	}
+	return m.wall
 }
 
 func (m *model) createSession(c *raftfsm.CreateSession, wall int64) raftfsm.Result {

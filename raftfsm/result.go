@@ -33,6 +33,8 @@ type Stat struct {
 	Size      int            `cbor:"9,keyasint,omitempty"`
 	Children  int            `cbor:"10,keyasint,omitempty"`
 	ACL       api.ACL        `cbor:"11,keyasint"`
+
+	ModifiedUnix int64 `cbor:"12,keyasint,omitempty" since:"2"`
 }
 
 // Result is everything that one command did: the answer to its caller, and
@@ -98,7 +100,7 @@ func refuse(err error) Result { return Result{Answer: refused(err)} }
 func stat(n *namespace.Node) *Stat {
 	return &Stat{
 		Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock,
-		ACLs: n.ACLs, Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+		ACLs: n.ACLs, Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL, ModifiedUnix: n.ModifiedUnix,
 	}
 }
 
@@ -111,6 +113,6 @@ func (s *Stat) In(cell string) (api.Stat, error) {
 	}
 	return api.Stat{
 		Path: path, Kind: s.Kind, Ephemeral: s.Ephemeral, Instance: s.Instance, Content: s.Content, Lock: s.Lock,
-		ACLs: s.ACLs, Checksum: s.Checksum, Size: s.Size, Children: s.Children, ACL: s.ACL,
+		ACLs: s.ACLs, Checksum: s.Checksum, Size: s.Size, Children: s.Children, ACL: s.ACL, ModifiedUnix: s.ModifiedUnix,
 	}, nil
 }

@@ -62,7 +62,7 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 		case uint64(e.Epoch) != term:
 			results[i] = refuse(&refusal.Refusal{Cause: refusal.OtherTerm, Epoch: e.Epoch, CurrentEpoch: api.Epoch(term)})
 		case c.NewEpoch != nil:
-			results[i] = s.newEpoch(e.Epoch, c.NewEpoch)
+			results[i] = s.newEpoch(e.Epoch, c.NewEpoch, e.Wall)
 		case s.Epoch != e.Epoch:
 			results[i] = refuse(&refusal.Refusal{Cause: refusal.EpochUnbegun, Epoch: e.Epoch, CurrentEpoch: s.Epoch})
 		default:
@@ -83,11 +83,11 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.EndSessions != nil:
 		return s.endSessions(c.EndSessions, wall)
 	case c.Open != nil:
-		return s.open(c.Open)
+		return s.open(c.Open, wall)
 	case c.Close != nil:
 		return s.close(c.Close, wall)
 	case c.SetContents != nil:
-		return s.setContents(c.SetContents)
+		return s.setContents(c.SetContents, wall)
 	case c.Delete != nil:
 		return s.delete(c.Delete)
 	case c.Acquire != nil:
@@ -125,16 +125,16 @@ func (s *State) Try(c Command) Answer {
 
 // newEpoch begins an epoch, once: its master numbers grants, events and tickets
 // from 1, so there may be no second one in it.
-func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Result {
+func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	if epoch <= s.Epoch {
 		return refuse(&refusal.Refusal{Cause: refusal.EpochBegun, Epoch: epoch, CurrentEpoch: s.Epoch})
 	}
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret, s.Level = c.Cell, c.CellID, c.Secret, max(c.Level, 1)
-		s.bootstrap()
+		s.bootstrap(wall)
 	}
 	if c.RestoreAccess {
-		s.restoreAccess()
+		s.restoreAccess(wall)
 	}
 	s.Epoch = epoch
 	return Result{}
@@ -142,7 +142,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch) Result {
 
 // bootstrap makes what every cell begins with: the directory of ACLs, and the list
 // that admits everybody.
-func (s *State) bootstrap() {
+func (s *State) bootstrap(wall int64) {
 	for _, spec := range []struct {
 		name api.Name
 		namespace.Spec
@@ -150,6 +150,7 @@ func (s *State) bootstrap() {
 		{api.ACLDir, namespace.Spec{Kind: api.Directory}},
 		{namespace.ACLFile(rootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
+		spec.ModifiedUnix = s.modifiedUnix(wall)
 		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
 	}
 }

@@ -92,7 +92,7 @@ func view(s *raftfsm.State) []string {
 		}
 		stat := raftfsm.Stat{
 			Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock, ACLs: n.ACLs,
-			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL,
+			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL, ModifiedUnix: n.ModifiedUnix,
 		}
 		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
 	}
@@ -112,7 +112,7 @@ func (m *model) stat(name api.Name) *raftfsm.Stat {
 	n := m.nodes[name]
 	return &raftfsm.Stat{
 		Name: name, Kind: n.kind, Ephemeral: n.ephemeral, Instance: n.instance, Content: n.content, Lock: n.lock, ACLs: n.acls,
-		Checksum: crc64.Checksum([]byte(n.contents), crc64.MakeTable(crc64.ECMA)), Size: len(n.contents), Children: m.children(name), ACL: n.acl,
+		Checksum: crc64.Checksum([]byte(n.contents), crc64.MakeTable(crc64.ECMA)), Size: len(n.contents), Children: m.children(name), ACL: n.acl, ModifiedUnix: n.modified,
 	}
 }
 

@@ -519,6 +519,7 @@ type Stat struct {
 	Size              uint32                 `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`
 	Children          uint32                 `protobuf:"varint,10,opt,name=children,proto3" json:"children,omitempty"`
 	Acl               *ACL                   `protobuf:"bytes,11,opt,name=acl,proto3" json:"acl,omitempty"`
+	ModifiedUnix      int64                  `protobuf:"varint,12,opt,name=modified_unix,json=modifiedUnix,proto3" json:"modified_unix,omitempty"` // of the contents, by the wall clock of the master at that time; for display only; 0 if not known
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -628,6 +629,13 @@ func (x *Stat) GetAcl() *ACL {
 		return x.Acl
 	}
 	return nil
+}
+
+func (x *Stat) GetModifiedUnix() int64 {
+	if x != nil {
+		return x.ModifiedUnix
+	}
+	return 0
 }
 
 // Party describes a session that holds a lock or waits for one, for people to read.
@@ -5406,7 +5414,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03ACL\x12\x12\n" +
 	"\x04read\x18\x01 \x01(\tR\x04read\x12\x14\n" +
 	"\x05write\x18\x02 \x01(\tR\x05write\x12\x16\n" +
-	"\x06change\x18\x03 \x01(\tR\x06change\"\xe6\x02\n" +
+	"\x06change\x18\x03 \x01(\tR\x06change\"\x8b\x03\n" +
 	"\x04Stat\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x0f.chubby.v1.KindR\x04kind\x12\x1c\n" +
@@ -5419,7 +5427,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04size\x18\t \x01(\rR\x04size\x12\x1a\n" +
 	"\bchildren\x18\n" +
 	" \x01(\rR\bchildren\x12 \n" +
-	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\"\x9c\x01\n" +
+	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12#\n" +
+	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\x9c\x01\n" +
 	"\x05Party\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +

@@ -203,6 +203,7 @@ func NewStat(s api.Stat) *Stat {
 		Size:              uint32(s.Size),
 		Children:          uint32(s.Children),
 		Acl:               &ACL{Read: s.ACL.Read, Write: s.ACL.Write, Change: s.ACL.Change},
+		ModifiedUnix:      s.ModifiedUnix,
 	}
 }
 
@@ -225,5 +226,7 @@ func (s *Stat) Stat() (api.Stat, error) {
 		Size:      int(s.GetSize()),
 		Children:  int(s.GetChildren()),
 		ACL:       api.ACL{Read: s.GetAcl().GetRead(), Write: s.GetAcl().GetWrite(), Change: s.GetAcl().GetChange()},
+
+		ModifiedUnix: s.GetModifiedUnix(),
 	}, nil
 }

@@ -68,7 +68,7 @@ func TestJSONFields(t *testing.T) {
 		Replicas: []client.ReplicaStatus{{ID: "r1", Role: "master"}, {ID: "r2", Err: errors.New("silent")}},
 	}
 	for want, write := range map[string]func(*bytes.Buffer) error{
-		"path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl acl.read acl.write acl.change": func(b *bytes.Buffer) error {
+		"path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl acl.read acl.write acl.change modified": func(b *bytes.Buffer) error {
 			return g.printStat(b, stat)
 		},
 		"path mode token holders delayed_s revoked waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ type statFields struct {
 	Size              int            `json:"size"`
 	Children          int            `json:"children"`
 	ACL               aclFields      `json:"acl"`
+	Modified          *time.Time     `json:"modified"` // null: it is not known
 }
 
 type aclFields struct {
@@ -46,7 +48,17 @@ func newStatFields(s api.Stat) statFields {
 		Size:              s.Size,
 		Children:          s.Children,
 		ACL:               aclFields(s.ACL),
+		Modified:          modified(s),
 	}
+}
+
+// modified returns when a node's contents were written, in UTC; nil if that is not known.
+func modified(s api.Stat) *time.Time {
+	if s.ModifiedUnix == 0 {
+		return nil
+	}
+	at := time.Unix(s.ModifiedUnix, 0).UTC()
+	return &at
 }
 
 // printChange prints a node after a change: for programs always, for people only with -v.
@@ -81,7 +93,12 @@ func newStatCommand(g *globals) *cobra.Command {
 instance (greater than that of any node of that name before), of its contents and
 of its ACL names (greater with each write), and of its lock (greater each time it
 goes from free to held). All are drawn from one counter of the cell: they do not
-count by one, and none ever stands for two contents of a name.`,
+count by one, and none ever stands for two contents of a name.
+
+The time at which the contents were written is by the clock of the master at that
+time: it is for people, and nothing depends on it. It is not known ("-", in JSON
+null) of what was written before the cell was at feature level 2 (see "chubbyctl
+cell upgrade").`,
 		Example:           "  chubbyctl stat -o json /ls/local/motd",
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
@@ -124,6 +141,16 @@ func (g *globals) printStat(out io.Writer, s api.Stat) error {
 	t.Add("content generation", s.Content)
 	t.Add("lock generation", s.Lock)
 	t.Add("acl generation", s.ACLs)
+	t.Add("modified", modifiedForPeople(s))
 	t.Add("acl", fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change)))
 	return t.Flush()
+}
+
+// modifiedForPeople says when a node's contents were written: "2026-11-22 19:43:20 UTC (3m ago)".
+func modifiedForPeople(s api.Stat) string {
+	at := modified(s)
+	if at == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s ago)", at.Format("2006-01-02 15:04:05 MST"), term.Roughly(since(s.ModifiedUnix)))
 }

@@ -5,7 +5,7 @@ func generationSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a generation outlives its node", file: "raftfsm/files.go",
-			old: "c.IfContent, s.drawGeneration)", new: "c.IfContent, func() api.Generation { return node.Content + 1 })",
+			old: "ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration)", new: "ModifiedUnix: s.modifiedUnix(wall)}, func() api.Generation { return node.Content + 1 })",
 			pkg: "./raftfsm", test: "TestGenerationOutlivesTheNode",
 		},
 		{
@@ -22,6 +22,11 @@ func generationSafeguards() []safeguard {
 			name: "a newer master does not stop older replicas", file: "raftfsm/level.go",
 			old: "		case c.NewEpoch != nil && s.Cell == \"\":\n", new: "		case c.NewEpoch != nil:\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
+		},
+		{
+			name: "times of writes are kept from level 2 on", file: "raftfsm/level.go",
+			old: "	if s.Level < 2 {\n", new: "	if s.Level < 1 {\n",
+			pkg: "./raftfsm", test: "TestModifiedFromLevelTwo|TestMillion",
 		},
 		{
 			name: "the level of a cell does not go back", file: "raftfsm/level.go",
