@@ -15,7 +15,7 @@ GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: ## build bin/chubbyd and bin/chubbyctl
@@ -82,6 +82,10 @@ generate: ## generate Go code from chubby.proto, and the reference pages (docs/c
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
 	go test ./cell -count 1 -run '^TestMetricsPage$$' -update
+
+.PHONY: release-source
+release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
+	go -C tools run ./releasesource -ref "$(REF)"
 
 .PHONY: verify
 verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code
