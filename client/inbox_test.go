@@ -15,6 +15,12 @@ func TestMissingEventsHoldBack(t *testing.T) {
 	for _, lost := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, f *fake) {
 			c, l := f.held(f.config())
+			f.script(func(s seen) verb {
+				if s.method == "GetSequencer" {
+					return after(2 * time.Second)
+				}
+				return nil
+			})
 			s := f.only()
 			f.mu.Lock()
 			f.holder.revoked = 99 // and nobody is told
@@ -23,12 +29,6 @@ func TestMissingEventsHoldBack(t *testing.T) {
 			}
 			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOST})
 			f.mu.Unlock()
-			f.script(func(s seen) verb {
-				if s.method == "GetSequencer" {
-					return after(2 * time.Second)
-				}
-				return nil
-			})
 			time.Sleep(time.Second)
 			if f.state().acked != 0 {
 				t.Errorf("acknowledged before the lock was asked about")
