@@ -13,29 +13,30 @@ import (
 // acquire gives a shell the token, CMD's own exit code, and exit codes of its own that
 // differ from each other.
 func TestAcquire(t *testing.T) {
-	w := start(t)
-	r := w.do("acquire", "/ls/local/a", "--", "sh", "-c", "echo $CHUBBY_TOKEN; exit 7")
+	besideOthers(t)
+	w := sharedWorld(t)
+	r := w.do("acquire", w.path("a"), "--", "sh", "-c", "echo $CHUBBY_TOKEN; exit 7")
 	token, err := strconv.ParseUint(strings.TrimSpace(r.out), 10, 64)
 	if r.code != 7 || err != nil || token == 0 {
 		t.Fatalf("exit %d, token %q (%v), stderr %s; want exit 7 and a positive integer", r.code, r.out, err, r.err)
 	}
 
-	holder := w.ctl("acquire", "/ls/local/a", "--reason", "nightly backup", "--", "sh", "-c", "echo held; sleep 600")
+	holder := w.ctl("acquire", w.path("a"), "--reason", "nightly backup", "--", "sh", "-c", "echo held; sleep 600")
 	holder.waitFor("held", 20*time.Second)
-	if r = w.do("acquire", "/ls/local/a", "--try", "--", "true"); r.code != 75 || !strings.Contains(r.err, "nightly backup") {
+	if r = w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 75 || !strings.Contains(r.err, "nightly backup") {
 		t.Errorf("--try: exit %d, stderr %s; want 75 and who holds it, and why", r.code, r.err)
 	}
 	began := time.Now()
-	if r = w.do("acquire", "/ls/local/a", "--wait", "1s", "--", "true"); r.code != 124 || time.Since(began) > 5*time.Second {
+	if r = w.do("acquire", w.path("a"), "--wait", "1s", "--", "true"); r.code != 124 || time.Since(began) > 5*time.Second {
 		t.Errorf("--wait 1s: exit %d after %v, stderr %s; want 124", r.code, time.Since(began), r.err)
 	}
-	if r = w.do("acquire", "/ls/local/b", "--", "no-such-command-anywhere"); r.code != 127 {
+	if r = w.do("acquire", w.path("b"), "--", "no-such-command-anywhere"); r.code != 127 {
 		t.Errorf("a CMD that does not exist: exit %d, stderr %s; want 127", r.code, r.err)
 	}
-	if r = w.do("-o", "json", "locks", "/ls/local/b"); r.code != 0 || strings.TrimSpace(r.out) != "" {
+	if r = w.do("-o", "json", "locks", w.path("b")); r.code != 0 || strings.TrimSpace(r.out) != "" {
 		t.Errorf("a CMD that does not exist took the lock: %s", r.out)
 	}
-	if r = w.do("acquire", "/ls/local/c", "--", "/dev/null"); r.code != 126 {
+	if r = w.do("acquire", w.path("c"), "--", "/dev/null"); r.code != 126 {
 		t.Errorf("a CMD that cannot be run: exit %d, stderr %s; want 126", r.code, r.err)
 	}
 
@@ -46,7 +47,7 @@ func TestAcquire(t *testing.T) {
 	if code := holder.wait(20 * time.Second); code != 130 {
 		t.Errorf("after SIGINT: exit %d, want 130", code)
 	}
-	if r = w.do("acquire", "/ls/local/a", "--try", "--", "true"); r.code != 0 {
+	if r = w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 0 {
 		t.Errorf("the lock was not released: exit %d, stderr %s", r.code, r.err)
 	}
 }
@@ -54,30 +55,32 @@ func TestAcquire(t *testing.T) {
 // A job that several clocks start at about the same time runs once, although it
 // takes only a moment: the lock is kept for a while.
 func TestAtLeast(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	began := time.Now()
-	first := w.ctl("acquire", "/ls/local/a", "--try", "--at-least", "3s", "--", "sh", "-c", "echo ran; exit 6")
+	first := w.ctl("acquire", w.path("a"), "--try", "--at-least", "3s", "--", "sh", "-c", "echo ran; exit 6")
 	first.waitFor("ran", 20*time.Second)
-	if r := w.do("acquire", "/ls/local/a", "--try", "--", "true"); r.code != 75 {
+	if r := w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 75 {
 		t.Errorf("another, a moment later: exit %d, want 75; %s", r.code, r.err)
 	}
 	if code := first.wait(20 * time.Second); code != 6 || time.Since(began) < 3*time.Second {
 		t.Errorf("exit %d after %v, want CMD's own 6, after 3s", code, time.Since(began))
 	}
-	w.must("acquire", "/ls/local/a", "--try", "--", "true")
+	w.must("acquire", w.path("a"), "--try", "--", "true")
 }
 
 // Without CMD the first line says all that a script needs, and the lock is
 // held until a signal.
 func TestAcquireWithoutCommand(t *testing.T) {
-	w := start(t)
-	holder := w.ctl("-o", "json", "acquire", "/ls/local/svc")
+	besideOthers(t)
+	w := sharedWorld(t)
+	holder := w.ctl("-o", "json", "acquire", w.path("svc"))
 	holder.waitFor("\n", 20*time.Second)
 	var line struct {
 		Path, Mode, Sequencer, Session string
 		Token, Epoch                   uint64
 	}
-	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil || line.Path != "/ls/local/svc" || line.Mode != "exclusive" ||
+	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil || line.Path != w.path("svc") || line.Mode != "exclusive" ||
 		line.Token == 0 || line.Session == "" || line.Epoch == 0 {
 		t.Fatalf("%v: %s", err, &holder.stdout)
 	}
@@ -87,7 +90,7 @@ func TestAcquireWithoutCommand(t *testing.T) {
 	if out := w.must("sequencer", "show", line.Sequencer); !strings.Contains(out, fmt.Sprint(line.Token)) {
 		t.Errorf("sequencer show: %s", out)
 	}
-	if out := w.must("locks"); !strings.Contains(out, "/ls/local/svc") || !strings.Contains(out, line.Session) {
+	if out := w.must("locks"); !strings.Contains(out, w.path("svc")) || !strings.Contains(out, line.Session) {
 		t.Errorf("locks: %s", out)
 	}
 	if err := holder.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -104,15 +107,16 @@ func TestAcquireWithoutCommand(t *testing.T) {
 // A holder that is killed keeps its lock for its lease and its lock-delay; a holder that
 // releases hands it over at once.
 func TestHolderKilled(t *testing.T) {
-	w := start(t)
-	holder := w.ctl("acquire", "/ls/local/a", "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
+	besideOthers(t)
+	w := sharedWorld(t)
+	holder := w.ctl("acquire", w.path("a"), "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
 	holder.waitFor("\n", 20*time.Second)
 	var line struct{ Token uint64 }
 	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil {
 		t.Fatal(err)
 	}
-	waiter := w.ctl("acquire", "/ls/local/a", "--", "sh", "-c", "echo token $CHUBBY_TOKEN")
-	waitForWaiters(t, w, "/ls/local/a", 1)
+	waiter := w.ctl("acquire", w.path("a"), "--", "sh", "-c", "echo token $CHUBBY_TOKEN")
+	waitForWaiters(t, w, w.path("a"), 1)
 	killed := time.Now()
 	w.kill9(holder.cmd.Process.Pid)
 	waiter.waitFor("token", 20*time.Second)

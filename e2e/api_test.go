@@ -36,6 +36,7 @@ func apiCases() map[string]map[string]func(*suite) {
 
 // TestAPI runs the suite on five processes.
 func TestAPI(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	runAPI(t, w, "once")
 }
@@ -126,6 +127,7 @@ func (c *cable) cut() {
 func runAPI(t *testing.T, w *world, round string) {
 	for group, cases := range apiCases() {
 		t.Run(group, func(t *testing.T) {
+			t.Parallel()
 			for name, run := range cases {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

@@ -15,7 +15,7 @@ import (
 // it. span and pauses are for examining one of them.
 var (
 	full   = flag.Bool("full", false, "make the trials of caches and pauses as large and as long as the promises say")
-	span   = flag.Duration("span", 0, "how long masters are killed under caching clients; 0 is 10s, or 5m with -full")
+	span   = flag.Duration("span", 0, "how long masters are killed under caching clients; 0 is 7s, or 5m with -full")
 	pauses = flag.Int("pauses", 0, "how often the master is stopped for a while; 0 is once, or 20 times with -full")
 )
 
@@ -23,7 +23,7 @@ var (
 // is lost, and no write waits longer than one lease. Each read is compared with the writes that
 // were acknowledged before it began.
 func TestCachesWhileMastersDie(t *testing.T) {
-	clients, files, pace, length, every := 20, 100, 20*time.Millisecond, 10*time.Second, 4*time.Second
+	clients, files, pace, length, every := 20, 100, 20*time.Millisecond, 7*time.Second, 2500*time.Millisecond
 	if *full {
 		clients, files, pace, length, every = 200, 1000, 100*time.Millisecond, 5*time.Minute, 7*time.Second
 	}

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,8 +20,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestMain builds the binaries once, with the race detector if the tests have it, and runs the
-// tests with them; or, as a child of the tests, it does a task.
+// TestMain builds the binaries once and runs the tests with them; or, as a child of the tests, it
+// does a task.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *childTask == "" {
@@ -39,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(k.run())
 }
 
-// binaries is the directory into which TestMain has built chubbyd and chubbyctl.
+// binaries is the directory into which TestMain has built chubbyd, chubbyctl and the election of
+// the README.
 var binaries string
 
 func build(m *testing.M) int {
@@ -50,12 +50,21 @@ func build(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	out, err := exec.Command("go", "build", "-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl", "../examples/election").CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	if err := setParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintf(os.Stderr, "the shared cell: %v\n", err)
+		return max(code, 1)
+	}
+	return code
 }
 
 // bin returns the path of one of the project's binaries.
@@ -64,49 +73,42 @@ func bin(name string) string { return filepath.Join(binaries, name) }
 // world is a running cell and its users.
 type world struct {
 	t    *testing.T
-	dir  string // the cell's data
-	base int    // the first client port
+	dir  string   // the cell's data
+	base int      // the first client port
+	root string   // the directory of the test's nodes
+	env  []string // for chubbyd, besides the usual
 	dev  *process
+}
+
+// newWorld returns a cell that is still to be started.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t), root: "/ls/local"}
 }
 
 // start starts a cell of five with these flags for chubbyd dev, and waits until
 // it is ready.
 func start(t *testing.T, flags ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
+	w := newWorld(t)
 	w.run(flags...)
 	return w
 }
 
+// path returns the path of a node of the test.
+func (w *world) path(name string) string { return w.root + "/" + name }
+
 // run starts chubbyd dev on the world's directory.
 func (w *world) run(flags ...string) {
 	w.t.Helper()
-	args := append([]string{"dev", "--data", w.dir, "--base-port", fmt.Sprint(w.base)}, flags...)
-	w.dev = spawn(w.t, nil, bin("chubbyd"), args...)
-	w.dev.waitFor("ready: cell local", 30*time.Second)
+	w.dev = launch(w.t, w.devCommand(flags...), (*exec.Cmd).Start)
+	w.dev.waitFor("ready: cell local", readyLimit)
 }
 
-// freePorts returns a base port on which chubbyd dev has room.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	for base := 20000 + os.Getpid()%1000*30; base < 60000; base += 30 {
-		var open []net.Listener
-		for i := range 30 {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
-			if err != nil {
-				break
-			}
-			open = append(open, l)
-		}
-		for _, l := range open {
-			l.Close()
-		}
-		if len(open) == 30 {
-			return base
-		}
-	}
-	t.Fatal("no thirty free ports in a row")
-	return 0
+func (w *world) devCommand(flags ...string) *exec.Cmd {
+	cmd := command(bin("chubbyd"), append([]string{"dev", "--data", w.dir, "--base-port", fmt.Sprint(w.base)}, flags...)...)
+	cmd.Env = append(cmd.Env, w.env...)
+	return cmd
 }
 
 // servers is the cell's replicas for --servers.
@@ -142,9 +144,9 @@ func (w *world) clientFor(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// process is a child of the test, killed at its end if it still runs.
+// process is a child of the test, stopped at its end if it still runs.
 type process struct {
-	t      *testing.T
+	t      *testing.T // nil for the shared cell
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when it has ended
 	stdout buffer
@@ -169,39 +171,64 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
+// command returns a command that is not to be influenced by the user's settings.
+func command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null")
+	return cmd
+}
+
 // spawn starts a program.
 func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process {
 	t.Helper()
-	return launch(t, stdin, (*exec.Cmd).Start, name, args...)
+	cmd := command(name, args...)
+	cmd.Stdin = stdin
+	return launch(t, cmd, (*exec.Cmd).Start)
 }
 
-// launch starts a program by a function of the caller.
-func launch(t *testing.T, stdin io.Reader, start func(*exec.Cmd) error, name string, args ...string) *process {
+// launch starts a command by a function of the caller.
+func launch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, &p.stdout, &p.stderr
-	p.cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null")
+	p, err := beginBy(cmd, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.t = t
+	t.Cleanup(func() {
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// begin starts a command that belongs to no test.
+func begin(cmd *exec.Cmd) (*process, error) { return beginBy(cmd, (*exec.Cmd).Start) }
+
+func beginBy(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.WaitDelay = 2 * time.Second
 	if err := start(p.cmd); err != nil {
-		t.Fatalf("start %s: %v", name, err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	go func() {
 		_ = p.cmd.Wait() // its exit code is looked at where it matters
 		close(p.done)
 	}()
-	t.Cleanup(func() { p.stop() })
-	return p
+	return p, nil
 }
 
-// stop ends the process, by SIGTERM and then by SIGKILL.
-func (p *process) stop() {
+// end ends the process, by SIGTERM and then by SIGKILL.
+func (p *process) end() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
+		return nil
 	case <-time.After(20 * time.Second):
 		_ = p.cmd.Process.Kill()
 		<-p.done
-		p.t.Errorf("%s did not stop within 20 s of SIGTERM", p.cmd)
+		return fmt.Errorf("%s did not stop within 20 s of SIGTERM", p.cmd)
 	}
 }
 
@@ -232,15 +259,22 @@ func (p *process) running() bool {
 // waitFor waits until the process has printed text.
 func (p *process) waitFor(text string, limit time.Duration) {
 	p.t.Helper()
+	if err := p.awaitText(text, limit); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// awaitText is waitFor without a test.
+func (p *process) awaitText(text string, limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.Contains(p.stdout.String()+p.stderr.String(), text) {
-			return
+			return nil
 		}
 		if !p.running() {
 			break
 		}
 	}
-	p.t.Fatalf("%s did not print %q\nstdout: %s\nstderr: %s", p.cmd, text, &p.stdout, &p.stderr)
+	return fmt.Errorf("%s did not print %q\nstdout: %s\nstderr: %s", p.cmd, text, &p.stdout, &p.stderr)
 }
 
 // ctl starts chubbyctl against the cell.
@@ -334,5 +368,7 @@ func (w *world) kill9(pid int) {
 // serve starts one replica of the cell by its configuration file, as an operator does.
 func (w *world) serve(id string) *process {
 	w.t.Helper()
-	return spawn(w.t, nil, bin("chubbyd"), "serve", "--config", filepath.Join(w.dir, id+".yaml"))
+	cmd := command(bin("chubbyd"), "serve", "--config", filepath.Join(w.dir, id+".yaml"))
+	cmd.Env = append(cmd.Env, w.env...)
+	return launch(w.t, cmd, (*exec.Cmd).Start)
 }

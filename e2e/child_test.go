@@ -85,7 +85,9 @@ func (w *world) childBy(t *testing.T, k task, start func(*exec.Cmd) error) child
 			t.Errorf("a child has a data race:\n%s", &c.stderr)
 		}
 	})
-	c.process = launch(t, stdin, start, os.Args[0], "-child", string(text))
+	cmd := command(os.Args[0], "-child", string(text))
+	cmd.Stdin = stdin
+	c.process = launch(t, cmd, start)
 	stdin.Close()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Signal(syscall.SIGCONT) // it may have ended, or never been stopped

@@ -135,6 +135,7 @@ func (m *screen) shows(typed, text string) {
 // TestCompletion presses Tab in real shells on a real terminal, and looks at
 // what the completed commands do.
 func TestCompletion(t *testing.T) {
+	besideOthers(t)
 	w := start(t, "--replicas", "1")
 	w.must("mkdir", "/ls/local/directory")
 	w.must("put", "/ls/local/directory/config", "of the directory")

@@ -29,6 +29,7 @@ func (w *world) lastIndex() uint64 {
 // The test counts by how much the last index of the log grows while nothing else happens in the
 // cell; it allows two entries for other things.
 func TestHandOverEntries(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	const waiters, each = 10, 10
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -143,7 +144,8 @@ func TestContenders(t *testing.T) {
 
 // Bad input is a clear error, and nothing is done.
 func TestBadInput(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	c := w.client(client.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -153,7 +155,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := c.Open(ctx, "/ls/elsewhere/a", client.OpenOptions{Read: true}); !errors.Is(err, api.WrongCell) {
 		t.Errorf("another cell's path: %v", err)
 	}
-	h := w.handle(ctx, c, "/ls/local/file")
+	h := w.handle(ctx, c, w.path("file"))
 	if _, err := h.SetContents(ctx, make([]byte, api.MaxContents)); err != nil {
 		t.Errorf("256 KiB: %v", err)
 	}
@@ -164,8 +166,8 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("the refused write changed the file: %d bytes, %v", len(contents), err)
 	}
 	for _, bad := range [][]string{
-		{"cat", "a/b"}, {"cat", "/ls/local/../x"}, {"ls", "/ls/other"}, {"acquire", "/ls/local/a", "--lease", "1h", "--", "true"},
-		{"acquire", "/ls/local/a", "--lock-delay", "2m", "--", "true"}, {"put", "/ls/local/x"},
+		{"cat", "a/b"}, {"cat", "/ls/local/../x"}, {"ls", "/ls/other"}, {"acquire", w.path("a"), "--lease", "1h", "--", "true"},
+		{"acquire", w.path("a"), "--lock-delay", "2m", "--", "true"}, {"put", w.path("x")},
 	} {
 		if r := w.do(bad...); r.code == 0 || r.err == "" {
 			t.Errorf("chubbyctl %v: exit %d, stderr %q", bad, r.code, r.err)
@@ -174,7 +176,7 @@ func TestBadInput(t *testing.T) {
 	if now := w.status(); now.Master == "" || len(now.Replicas) != 5 {
 		t.Errorf("afterwards the cell has master %q and %d replicas", now.Master, len(now.Replicas))
 	}
-	if r := w.do("put", "/ls/local/after", "x"); r.code != 0 {
+	if r := w.do("put", w.path("after"), "x"); r.code != 0 {
 		t.Errorf("the cell does not serve any more: %s", r.err)
 	}
 }

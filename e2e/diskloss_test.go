@@ -18,7 +18,7 @@ type servers3 struct {
 
 func startThree(t *testing.T) *servers3 {
 	t.Helper()
-	s := &servers3{world: &world{t: t, dir: t.TempDir(), base: freePorts(t)}, procs: map[string]*process{}}
+	s := &servers3{world: newWorld(t), procs: map[string]*process{}}
 	for _, id := range []string{"r1", "r2", "r3"} {
 		s.run(id)
 	}
@@ -69,6 +69,7 @@ func (s *servers3) refused(id, want string) {
 // TestAmnesiacIsRefused: a write is acknowledged by r1 and r2 while r3 is away;
 // both die, and r2 loses its disk. r2 and r3 must not go on without it.
 func TestAmnesiacIsRefused(t *testing.T) {
+	besideOthers(t)
 	s := startThree(t)
 	s.crash("r3")
 	s.must("put", "/ls/local/file", "acknowledged")
@@ -89,6 +90,7 @@ func TestAmnesiacIsRefused(t *testing.T) {
 // TestMajorityOfDisksLost: r1 and r2 lose their disks and are started before r3,
 // which has the data: no new cell begins over it.
 func TestMajorityOfDisksLost(t *testing.T) {
+	besideOthers(t)
 	s := startThree(t)
 	s.crash("r1", "r2", "r3")
 	s.wipe("r1", "r2")
@@ -105,6 +107,7 @@ func TestMajorityOfDisksLost(t *testing.T) {
 // TestServeNeedsBootstrap: an empty directory is refused without --bootstrap, and
 // one that waits for the other members can be stopped.
 func TestServeNeedsBootstrap(t *testing.T) {
+	besideOthers(t)
 	dir, base := t.TempDir(), freePorts(t)
 	args := []string{
 		"serve", "--cell", "c", "--id", "r1", "--data", filepath.Join(dir, "r1"),

@@ -46,8 +46,9 @@ func (p *process) waitPrimary(what string, limit time.Duration, wanted func(prim
 // an operator may choose the next; an observer sees every primary, and the vacancy after a primary
 // that was killed as soon as its session ends.
 func TestElect(t *testing.T) {
-	w := start(t)
-	const path = "/ls/local/primary"
+	besideOthers(t)
+	w := sharedWorld(t)
+	path := w.path("primary")
 	observer := w.ctl("-o", "json", "elect", "--observe", path)
 	observer.waitPrimary("no file yet", 20*time.Second, func(r primaryLine) bool { return r.Vacant })
 	names := func(value string) func(primaryLine) bool {
@@ -100,9 +101,10 @@ func (p *process) waitNoted(w *world, path, name string) {
 
 // The sequencer is in the file while the lock is held, and not afterwards.
 func TestSequencerFile(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	file := filepath.Join(t.TempDir(), "sequencer")
-	holder := w.ctl("acquire", "/ls/local/a", "--sequencer-file", file, "--", "sh", "-c", `[ "$(cat "$0")" = "$CHUBBY_SEQUENCER" ] && echo equal; exec sleep 600`, file)
+	holder := w.ctl("acquire", w.path("a"), "--sequencer-file", file, "--", "sh", "-c", `[ "$(cat "$0")" = "$CHUBBY_SEQUENCER" ] && echo equal; exec sleep 600`, file)
 	holder.waitFor("equal", 20*time.Second)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -111,14 +113,14 @@ func TestSequencerFile(t *testing.T) {
 	if r := w.do("sequencer", "check", strings.TrimSpace(string(text))); r.code != 0 {
 		t.Errorf("sequencer check: exit %d, %s", r.code, r.err)
 	}
-	w.must("lock", "break", "/ls/local/a", "--reason", "drill", "--yes")
+	w.must("lock", "break", w.path("a"), "--reason", "drill", "--yes")
 	if code := holder.wait(20 * time.Second); code != 74 {
 		t.Errorf("exit %d, want 74; stderr %s", code, &holder.stderr)
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
 	}
-	if r := w.do("acquire", "/ls/local/a", "--sequencer-file", "/no/such/directory/seq", "--", "true"); r.code != 2 || !strings.Contains(r.err, "--sequencer-file") {
+	if r := w.do("acquire", w.path("a"), "--sequencer-file", "/no/such/directory/seq", "--", "true"); r.code != 2 || !strings.Contains(r.err, "--sequencer-file") {
 		t.Errorf("a file that cannot be written: exit %d, %s", r.code, r.err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,27 +19,17 @@ import (
 // the file (3), an observer reads the file at each event (4), and the primary's
 // sequencer is valid as long as it is the primary and never afterwards (5, 6).
 func TestSixSteps(t *testing.T) {
-	program := buildElection(t)
+	besideOthers(t)
+	checkElectionInREADME(t)
 	w := start(t)
-	t.Setenv("CHUBBY_CELLS", "local="+w.servers())
-	t.Setenv("CHUBBY_CONFIG", "/dev/null")
 	w.must("touch", "/ls/local/primary")
 	read := w.observe("/ls/local/primary")
 
 	var candidates []*process
 	for range 3 {
-		cmd := exec.Command(program)
-		p := &process{t: t, cmd: cmd, done: make(chan struct{})}
-		cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			_ = cmd.Wait() // its output is looked at
-			close(p.done)
-		}()
-		t.Cleanup(p.stop)
-		candidates = append(candidates, p)
+		cmd := command(bin("election"))
+		cmd.Env = append(cmd.Env, "CHUBBY_CELLS=local="+w.servers())
+		candidates = append(candidates, launch(t, cmd, (*exec.Cmd).Start))
 	}
 	var past []string // sequencers of earlier primaries
 	for len(candidates) > 0 {
@@ -69,8 +58,8 @@ func TestSixSteps(t *testing.T) {
 	}
 }
 
-// buildElection builds examples/election, which the README shows word for word.
-func buildElection(t *testing.T) string {
+// checkElectionInREADME checks that the README shows examples/election word for word.
+func checkElectionInREADME(t *testing.T) {
 	t.Helper()
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -87,11 +76,6 @@ func buildElection(t *testing.T) string {
 	if !strings.Contains(string(readme), "func campaign("+campaign) {
 		t.Error("the README does not show examples/election as it is")
 	}
-	program := filepath.Join(t.TempDir(), "election")
-	if out, err := exec.Command("go", "build", "-o", program, "../examples/election").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return program
 }
 
 // observe reads a file at each event of its contents and passes on what it

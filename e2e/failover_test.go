@@ -11,8 +11,11 @@ import (
 	"time"
 )
 
+// ordinaryRounds is how often drills are repeated in make test.
+const ordinaryRounds = 2
+
 // rounds is how often drills are repeated; make acceptance sets more than an ordinary test run.
-var rounds = flag.Int("rounds", 2, "how often to repeat the drills that are repeated")
+var rounds = flag.Int("rounds", ordinaryRounds, "how often to repeat the drills that are repeated")
 
 // When the master is killed, holders of locks go on undisturbed, others can take locks within two
 // seconds, and nothing that was acknowledged is lost.
@@ -77,6 +80,7 @@ func (w *world) waitHealthy(n int) {
 // When all five replicas are killed and started again, everything is as it was, and a holder that
 // kept running is still the holder.
 func TestAllKilled(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	w.must("put", "/ls/local/file", "before")
 	holder := w.ctl("-o", "json", "acquire", "/ls/local/held")
@@ -121,6 +125,7 @@ func TestAllKilled(t *testing.T) {
 // Two replicas may stop. Of three that stop, calls wait; then they say so, with
 // nothing half-done; and when one comes back in time, they go on.
 func TestMajorityStopped(t *testing.T) {
+	besideOthers(t)
 	w := start(t, "--no-restart")
 	w.must("put", "/ls/local/file", "one")
 	all := w.replicas()
@@ -148,5 +153,7 @@ func TestMajorityStopped(t *testing.T) {
 	if got := w.must("cat", "/ls/local/file"); got != "two" && got != "three" {
 		t.Errorf("the file says %q, which nobody wrote", got)
 	}
-	back.stop()
+	if err := back.end(); err != nil {
+		t.Error(err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 // When CMD ends while the cell does not answer, chubbyctl ends with CMD's exit code as soon as the
 // lease has run out, and at once after an interrupt.
 func TestFarewellInAnOutage(t *testing.T) {
+	besideOthers(t)
 	w := start(t, "--replicas", "1")
 	dir := t.TempDir()
 	holder := func(name, lease string) *process {

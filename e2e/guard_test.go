@@ -19,6 +19,7 @@ const guardedLock = "/ls/local/guarded"
 // guarded server accepts no request with a token below one that it accepted before, also across
 // kill -9 (Chubby §2.4).
 func TestGuard(t *testing.T) {
+	besideOthers(t)
 	requests, kills, successions := int64(5_000), 2, 8
 	if *full {
 		requests, kills, successions = 100_000, 10, 60

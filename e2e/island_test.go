@@ -135,7 +135,7 @@ func (i *island) inside(f func()) {
 // spawn starts a program on the island.
 func (i *island) spawn(name string, args ...string) *process {
 	i.t.Helper()
-	return launch(i.t, nil, i.start, name, args...)
+	return launch(i.t, command(name, args...), i.start)
 }
 
 // start starts a command on the island.

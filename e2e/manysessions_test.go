@@ -19,9 +19,10 @@ import (
 // Very many idle sessions over few connections cost the master little memory and little time, and
 // all of them survive a fail-over (Chubby §3.1).
 func TestManySessions(t *testing.T) {
-	number, connections, idle := 500, 10, 5*time.Second
+	besideOthers(t)
+	number, connections, settle, idle := 500, 10, 200*time.Millisecond, time.Second
 	if *full {
-		number, connections, idle = 10_000, 100, time.Minute
+		number, connections, settle, idle = 10_000, 100, 10*time.Second, time.Minute
 	}
 	w := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
@@ -37,11 +38,11 @@ func TestManySessions(t *testing.T) {
 		t.Cleanup(func() { _ = cell.Close() })
 		cells[i] = cell
 	}
-	time.Sleep(2 * time.Second) // the connections are there, and the master has settled
+	time.Sleep(settle / 5) // the connections are there, and the master has settled
 	resident, live := rss(t, master), liveMemory(t, replica)
 	without := load(t, master, idle/4)
 	sessions := openMany(t, ctx, cells, number)
-	time.Sleep(10 * time.Second) // every session has a KeepAlive parked
+	time.Sleep(settle) // every session has a KeepAlive parked
 	resident, live = (rss(t, master)-resident)/int64(number), (liveMemory(t, replica)-live)/int64(number)
 	share := load(t, master, idle) - without
 	t.Logf("%d sessions over %d connections, each: %d bytes of the master's memory (%d resident, until the garbage is collected); all: %.3f of a core at leases of %v, besides the %.3f that it takes without sessions",

@@ -18,6 +18,7 @@ import (
 // no harm: no client reads an old value, with a cache or without; it grants no lock; no session is
 // lost (decisions 5 and 12).
 func TestMasterPaused(t *testing.T) {
+	besideOthers(t)
 	times, pause, lease := 1, 3*time.Second, 2*time.Second
 	if *full {
 		times, pause, lease = 20, 20*time.Second, api.DefaultLease

@@ -86,14 +86,20 @@ func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 // from which the cell is reached.
 func islanders(t *testing.T, n int, obey bool) (*island, []*drill) {
 	t.Helper()
-	w := start(t)
+	w := sharedWorld(t)
 	i := newIsland(t, w)
 	ctl := func(args ...string) *process {
 		return i.spawn(bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
 	}
-	var drills []*drill
-	for n := range n {
-		drills = append(drills, newDrill(t, ctl, w.client(client.Config{}), fmt.Sprintf("/ls/local/drill%d", n), obey))
+	drills := make([]*drill, n)
+	var starts sync.WaitGroup
+	for n := range drills {
+		other := w.client(client.Config{})
+		starts.Go(func() { drills[n] = newDrill(t, ctl, other, w.path(fmt.Sprint("drill", n)), obey) })
+	}
+	starts.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
 	return i, drills
 }
@@ -101,10 +107,11 @@ func islanders(t *testing.T, n int, obey bool) (*island, []*drill) {
 // A client that is cut off from the cell: its command, which ignores SIGTERM and
 // forks, is gone with all of its processes before another client can hold the lock, each time.
 func TestLossDrill(t *testing.T) {
+	besideOthers(t)
 	if asRoot(t) {
 		return
 	}
-	i, drills := islanders(t, 20, false)
+	i, drills := islanders(t, 2**rounds, false)
 	i.cut()
 	least := time.Hour
 	for _, d := range drills {
@@ -130,9 +137,13 @@ func TestShortCut(t *testing.T) {
 		if heard := d.heard(); len(heard) > 0 || !d.ctl.running() || len(d.granted) > 0 {
 			t.Errorf("%s: the command heard %q; stderr %s", d.path, heard, &d.ctl.stderr)
 		}
+	}
+	for _, d := range drills {
 		if err := d.ctl.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, d := range drills {
 		if code := d.ctl.wait(30 * time.Second); code != 0 {
 			t.Errorf("%s: exit %d, want the command's own 0; stderr %s", d.path, code, &d.ctl.stderr)
 		}
@@ -155,14 +166,15 @@ func (d *drill) goesOn() {
 // Also if chubbyctl itself is killed or stopped, the command is gone before the lock passes on, and the
 // lock passes on in time.
 func TestSupervisorIsGone(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctl := func(args ...string) *process {
 				return spawn(t, nil, bin("chubbyctl"), append([]string{"--servers", w.servers()}, args...)...)
 			}
-			d := newDrill(t, ctl, w.clientFor(t, client.Config{}), "/ls/local/"+name, false)
+			d := newDrill(t, ctl, w.clientFor(t, client.Config{}), w.path(name), false)
 			t.Cleanup(func() { _ = d.ctl.cmd.Process.Signal(syscall.SIGCONT) })
 			began := machineNow()
 			if err := d.ctl.cmd.Process.Signal(signal); err != nil {
@@ -197,7 +209,8 @@ func newShell(t *testing.T, w *world) *shell {
 // Ctrl-Z stops the command, and nobody renews the lock: it is gone before the
 // lock passes on, although its shell still lists it as stopped.
 func TestCtrlZ(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	s := newShell(t, w)
 	ctl := func(args ...string) *process {
 		for n := range args {
@@ -206,7 +219,7 @@ func TestCtrlZ(t *testing.T) {
 		s.types("ctl " + strings.Join(args, " ") + "\n")
 		return s.process
 	}
-	d := newDrill(t, ctl, w.client(client.Config{}), "/ls/local/z", false)
+	d := newDrill(t, ctl, w.client(client.Config{}), w.path("z"), false)
 	s.types("\x1a")
 	s.shows("Stopped", 20*time.Second)
 	d.passes(time.Minute)
@@ -218,20 +231,22 @@ func TestCtrlZ(t *testing.T) {
 
 // When the terminal is closed, the command ends, and then chubbyctl, which releases the lock.
 func TestTerminalCloses(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	s := newShell(t, w)
-	s.types("ctl acquire /ls/local/hup -- sh -c 'echo run\"\"ning; exec sleep 600'\n")
+	s.types("ctl acquire " + w.path("hup") + " -- sh -c 'echo run\"\"ning; exec sleep 600'\n")
 	s.shows("running", 20*time.Second)
 	s.terminal.close()
-	w.must("acquire", "/ls/local/hup", "--wait", "5s", "--", "true")
+	w.must("acquire", w.path("hup"), "--wait", "5s", "--", "true")
 }
 
 // acquire -- bash is a shell like any other: it reads what is typed, Ctrl-C ends what it runs and not
 // the shell itself, Ctrl-Z and fg work, and its exit code is chubbyctl's.
 func TestShellUnderALock(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	s := newShell(t, w)
-	s.types("ctl acquire /ls/local/sh -- bash --norc --noprofile -i; echo outer=$?\n")
+	s.types("ctl acquire " + w.path("sh") + " -- bash --norc --noprofile -i; echo outer=$?\n")
 	s.types("PS1='<''in> '\n")
 	s.shows("<in> ", 20*time.Second)
 	s.types("echo $((6*7)) token=$CHUBBY_TOKEN.\n")
@@ -247,10 +262,10 @@ func TestShellUnderALock(t *testing.T) {
 	s.shows("<in> ", 10*time.Second)
 	s.types("kill -9 %1; wait; echo job$((1+2))\n")
 	s.shows("job3", 10*time.Second)
-	if r := w.do("acquire", "/ls/local/sh", "--try", "--", "true"); r.code != 75 {
+	if r := w.do("acquire", w.path("sh"), "--try", "--", "true"); r.code != 75 {
 		t.Errorf("the lock is not held: exit %d, %s", r.code, r.err)
 	}
 	s.types("exit 9\n")
 	s.shows("outer=9", 20*time.Second)
-	w.must("acquire", "/ls/local/sh", "--try", "--", "true")
+	w.must("acquire", w.path("sh"), "--try", "--", "true")
 }

@@ -29,7 +29,7 @@ type terminal struct {
 func onTerminal(t *testing.T, name string, args ...string) (*terminal, *process) {
 	t.Helper()
 	term := &terminal{t: t}
-	p := launch(t, nil, func(cmd *exec.Cmd) error {
+	p := launch(t, command(name, args...), func(cmd *exec.Cmd) error {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil // the terminal is all three
 		cmd.Env = append(cmd.Env, "TERM=xterm", "PROMPT_COMMAND=", "HISTFILE=")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -49,7 +49,7 @@ func onTerminal(t *testing.T, name string, args ...string) (*terminal, *process)
 		}
 		term.file = os.NewFile(uintptr(fd), "terminal")
 		return nil
-	}, name, args...)
+	})
 	term.reads.Go(func() { _, _ = io.Copy(io.MultiWriter(&term.shown, &term.all), term.file) }) // until it is closed, or nobody writes any more
 	t.Cleanup(term.close)
 	return term, p

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 // A replica whose disk is full ends with a message and no stack trace, and the others go on with
 // everything that was acknowledged. When there is room again and it is started, it catches up.
 func TestDiskFull(t *testing.T) {
+	besideOthers(t)
 	for store, c := range map[string]struct {
 		size   string // of the small disk
 		writes int    // more than fit on it
@@ -29,7 +31,9 @@ func TestDiskFull(t *testing.T) {
 		"wal":    {"68m", 300}, // one segment of 64 MiB fits
 	} {
 		t.Run(store, func(t *testing.T) {
-			w := &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t)}
+			besideOthers(t)
+			w := newWorld(t)
+			w.env = []string{"CHUBBYD_LOG_STORE=" + store}
 			small := filepath.Join(w.dir, "r2", "data")
 			if err := os.MkdirAll(small, 0o700); err != nil {
 				t.Fatal(err)
@@ -38,7 +42,6 @@ func TestDiskFull(t *testing.T) {
 				t.Fatalf("mount a small file system (this test needs root): %v", err)
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
-			t.Setenv("CHUBBYD_LOG_STORE", store) // for chubbyd dev's replicas
 			w.run("--no-restart")
 			w.fillDisk(c.writes)
 			if err := syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"); err != nil {
@@ -105,7 +108,8 @@ func (w *world) waitGone(pid int) {
 // A second cell on the same ports, or on the same directory, is refused before
 // anything is started; so is a second replica on a directory in use.
 func TestTaken(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	again := spawn(t, nil, bin("chubbyd"), "dev", "--data", filepath.Join(t.TempDir(), "other"), "--base-port", fmt.Sprint(w.base))
 	if code := again.wait(20 * time.Second); code == 0 || !strings.Contains(again.stderr.String(), fmt.Sprint(w.base)) {
 		t.Errorf("taken ports: exit %d, %s", code, &again.stderr)
@@ -130,31 +134,27 @@ func TestTaken(t *testing.T) {
 	if code := second.wait(20 * time.Second); code == 0 || !strings.Contains(second.stderr.String(), filepath.Join(w.dir, "r1")) {
 		t.Errorf("a second replica on a directory in use: exit %d, %s", code, &second.stderr)
 	}
-	w.must("put", "/ls/local/still", "here")
+	w.must("put", w.path("still"), "here")
 }
 
 // Garbage on every port disturbs nobody.
 func TestGarbage(t *testing.T) {
-	w := start(t)
+	besideOthers(t)
+	w := sharedWorld(t)
 	before := w.status()
 	junk := make([]byte, 64<<10)
 	if _, err := rand.Read(junk); err != nil {
 		t.Fatal(err)
 	}
+	var sending sync.WaitGroup
 	for i := range 30 {
 		address := fmt.Sprintf("127.0.0.1:%d", w.base+i)
-		for _, send := range [][]byte{junk, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), {0}, bytes.Repeat([]byte{0xff}, 1<<10)} {
-			conn, err := net.DialTimeout("tcp", address, time.Second)
-			if err != nil {
-				continue // nobody listens there
-			}
-			conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
-			conn.Write(send)
-			conn.Read(make([]byte, 1<<10))
-			conn.Close()
+		for _, text := range [][]byte{junk, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), {0}, bytes.Repeat([]byte{0xff}, 1<<10)} {
+			sending.Go(func() { sendTo(address, text) })
 		}
 	}
-	w.must("put", "/ls/local/still", "here")
+	sending.Wait()
+	w.must("put", w.path("still"), "here")
 	after := w.status()
 	if after.Epoch != before.Epoch || after.Master != before.Master {
 		t.Errorf("garbage changed the master: %s in epoch %d, then %s in %d", before.Master, before.Epoch, after.Master, after.Epoch)
@@ -169,8 +169,21 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// sendTo sends a text to an address, if anybody listens there, and gives it time for an answer.
+func sendTo(address string, text []byte) {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	conn.Write(text)
+	conn.Read(make([]byte, 1<<10))
+}
+
 // Ctrl-C of chubbyd dev leaves no process behind, and the data is found again.
 func TestDevStops(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	w.must("put", "/ls/local/file", "kept")
 	pids := w.replicas()
@@ -193,6 +206,7 @@ func TestDevStops(t *testing.T) {
 
 // When chubbyd dev itself is killed, its replicas go with it.
 func TestDevKilled(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	pids := w.replicas()
 	w.kill9(w.dev.cmd.Process.Pid)

@@ -8,6 +8,7 @@ import (
 // One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no
 // cell here.
 func TestCtrlCWhileTyping(t *testing.T) {
+	besideOthers(t)
 	for _, command := range [][]string{{"put", "/ls/local/x"}, {"put", "/ls/local/x", "-"}, {"acl", "file", "put", "ops"}} {
 		term, process := onTerminal(t, bin("chubbyctl"), command...)
 		s := &shell{process, term}

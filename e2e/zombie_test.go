@@ -22,6 +22,7 @@ import (
 // those that waited in its sockets: neither with old contents nor with a lease (decision 5). The test
 // makes the calls without the client library, which would have gone to the new master long before.
 func TestZombieMaster(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
