@@ -69,14 +69,14 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 func (r *rollingCell) replace(id string, by syscall.Signal, version release) {
 	r.t.Helper()
 	began := time.Now()
-	r.end(id, by)
+	r.endReplica(id, by)
 	r.serveBy(id, version)
 	r.waitCaughtUp()
 	r.t.Logf("%s, after %v, has %s; all have caught up after %v", id, by, version.name, time.Since(began).Round(time.Millisecond))
 }
 
-// end ends the process of a replica.
-func (r *rollingCell) end(id string, by syscall.Signal) {
+// endReplica ends the process of a replica.
+func (r *rollingCell) endReplica(id string, by syscall.Signal) {
 	r.t.Helper()
 	p := r.procs[id]
 	if err := p.cmd.Process.Signal(by); err != nil {
@@ -174,18 +174,24 @@ func (r *rollingCell) stopIfFailed() {
 // transfer makes a replica the master.
 func (r *rollingCell) transfer(id string) {
 	r.t.Helper()
-	if s := r.waitStatus(func(client.Status) error { return nil }); s.Master != id {
+	if r.master() != id {
 		r.must("cell", "transfer", "--to", id)
 	}
+}
+
+// master waits until there is a master, and returns it.
+func (r *rollingCell) master() string {
+	r.t.Helper()
+	return r.waitStatus(func(client.Status) error { return nil }).Master
 }
 
 // follower returns a replica, not the master, that has a version.
 func (r *rollingCell) follower(version release) string {
 	r.t.Helper()
-	s := r.waitStatus(func(client.Status) error { return nil })
-	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != s.Master && r.has[id] == version })
+	master := r.master()
+	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != master && r.has[id] == version })
 	if at < 0 {
-		r.t.Fatalf("no replica besides %s has %s", s.Master, version.name)
+		r.t.Fatalf("no replica besides %s has %s", master, version.name)
 	}
 	return rollingIDs[at]
 }

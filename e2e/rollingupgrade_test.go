@@ -1,22 +1,206 @@
 package e2e
 
 import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A cell goes from the last release to this version, replica by replica, back again and up
-// again, and nobody notices.
+// A cell under load goes from the last release to this version, replica by replica, goes
+// back in part, goes up again, and has its upgrade finished. All replicas compute the same
+// state, nothing that was acknowledged is lost, and no client notices: neither those of this
+// version nor those of the release.
 func TestRollingUpgrade(t *testing.T) {
-	released, next := lastRelease(t), thisVersion()
-	r := startRollingCell(t, released)
-	r.must("put", "/ls/local/file", "before")
+	u := startUpgrade(t)
+	u.rollUp()
+	for range max(1, *rounds/2) {
+		u.rollBack()
+		u.rollUp()
+	}
+	u.rollMasters()
+	u.finish()
+	u.checkAll()
+}
+
+// upgrade is a cell that goes from a release to this version, under load.
+type upgrade struct {
+	*rollingCell
+	released, next release
+	level, newest  int // that the two versions know
+	changes        int // how many replicas were replaced by change
+
+	traffic *traffic
+	holders *holders
+	files   *fileSet
+	history *history
+	first   operation      // of the history
+	reader  *client.Client // without a cache
+}
+
+// startUpgrade starts a cell of the release, and its clients.
+func startUpgrade(t *testing.T) *upgrade {
+	t.Helper()
+	u := &upgrade{released: lastRelease(t), next: thisVersion(), newest: raftfsm.MaxLevel}
+	u.rollingCell = startRollingCell(t, u.released)
+	for _, by := range []release{u.released, u.next} {
+		s := u.upgradeStatus(by)
+		if u.level = s.Level; s.Newest != s.Level || u.level > u.newest {
+			t.Fatalf("a new cell of %s is at level %d, and knows %d; this version knows %d", u.released.name, s.Level, s.Newest, u.newest)
+		}
+	}
+	u.reader = u.client(client.Config{NoCache: true})
+	u.holders = u.startHolders(u.released)
+	u.traffic = startTraffic(t, u.rollingCell, u.released)
+	u.traffic.contend("/ls/local/contended")
+	u.files = u.traffic.writeFiles("/ls/local/files")
+	u.history, u.first = u.traffic.compareAndSwap("/ls/local/register")
+	return u
+}
+
+// compare compares the replicas, and lets the clients work for a while.
+func (u *upgrade) compare() {
+	u.t.Helper()
+	u.traffic.check()
+	u.traffic.whilePaused(u.checkHashes)
+	time.Sleep(500 * time.Millisecond)
+	u.traffic.check()
+}
+
+// change replaces one replica, which is killed and stopped by turns.
+func (u *upgrade) change(id string, version release) {
+	u.t.Helper()
+	by := syscall.SIGTERM
+	if u.changes++; u.changes%2 == 1 {
+		by = syscall.SIGKILL
+	}
+	u.replace(id, by, version)
+	u.compare()
+}
+
+// rollUp gives this version to two replicas that are not the master. The upgrade cannot be
+// finished yet.
+func (u *upgrade) rollUp() {
+	u.t.Helper()
+	for range 2 {
+		u.change(u.follower(u.released), u.next)
+	}
+	u.traffic.whilePaused(func() { u.checkMasters(u.reader) })
+	u.refuseToFinish()
+}
+
+// rollBack gives them the release again; one of them is the master.
+func (u *upgrade) rollBack() {
+	u.t.Helper()
+	u.transfer(u.follower(u.next))
+	u.change(u.master(), u.released)
+	u.change(u.follower(u.next), u.released)
+}
+
+// rollMasters gives this version to the other three, of which each is the master when its
+// turn comes: one hands over before, one is killed, and one is stopped.
+func (u *upgrade) rollMasters() {
+	u.t.Helper()
+	for _, by := range []syscall.Signal{0, syscall.SIGKILL, syscall.SIGTERM} {
+		id := slices.IndexFunc(rollingIDs, func(id string) bool { return u.has[id] == u.released })
+		master := rollingIDs[id]
+		u.transfer(master)
+		time.Sleep(200 * time.Millisecond) // it serves clients of both versions
+		if by == 0 {
+			u.transfer(u.follower(u.next))
+			by = syscall.SIGTERM
+		}
+		u.refuseToFinish()
+		u.replace(master, by, u.next)
+		u.compare()
+	}
+}
+
+// refuseToFinish tries to finish the upgrade while replicas have the release: those are
+// named, and nothing changes. If the version brings no level, there is nothing to refuse.
+func (u *upgrade) refuseToFinish() {
+	u.t.Helper()
+	if u.newest == u.level {
+		return
+	}
+	got := u.ctlOf(u.next, "cell", "upgrade", "finish")
 	for _, id := range rollingIDs {
-		r.replace(id, syscall.SIGKILL, next)
-		r.checkHashes()
+		says := strings.Contains(got.err, fmt.Sprintf("%s knows feature levels up to %d", id, u.level))
+		if got.code != 69 || says != (u.has[id] == u.released) {
+			u.t.Fatalf("finish, while %s has %s: exit %d, %s", id, u.has[id].name, got.code, got.err)
+		}
 	}
-	t.Logf("%+v", r.upgradeStatus(released))
-	if got := r.ctlOf(released, "cat", "/ls/local/file"); got.out != "before" {
-		t.Errorf("%+v", got)
+	for _, by := range []release{u.released, u.next} {
+		if s := u.upgradeStatus(by); s.Level != u.level || s.Newest != u.newest {
+			u.t.Fatalf("cell upgrade status of %s: %+v; want level %d of %d", by.name, s, u.level, u.newest)
+		}
 	}
+}
+
+// finish finishes the upgrade, by the chubbyctl of each version, and checks that a replica
+// cannot go back.
+func (u *upgrade) finish() {
+	u.t.Helper()
+	u.traffic.whilePaused(func() { u.checkMasters(u.reader) })
+	for _, by := range []release{u.next, u.released} {
+		if got := u.ctlOf(by, "-o", "json", "cell", "upgrade", "finish"); got.code != 0 {
+			u.t.Fatalf("finish of %s: exit %d, %s", by.name, got.code, got.err)
+		}
+		if s := u.upgradeStatus(by); s.Level != u.newest || s.Newest != u.newest {
+			u.t.Fatalf("after finish, cell upgrade status of %s: %+v", by.name, s)
+		}
+	}
+	u.compare()
+	if u.newest == u.level {
+		u.t.Logf("both versions know feature level %d: there was nothing to finish", u.level)
+		return
+	}
+	u.t.Logf("the cell has gone from feature level %d to %d", u.level, u.newest)
+	id := u.follower(u.next)
+	u.endReplica(id, syscall.SIGTERM)
+	p := u.serveBy(id, u.released)
+	says := fmt.Sprintf("it is of feature level %d, and this replica knows levels up to %d", u.newest, u.level)
+	if code := p.wait(30 * time.Second); code != 78 || !strings.Contains(p.stderr.String(), says) {
+		u.t.Fatalf("%s with %s exits with %d, and says %s; want 78, and %q", id, u.released.name, code, &p.stderr, says)
+	}
+	u.serveBy(id, u.next)
+	u.waitCaughtUp()
+	u.compare()
+}
+
+// checkAll stops the clients, and checks all that they were promised.
+func (u *upgrade) checkAll() {
+	u.t.Helper()
+	u.traffic.stop()
+	u.traffic.check()
+	u.checkHashes()
+	u.holders.check(u.t, u.released)
+	if err := u.files.checkFiles(u.t.Context(), u.reader); err != nil {
+		u.t.Error(err)
+	}
+	var told string
+	var err error
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if told, err = u.files.checkEvents(); err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		u.t.Error(err)
+	}
+	if err := u.history.check(u.first); err != nil {
+		u.t.Errorf("the register is not linearizable: %v", err)
+	}
+	snapshots, err := filepath.Glob(filepath.Join(u.dir, "*", "snapshots", "*"))
+	if err != nil {
+		u.t.Error(err)
+	}
+	u.t.Logf("%s%d operations with the register; %d snapshots", told, len(u.history.operations), len(snapshots))
+	u.checkMasters(u.reader)
 }

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// fileSet is the files that were created in a directory, each by one acknowledged write, and
+// those who watch the directory.
+type fileSet struct {
+	dir     string
+	handle  *client.Handle // of a client without a cache
+	release *process       // chubbyctl watch
+
+	mu    sync.Mutex           // guards the rest
+	files map[string]time.Time // when the write of each began
+	seen  []seenEvent          // by a client of this version
+}
+
+// seenEvent is an event, and when a client had it.
+type seenEvent struct {
+	At    time.Time `json:"time"`
+	Kind  string    `json:"event"`
+	Child string
+}
+
+// writeFiles has clients of both versions create files, and watch.
+func (l *traffic) writeFiles(dir string) *fileSet {
+	t := l.cell.t
+	t.Helper()
+	s := &fileSet{dir: dir, files: map[string]time.Time{}}
+	var err error
+	s.handle, err = l.cell.client(client.Config{NoCache: true}).Open(t.Context(), dir, client.OpenOptions{
+		Read:   true,
+		Create: client.Directory,
+		Events: []api.EventKind{api.EventChildAdded},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.release = spawn(t, nil, l.release.bin("chubbyctl"), "--servers", l.cell.servers(), "-v", "-o", "json", "watch", dir, "--events", "child-added")
+	s.release.waitFor("watching", 20*time.Second)
+	l.actors.Go(func() { l.watch(s) })
+
+	for i := range 2 {
+		c := l.cell.client(client.Config{})
+		n := 0
+		l.repeat("a writer of files", 80*time.Millisecond, func(ctx context.Context) error {
+			n++
+			return s.create(fmt.Sprintf("new-%d-%d", i, n), func(path, contents string) error {
+				h, err := c.Open(ctx, path, client.OpenOptions{Write: true, Create: client.NewFile, Contents: []byte(contents)})
+				if err != nil {
+					return err
+				}
+				return h.Close(ctx)
+			})
+		})
+	}
+	n := 0
+	l.repeat("a writer of files of the release", 300*time.Millisecond, func(ctx context.Context) error {
+		n++
+		return s.create(fmt.Sprintf("released-%d", n), func(path, contents string) error {
+			_, err := l.mustCtl(ctx, "put", path, contents)
+			return err
+		})
+	})
+	return s
+}
+
+// create creates a file by a function, and remembers it when that has succeeded.
+func (s *fileSet) create(name string, do func(path, contents string) error) error {
+	began := time.Now()
+	if err := do(s.dir+"/"+name, contentsOf(name)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[name] = began
+	return nil
+}
+
+func contentsOf(name string) string { return "the contents of " + name }
+
+// watch keeps the events of a client of this version, until stop.
+func (l *traffic) watch(s *fileSet) {
+	for {
+		e, err := s.handle.Next(l.ctx)
+		if l.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			l.report(fmt.Errorf("the events of %s: %w", s.dir, err))
+			return
+		}
+		s.mu.Lock()
+		s.seen = append(s.seen, seenEvent{At: time.Now(), Kind: e.Kind.String(), Child: e.Child})
+		s.mu.Unlock()
+	}
+}
+
+// seenByRelease is what the release's chubbyctl watch has printed.
+func (s *fileSet) seenByRelease() (all []seenEvent, err error) {
+	printed := s.release.stdout.String()
+	whole := strings.LastIndexByte(printed, '\n') + 1
+	for lines := bufio.NewScanner(strings.NewReader(printed[:whole])); lines.Scan(); {
+		var e seenEvent
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("chubbyctl watch printed %q: %w", lines.Text(), err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// checkEvents returns an error unless both watchers have had an event of each file, or have
+// been told after it was created that events may have been lost; and none of another file.
+func (s *fileSet) checkEvents() (told string, err error) {
+	byRelease, err := s.seenByRelease()
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for who, seen := range map[string][]seenEvent{"this version": s.seen, "the release": byRelease} {
+		children, lookAgain := map[string]int{}, time.Time{}
+		for _, e := range seen {
+			switch e.Kind {
+			case api.EventChildAdded.String():
+				children[e.Child]++
+			case api.EventMasterFailedOver.String(), api.EventLost.String():
+				lookAgain = e.At
+			default:
+				return "", fmt.Errorf("the client of %s was told of %+v", who, e)
+			}
+		}
+		for name, began := range s.files {
+			if children[name] == 0 && !lookAgain.After(began) {
+				return "", fmt.Errorf("the client of %s saw no event of %s, which was created at %v; it was told to look again at %v, and stderr is %q", who, name, began, lookAgain, &s.release.stderr)
+			}
+		}
+		for name, n := range children {
+			if _, ok := s.files[name]; !ok || n > 1 {
+				return "", fmt.Errorf("the client of %s saw %d events of %s, which was created: %v", who, n, name, ok)
+			}
+		}
+		told += fmt.Sprintf("the client of %s had an event of %d of %d files, and is told of the rest by %d other events; ", who, len(children), len(s.files), len(seen)-len(children))
+	}
+	return told, nil
+}
+
+// checkFiles returns an error unless the directory holds the files that were created, with
+// their contents, and no other.
+func (s *fileSet) checkFiles(ctx context.Context, c *client.Client) error {
+	list, err := s.handle.ReadDir(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(list) != len(s.files) {
+		return fmt.Errorf("%d files were created, and %d are there", len(s.files), len(list))
+	}
+	for name := range s.files {
+		h, err := c.Open(ctx, s.dir+"/"+name, client.OpenOptions{Read: true})
+		if err != nil {
+			return fmt.Errorf("a file that was created is lost: %w", err)
+		}
+		got, _, err := h.Contents(ctx)
+		if err = errors.Join(err, h.Close(ctx)); err != nil {
+			return err
+		}
+		if string(got) != contentsOf(name) {
+			return fmt.Errorf("%s says %q", name, got)
+		}
+	}
+	return nil
+}
