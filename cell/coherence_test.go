@@ -17,9 +17,13 @@ import (
 // access control lists, and to each other's sessions, and while masters change, a
 // client that caches reads everything as one that does not: contents, metadata,
 // absence, listings and refusals (Chubby §2.7). Operations follow one another, so
-// that there is one right answer.
+// that there is one right answer. Each seed is another course of them.
 func TestCachedIsUncached(t *testing.T) {
-	for seed := range uint64(4) {
+	seeds := uint64(2)
+	if *full {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				w := newMirror(t, ctx, c, seed)

@@ -117,7 +117,7 @@ func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.
 
 // In one epoch, each event comes once.
 func TestEventsOnce(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		c.Slow("watcher", time.Millisecond)
 		h := watchFile(t, ctx, dial(t, ctx, c, "watcher", client.Config{}), path)
@@ -143,7 +143,7 @@ func TestEventsOnce(t *testing.T) {
 // A client that hears nothing for a while holds nobody up: its events wait, up
 // to a bound, and then it is told that some were lost, in their place.
 func TestEventsOfSlowClient(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		slow := dial(t, ctx, c, "slow", client.Config{Lease: api.MaxLease, NoCache: true})
 		h := watchFile(t, ctx, slow, path)
@@ -174,7 +174,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 // An application that does not read its events is told how far it got, and its
 // session does not suffer.
 func TestEventsNobodyReads(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		cl := dial(t, ctx, c, "lazy", client.Config{Lease: api.MinLease})
 		h := watchFile(t, ctx, cl, path)
@@ -196,11 +196,15 @@ func TestEventsNobodyReads(t *testing.T) {
 	})
 }
 
-// Ten thousand children come and go, and their directory's watcher hears of each
-// or is told to look again.
+// Very many children come and go, and their directory's watcher hears of each or is told to look
+// again. With -full there are ten thousand.
 func TestEventsOfManyChildren(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		const children, removed, workers = 10_000, 1000, 20
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const workers = 20
+		children, removed := 3000, 300
+		if *full {
+			children, removed = 10_000, 1000
+		}
 		watcher := dial(t, ctx, c, "watcher", client.Config{})
 		d, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{
 			Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded, api.EventChildRemoved},
@@ -272,7 +276,7 @@ func TestFailOverIsTold(t *testing.T) {
 // Whoever watches a lock hears that nobody has it any more, at the moment of the
 // loss; not when it goes from one to the next in the same entry.
 func TestEventLockVacant(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		watcher, err := dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
 			Read: true, Create: client.File, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},

@@ -86,7 +86,7 @@ func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
 // A connection over which nothing comes, or no call, is closed after a time; that of
 // a session, which has nothing but its parked KeepAlives, is not.
 func TestIdleConnections(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		address := c.Servers()[0]
 		mute, err := c.DialFrom("mute")(ctx, address)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-var full = flag.Bool("full", false, "let 500,000 ephemeral nodes end in TestReplicasRestartAfterManyNodesDied")
+// full makes long tests as long as the promises say; make endurance sets it.
+var full = flag.Bool("full", false, "make long tests as long as the promises say")
 
 // Very many ephemeral nodes end together, and every replica starts again on the log
 // that they leave. With -full there are 500,000 of 50 sessions.
@@ -61,10 +62,10 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 			left = stat.Children
 			<-time.After(100 * time.Millisecond)
 		}
-		for _, id := range []string{"r1", "r2", "r3", "r4", "r5"} {
+		for _, id := range []string{"r1", "r2", "r3"} {
 			c.Kill(id)
 		}
-		for _, id := range []string{"r1", "r2", "r3", "r4", "r5"} {
+		for _, id := range []string{"r1", "r2", "r3"} {
 			c.Restart(id)
 		}
 		c.Master()

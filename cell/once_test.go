@@ -20,7 +20,7 @@ import (
 
 // mutations is how many changes TestLostReplies makes; make acceptance asks for
 // more than the ordinary run.
-var mutations = flag.Int("mutations", 1000, "how many changes TestLostReplies makes")
+var mutations = flag.Int("mutations", 500, "how many changes TestLostReplies makes")
 
 // Every change happens exactly once, though three replies in ten are lost after
 // the master has acted, and the master dies now and then, so that retries reach

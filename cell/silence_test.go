@@ -33,7 +33,7 @@ func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisec
 func TestSilentHolder(t *testing.T) {
 	for _, delay := range []time.Duration{0, api.DefaultLockDelay} {
 		t.Run(fmt.Sprint("lock-delay ", delay), func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				next := dial(t, ctx, c, "next", client.Config{NoCache: true})
 				kinds := silences(c)
 				phases := []int{0, 100, 1000, 1900, 2900, 4100, 5300, 6100, 6700, 6800, 6900, 7000, 7100}
@@ -81,7 +81,7 @@ func TestSilentHolder(t *testing.T) {
 func TestSignsOfLife(t *testing.T) {
 	for name, lost := range map[string]int32{"no reply is lost": -1, "every second reply is lost": 0, "the other replies are lost": 1} {
 		t.Run(name, func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				var replies atomic.Int32
 				loses := c.Lossy("holder", func(method string) bool {
 					if !strings.HasSuffix(method, "KeepAlive") || lost < 0 || replies.Add(1)%3 != lost {
@@ -106,7 +106,7 @@ func TestSignsOfLife(t *testing.T) {
 		})
 	}
 	t.Run("many sessions on a connection", func(t *testing.T) {
-		inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 			const sessions, minutes = 50, 5
 			shared, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("many"), Clock: celltest.Clock})
 			if err != nil {

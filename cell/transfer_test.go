@@ -32,7 +32,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 		{"paused", func(c *celltest.Cell, id string) { c.Pause(id) }},
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				cl := dial(t, ctx, c, "client", client.Config{})
 				h := open(t, ctx, cl, "/ls/local/f", 0)
 				from, dead := c.Master(), other(c)
