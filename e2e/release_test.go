@@ -18,7 +18,7 @@ import (
 // release is a version of the two binaries.
 type release struct {
 	name string
-	dir  string // with chubbyd and chubbyctl
+	dir  string // with chubbyd and chubbyctl; of a release also with testdata/replay, built with its packages
 }
 
 func (r release) bin(name string) string { return filepath.Join(r.dir, name) }
@@ -39,8 +39,15 @@ func lastRelease(t *testing.T) release {
 	if err != nil {
 		t.Fatalf("unpack %s: %v", archives[0], err)
 	}
+	replay, err := os.ReadFile("testdata/replay/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(filepath.Join(source, "replay", "main.go"), replay); err != nil {
+		t.Fatal(err)
+	}
 	r := release{name: name, dir: t.TempDir()}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", r.dir, "./cmd/chubbyd", "./cmd/chubbyctl")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", r.dir, "./cmd/chubbyd", "./cmd/chubbyctl", "./replay")
 	build.Dir, build.Env = source, append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s in %s: %v\n%s", name, source, err, out)
@@ -72,6 +79,9 @@ func unpack(archive string) (dir string, err error) {
 		}
 		if err != nil {
 			return "", err
+		}
+		if head.Typeflag != tar.TypeReg {
+			continue
 		}
 		text, err := io.ReadAll(files)
 		if err != nil {

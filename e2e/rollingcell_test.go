@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,15 +22,20 @@ type rollingCell struct {
 	cell  *client.Cell
 	procs map[string]*process
 	has   map[string]release // the version that each replica runs
+
+	clients []*client.Client
 }
 
 var rollingIDs = []string{"r1", "r2", "r3", "r4", "r5"}
+
+// boltID is the replica that has its log in a bbolt file; the others have the default.
+const boltID = "r1"
 
 // startRollingCell starts a cell of five, all of that version.
 func startRollingCell(t *testing.T, version release) *rollingCell {
 	t.Helper()
 	r := &rollingCell{
-		world: &world{t: t, dir: t.TempDir(), base: freePorts(t)},
+		world: newWorld(t),
 		procs: map[string]*process{},
 		has:   map[string]release{},
 	}
@@ -40,15 +46,36 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cell.Close()
-		for _, p := range r.procs { // nothing is handed over at the end of the test
-			_ = p.cmd.Process.Kill()
-		}
-	})
+	t.Cleanup(func() { _ = cell.Close() })
 	r.cell = cell
 	r.waitCaughtUp()
 	return r
+}
+
+// newClient opens a session of this process.
+func (r *rollingCell) newClient(cfg client.Config) *client.Client {
+	r.t.Helper()
+	c := r.client(cfg)
+	r.clients = append(r.clients, c)
+	return c
+}
+
+// end ends programs that use the cell, the sessions of this process, and then the cell. In
+// another order they would wait for a cell that has ended.
+func (r *rollingCell) end(users ...*process) {
+	var ends sync.WaitGroup
+	for _, p := range users {
+		ends.Go(func() { _ = p.end() })
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, c := range r.clients {
+		ends.Go(func() { _ = c.Close(ctx) })
+	}
+	ends.Wait()
+	for _, p := range r.procs {
+		_ = p.cmd.Process.Kill() // it may have ended
+	}
 }
 
 // serveBy starts a replica with a version.
@@ -58,9 +85,13 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	for i, id := range rollingIDs {
 		members = append(members, fmt.Sprintf("%s=127.0.0.1:%d,127.0.0.1:%d", id, r.base+i, r.base+10+i))
 	}
+	store := "wal"
+	if id == boltID {
+		store = "boltdb"
+	}
 	r.has[id] = version
 	r.procs[id] = spawn(r.t, nil, version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
-		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id))
+		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
 	return r.procs[id]
 }
 
@@ -146,14 +177,7 @@ func (r *rollingCell) waitCaughtUp() {
 // their histories. It needs a cell in which nobody changes anything.
 func (r *rollingCell) checkHashes() {
 	r.t.Helper()
-	s := r.waitStatus(func(s client.Status) error {
-		for _, one := range s.Replicas {
-			if first := s.Replicas[0]; one.Err != nil || one.Applied != first.Applied {
-				return fmt.Errorf("%s and %s have applied different entries", first.ID, one.ID)
-			}
-		}
-		return nil
-	})
+	s := r.waitStatus(r.checkApplied)
 	for _, one := range s.Replicas {
 		if first := s.Replicas[0]; one.StateHash != first.StateHash || one.StateHash == "" {
 			r.t.Errorf("at %d, %s of %s and %s of %s have the state hashes %q and %q",
@@ -161,6 +185,16 @@ func (r *rollingCell) checkHashes() {
 		}
 	}
 	r.stopIfFailed()
+}
+
+// checkApplied returns an error unless all replicas have applied the same entries.
+func (r *rollingCell) checkApplied(s client.Status) error {
+	for _, one := range s.Replicas {
+		if first := s.Replicas[0]; one.Err != nil || one.Applied != first.Applied {
+			return fmt.Errorf("%s and %s have applied different entries", first.ID, one.ID)
+		}
+	}
+	return nil
 }
 
 // stopIfFailed ends the test if anything was wrong: what comes after would only hide it.

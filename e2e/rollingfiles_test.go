@@ -39,7 +39,7 @@ func (l *traffic) writeFiles(dir string) *fileSet {
 	t.Helper()
 	s := &fileSet{dir: dir, files: map[string]time.Time{}}
 	var err error
-	s.handle, err = l.cell.client(client.Config{NoCache: true}).Open(t.Context(), dir, client.OpenOptions{
+	s.handle, err = l.cell.newClient(client.Config{NoCache: true}).Open(t.Context(), dir, client.OpenOptions{
 		Read:   true,
 		Create: client.Directory,
 		Events: []api.EventKind{api.EventChildAdded},
@@ -52,7 +52,7 @@ func (l *traffic) writeFiles(dir string) *fileSet {
 	l.actors.Go(func() { l.watch(s) })
 
 	for i := range 2 {
-		c := l.cell.client(client.Config{})
+		c := l.cell.newClient(client.Config{})
 		n := 0
 		l.repeat("a writer of files", 80*time.Millisecond, func(ctx context.Context) error {
 			n++

@@ -125,13 +125,13 @@ func (l *traffic) compareAndSwap(path string) (h *history, first operation) {
 	t := l.cell.t
 	t.Helper()
 	h, first = &history{}, operation{write: true, contents: "first"}
-	stat, err := l.cell.handle(t.Context(), l.cell.client(client.Config{}), path).SetContents(t.Context(), []byte("first"))
+	stat, err := l.cell.handle(t.Context(), l.cell.newClient(client.Config{}), path).SetContents(t.Context(), []byte("first"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.generation = stat.Content
 	for i := range 3 { // two of them read through a cache
-		handle := l.cell.handle(t.Context(), l.cell.client(client.Config{NoCache: i == 0}), path)
+		handle := l.cell.handle(t.Context(), l.cell.newClient(client.Config{NoCache: i == 0}), path)
 		n := 0
 		l.repeat("a writer of one file", 40*time.Millisecond, func(ctx context.Context) error {
 			n++

@@ -39,7 +39,7 @@ const heldDir = "/ls/local/held"
 func (r *rollingCell) startHolders(released release) *holders {
 	t := r.t
 	t.Helper()
-	h := &holders{cell: r, client: r.client(client.Config{})}
+	h := &holders{cell: r, client: r.newClient(client.Config{})}
 	h.session = h.client.Session()
 	for _, file := range []client.OpenOptions{
 		{Read: true, Create: client.Directory},

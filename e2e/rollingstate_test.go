@@ -35,8 +35,8 @@ func (r *rollingCell) checkMasters(c *client.Client) {
 			}
 		}
 	}
-	r.t.Logf("each replica as the master tells the same of %d nodes, locks and sessions (in %v)", len(first), time.Since(began).Round(time.Millisecond))
 	r.stopIfFailed()
+	r.t.Logf("each replica as the master tells the same of %d nodes, locks and sessions (in %v)", len(first), time.Since(began).Round(time.Millisecond))
 }
 
 // tells is what a replica tells as the master: of each node, each lock and each session.

@@ -174,7 +174,7 @@ func (l *traffic) contend(path string) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		c := l.cell.client(client.Config{})
+		c := l.cell.newClient(client.Config{})
 		h := l.cell.handle(t.Context(), c, path)
 		l.repeat("a contender", 30*time.Millisecond, func(ctx context.Context) error { return l.hold(ctx, c, h, witnessDir(dir)) })
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +17,10 @@ import (
 // state, nothing that was acknowledged is lost, and no client notices: neither those of this
 // version nor those of the release.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	u := startUpgrade(t)
+	defer u.end(u.files.release, u.holders.release, u.holders.ephemeral)
+	defer u.traffic.stop()
 	u.rollUp()
 	for range max(1, *rounds/2) {
 		u.rollBack()
@@ -55,7 +57,7 @@ func startUpgrade(t *testing.T) *upgrade {
 			t.Fatalf("a new cell of %s is at level %d, and knows %d; this version knows %d", u.released.name, s.Level, s.Newest, u.newest)
 		}
 	}
-	u.reader = u.client(client.Config{NoCache: true})
+	u.reader = u.newClient(client.Config{NoCache: true})
 	u.holders = u.startHolders(u.released)
 	u.traffic = startTraffic(t, u.rollingCell, u.released)
 	u.traffic.contend("/ls/local/contended")
@@ -197,10 +199,7 @@ func (u *upgrade) checkAll() {
 	if err := u.history.check(u.first); err != nil {
 		u.t.Errorf("the register is not linearizable: %v", err)
 	}
-	snapshots, err := filepath.Glob(filepath.Join(u.dir, "*", "snapshots", "*"))
-	if err != nil {
-		u.t.Error(err)
-	}
-	u.t.Logf("%s%d operations with the register; %d snapshots", told, len(u.history.operations), len(snapshots))
+	u.t.Logf("%s%d operations with the register", told, len(u.history.operations))
 	u.checkMasters(u.reader)
+	u.replayLog()
 }
