@@ -52,14 +52,14 @@ func BenchmarkCached(b *testing.B) {
 			if err := read(); err != nil { // from the cell
 				b.Fatal(err)
 			}
-			before := cl.CacheStats()
+			before := cl.Stats().Cache
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := read(); err != nil {
 					b.Fatal(err)
 				}
 			}
-			after := cl.CacheStats()
+			after := cl.Stats().Cache
 			if calls := after.Misses - before.Misses; calls > 0 {
 				b.Errorf("%d calls for %d reads", calls, after.Hits-before.Hits)
 			}

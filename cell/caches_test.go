@@ -164,12 +164,12 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 			all("a")
 		}
 		c.Heal("reader")
-		before := cl.CacheStats()
+		before := cl.Stats().Cache
 		if _, err := open(t, ctx, author, "/ls/local/f", 0).SetContents(ctx, []byte("b")); err != nil {
 			t.Fatal(err)
 		}
 		all("b")
-		if after := cl.CacheStats(); after.Invalidations == before.Invalidations || before.Hits < 500 {
+		if after := cl.Stats().Cache; after.Invalidations == before.Invalidations || before.Hits < 500 {
 			t.Errorf("%+v, then %+v", before, after)
 		}
 	})
@@ -197,7 +197,7 @@ func TestCachedOpenObeysACL(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if bob.CacheStats().Hits == 0 {
+		if bob.Stats().Cache.Hits == 0 {
 			t.Error("no handle was used again")
 		}
 		if _, err := list.SetContents(ctx, []byte("admin\n")); err != nil {

@@ -174,7 +174,7 @@ func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.D
 	close(stop)
 	busy.Wait()
 	for _, cl := range readers {
-		hits += cl.CacheStats().Hits
+		hits += cl.Stats().Cache.Hits
 	}
 	return hits, wrong
 }

@@ -37,7 +37,7 @@ func TestCachedIsUncached(t *testing.T) {
 				}
 				var hits uint64
 				for _, cl := range w.cached {
-					hits += cl.CacheStats().Hits
+					hits += cl.Stats().Cache.Hits
 				}
 				if hits == 0 {
 					t.Error("no cache answered anything, so nothing was tested")
@@ -191,7 +191,7 @@ func shown(ctx context.Context, cl *client.Client, path string) string {
 	list, err := h.ReadDir(ctx)
 	for i := range list {
 		list[i].Lock = 0
-		if cl.CacheStats().Misses == 0 { // it does not cache
+		if cl.Stats().Cache.Misses == 0 { // it does not cache
 			list[i].Children = 0
 		}
 	}

@@ -172,7 +172,7 @@ func TestJeopardyEmptiesTheCache(t *testing.T) {
 		f.heal()
 		time.Sleep(5 * time.Second)
 		before := len(f.heard("GetStat"))
-		if _, err := h.Stat(t.Context()); err != nil || len(f.heard("GetStat")) != before+1 || c.CacheStats().Flushes == 0 {
+		if _, err := h.Stat(t.Context()); err != nil || len(f.heard("GetStat")) != before+1 || c.Stats().Cache.Flushes == 0 {
 			t.Errorf("safe again: %v, %d calls, %d before", err, len(f.heard("GetStat")), before)
 		}
 		closeClient(t, c)

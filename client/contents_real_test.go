@@ -27,7 +27,7 @@ func TestContentsOfAnEmptyFile(t *testing.T) {
 				t.Errorf("%#v, %v", contents, err)
 			}
 		}
-		if c.CacheStats().Hits == 0 {
+		if c.Stats().Cache.Hits == 0 {
 			t.Error("the second was not from the cache")
 		}
 		if err := c.Close(t.Context()); err != nil {

@@ -4,13 +4,13 @@ import "sync/atomic"
 
 // Stats counts what has happened to a session, and to its calls, since it was opened.
 type Stats struct {
-	KeepAlives       uint64 // sent
-	KeepAlivesFailed uint64 // not answered in time, or refused
-	Jeopardies       uint64 // times that the lease ran out by the local clock
-	Rescues          uint64 // times that the session became safe again after that
-	FailOvers        uint64 // masters after the first
-	Attempts         uint64 // times that a call of the session was sent to a replica, without KeepAlives
-	Cache            CacheStats
+	KeepAlives       uint64     // sent
+	KeepAlivesFailed uint64     // not answered in time, or refused
+	Jeopardies       uint64     // times that the lease ran out by the local clock
+	Rescues          uint64     // times that the session became safe again after that
+	FailOvers        uint64     // masters after the first
+	Attempts         uint64     // times that a call of the session was sent to a replica, without KeepAlives
+	Cache            CacheStats // all zero with Config.NoCache
 }
 
 // counters are the counts of Stats, without the cache's.
@@ -24,9 +24,6 @@ func (c *Client) Stats() Stats {
 	n := &c.session.counters
 	return Stats{
 		KeepAlives: n.keepAlives.Load(), KeepAlivesFailed: n.keepAlivesFailed.Load(), Jeopardies: n.jeopardies.Load(),
-		Rescues: n.rescues.Load(), FailOvers: n.failOvers.Load(), Attempts: n.attempts.Load(), Cache: c.CacheStats(),
+		Rescues: n.rescues.Load(), FailOvers: n.failOvers.Load(), Attempts: n.attempts.Load(), Cache: c.cache.currentStats(),
 	}
 }
-
-// CacheStats returns Stats().Cache. With Config.NoCache it is all zero.
-func (c *Client) CacheStats() CacheStats { return c.cache.currentStats() }

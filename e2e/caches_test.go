@@ -52,7 +52,7 @@ func TestCachesWhileMastersDie(t *testing.T) {
 
 	var sum client.CacheStats
 	for _, c := range readers {
-		one := c.CacheStats()
+		one := c.Stats().Cache
 		sum.Hits += one.Hits
 		sum.Misses += one.Misses
 		sum.Invalidations += one.Invalidations

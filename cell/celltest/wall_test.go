@@ -31,14 +31,14 @@ func TestWallClockSteps(t *testing.T) {
 			by time.Duration
 		}{{"r1", time.Hour}, {"r2", time.Hour}, {"r3", time.Hour}, {"r1", -time.Hour}, {"r2", -time.Hour}, {"r3", -time.Hour}} {
 			contents(t, file, "as it was")
-			read := steady.CacheStats()
+			read := steady.Stats().Cache
 			path := fmt.Sprint("/ls/local/lock", i)
 			passesOn(t, c, dial(t, c, path), next.open(t, path, 0), step.id, step.by)
 			if shown := since(t, other, path); i == 2 && shown < time.Hour || i == 5 && shown > time.Minute {
 				t.Errorf("after the step of %v by %v, the lock is shown to be held since %v ahead of the true time", step.id, step.by, shown)
 			}
 			contents(t, file, "as it was")
-			if now := steady.CacheStats(); now.Hits != read.Hits+1 || now.Misses != read.Misses {
+			if now := steady.Stats().Cache; now.Hits != read.Hits+1 || now.Misses != read.Misses {
 				t.Errorf("the cache: %+v, then %+v", read, now)
 			}
 			if _, err := rival.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {

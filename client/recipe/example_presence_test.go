@@ -23,7 +23,7 @@ func ExampleAnnounce() {
 			return err
 		}
 		select {
-		case <-p.Done(): // the session is over, or another has the name
+		case <-p.Context().Done(): // the session is over, or another has the name
 			return context.Cause(p.Context())
 		case <-ctx.Done(): // Renew closes the session, and the file goes with it
 			return ctx.Err()

@@ -156,7 +156,7 @@ func TestPresenceSessionLost(t *testing.T) {
 		if got := watcher.seen(); got != "" || p.Context().Err() == nil {
 			t.Errorf("it has expired: %q", got)
 		}
-		<-p.Done()
+		<-p.Context().Done()
 		if err := context.Cause(p.Context()); !errors.Is(err, api.SessionExpired) {
 			t.Error(err)
 		}
