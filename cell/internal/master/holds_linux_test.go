@@ -198,7 +198,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		for _, id := range ids {
 			r.Ended = append(r.Ended, raftfsm.Ended{End: raftfsm.End{Session: id, Reason: api.ByExpiry}})
 		}
-		s.observer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []raftfsm.Result{r}, nil)
+		s.epoch.proposer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []raftfsm.Result{r}, nil)
 	}
 	locked := func(do func()) {
 		s.epoch.mu.Lock()
@@ -249,11 +249,11 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}
-			s.observer.observe([]raftfsm.Command{{Close: &c}}, []raftfsm.Result{{}}, nil)
+			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, []raftfsm.Result{{}}, nil)
 		}},
 		{"a Close that was refused, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 3}
-			s.observer.observe([]raftfsm.Command{{Close: &c}}, nil, api.Errorf(api.Unavailable, "try again"))
+			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, nil, api.Errorf(api.Unavailable, "try again"))
 		}},
 		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
 		{"a tick when very many locks are to be offered again", func(int) {

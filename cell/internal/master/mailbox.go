@@ -21,21 +21,25 @@ type mailbox struct {
 	principal string // whose session it is
 	bytes     int    // of events, as they are counted in mail
 
-	events    []*Event // not received, ascending by sequence
-	last      uint64   // sequence of the newest event
-	delivered uint64   // of the newest event that a reply has carried
-	received  uint64
-	acked     uint64
-
-	essential      uint64 // of the newest essential event
-	owedAtDelivery uint64 // what essential was when the latest reply was made
-	ends           int    // events of handles that are invalid, among events
-	marker         uint64 // of the marker among events; 0 if there is none
-	missed         bool   // an event was dropped after the marker was told
+	events []*Event // not received, ascending by sequence
+	progress
+	ends   int    // events of handles that are invalid, among events
+	marker uint64 // of the marker among events; 0 if there is none
+	missed bool   // an event was dropped after the marker was told
 
 	grant  uint64 // number of the newest grant made to the session
 	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
 	parked *parked
+}
+
+// progress says how far the events of a mailbox have come, by their sequences.
+type progress struct {
+	last           uint64 // the newest event
+	delivered      uint64 // the newest event that a reply has carried
+	received       uint64
+	acked          uint64
+	essential      uint64 // the newest essential event
+	owedAtDelivery uint64 // what essential was when the latest reply was made
 }
 
 // parked is a KeepAlive that waits. Its wake is closed when there is something

@@ -47,7 +47,6 @@ type Master struct {
 	Files       *Files
 	Locks       *Locks
 	Inspector   *Inspector
-	observer    *observer
 	events      *publisher
 	coherence   *coherence
 	revocations *revocations
@@ -100,9 +99,17 @@ func New(ctx context.Context, cfg Config) *Master {
 	e.unproposed = observed.unproposed
 	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
 	return &Master{
-		epoch: e, tables: t, Sessions: sessions, Files: files, Locks: locks, Inspector: inspector, observer: observed, events: events, coherence: coherent,
-		revocations: lost, remover: gone,
-		timekeeper: &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions},
+		epoch:       e,
+		tables:      t,
+		Sessions:    sessions,
+		Files:       files,
+		Locks:       locks,
+		Inspector:   inspector,
+		events:      events,
+		coherence:   coherent,
+		revocations: lost,
+		remover:     gone,
+		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions},
 	}
 }
 
