@@ -34,6 +34,9 @@ func TestSourceLaws(t *testing.T) {
 		holds func(*testing.T, []source)
 	}{
 		{"size", lawSize},
+		{"exported names", lawExported},
+		{"reviewed names", lawReviewed},
+		{"types", lawTypes},
 		{"package docs", lawPackageDocs},
 		{"no init, no mutable package variables", lawState},
 		{"clocks", lawClocks},

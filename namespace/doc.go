@@ -19,6 +19,13 @@
 // the caller to ask: its operations check neither. It does not know what a
 // session is, and does not queue anybody: a lock is granted or refused at once.
 //
+// # Who may use it
+//
+// The server side of this module: package raftfsm, whose State holds the tree, and the
+// rooms of package cell that read it. It is exported so that it can be read and tested
+// by itself. Other modules should not import it: names and behaviour change with what
+// a cell needs, without a line in the changelog.
+//
 // # Limitations
 //
 // Only the shape of names is checked, not their letters: they come out of an

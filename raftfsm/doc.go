@@ -23,6 +23,13 @@
 // when anything is to happen, is the master's to decide (package cell); the tree
 // and the table (packages namespace and session) uphold their own rules.
 //
+// # Who may use it
+//
+// Package cell and its rooms: the master proposes commands and acts on their results, and
+// cell/internal/fsm applies them. Other modules should not import it. Its names change
+// with what a cell needs, without a line in the changelog; what it writes into logs and
+// snapshots does not, see below.
+//
 // # Feature levels
 //
 // A cell is upgraded replica by replica, so binaries of two versions apply the same log

@@ -16,6 +16,13 @@
 // nobody, neither raft nor gRPC. Table may be copied to be read elsewhere;
 // Leases and Local are for one goroutine at a time.
 //
+// # Who may use it
+//
+// This module: package raftfsm has the Table in its State, the master keeps Leases, and
+// the client keeps a Local. Other modules should not import it, except for [Clock] and
+// [Instant], which the configurations of a client and of a replica name: the rest
+// changes with what the two sides need, without a line in the changelog.
+//
 // # Assumptions
 //
 // A moment is a point of real time; nobody can read it. A(x) is what clock A

@@ -1,0 +1,202 @@
+package chubby_test
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxExported is how many names a package may export. What it counts are
+// declarations that a reader of its documentation meets: a type, a function, and a
+// group of constants or variables, which is one table, count one each. The constants
+// of a type that the package declares, and the methods and fields of a type, belong to
+// the type.
+const maxExported = 40
+
+// reviewed are the packages whose exported names are listed one by one instead: users
+// write against them, and what they export is kept.
+func reviewed() []string { return []string{"client", "client/recipe"} }
+
+// lawExported: what a package exports is what others may come to rest on. A long list is
+// either several packages, or names that only the package itself needs.
+func lawExported(t *testing.T, files []source) {
+	for dir, names := range exportedNames(files) {
+		if slices.Contains(reviewed(), dir) {
+			continue
+		}
+		if n := len(names.counted); n > maxExported {
+			t.Errorf("package %q exports %d names; at most %d: unexport what no other package needs, or move what is another idea: %s",
+				dir, n, maxExported, strings.Join(slices.Sorted(maps.Keys(names.counted)), ", "))
+		}
+	}
+}
+
+// lawReviewed: a name that users can write is a promise. It is made on purpose, with a
+// line in testdata/exported.txt of its package.
+func lawReviewed(t *testing.T, files []source) {
+	exported := exportedNames(files)
+	for _, dir := range reviewed() {
+		name := path.Join(dir, "testdata", "exported.txt")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var listed []string
+		for line := range strings.Lines(string(data)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				listed = append(listed, line)
+			}
+		}
+		if !slices.IsSorted(listed) {
+			t.Errorf("%s is not sorted", name)
+		}
+		for one := range exported[dir].all {
+			if !slices.Contains(listed, one) {
+				t.Errorf("%s exports %s, which is not in %s: unexport it, or add the line, if users need it and it can be kept", dir, one, name)
+			}
+		}
+		for _, one := range listed {
+			if !exported[dir].all[one] {
+				t.Errorf("%s has %s, which %s does not export: users may rest on it; if it is to go, say so in the changelog and take the line out", name, one, dir)
+			}
+		}
+	}
+}
+
+// exported is what one package exports.
+type exported struct {
+	counted map[string]bool // as maxExported counts
+	all     map[string]bool // each name, methods and fields with their type
+}
+
+// exportedNames returns, by directory, what each package exports.
+func exportedNames(files []source) map[string]exported {
+	types := map[string]map[string]bool{} // of each package, exported or not
+	list := map[string]exported{}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		if types[f.dir] == nil {
+			types[f.dir] = map[string]bool{}
+			list[f.dir] = exported{counted: map[string]bool{}, all: map[string]bool{}}
+		}
+		for _, decl := range f.ast.Decls {
+			if group, ok := decl.(*ast.GenDecl); ok && group.Tok == token.TYPE {
+				for _, spec := range group.Specs {
+					types[f.dir][spec.(*ast.TypeSpec).Name.Name] = true
+				}
+			}
+		}
+	}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				list[f.dir].function(decl)
+			case *ast.GenDecl:
+				if decl.Tok == token.TYPE {
+					list[f.dir].types(decl)
+				} else {
+					list[f.dir].values(decl, types[f.dir])
+				}
+			}
+		}
+	}
+	return list
+}
+
+// function adds a function, or a method of an exported type.
+func (e exported) function(decl *ast.FuncDecl) {
+	if !decl.Name.IsExported() {
+		return
+	}
+	if decl.Recv == nil {
+		e.counted[decl.Name.Name], e.all[decl.Name.Name] = true, true
+		return
+	}
+	if of := receiver(decl); ast.IsExported(of) {
+		e.all[of+"."+decl.Name.Name] = true
+	}
+}
+
+// types adds types, and the fields of structs and the methods of interfaces.
+func (e exported) types(decl *ast.GenDecl) {
+	for _, spec := range decl.Specs {
+		spec := spec.(*ast.TypeSpec)
+		if !spec.Name.IsExported() {
+			continue
+		}
+		e.counted[spec.Name.Name], e.all[spec.Name.Name] = true, true
+		members := &ast.FieldList{}
+		switch of := spec.Type.(type) {
+		case *ast.StructType:
+			members = of.Fields
+		case *ast.InterfaceType:
+			members = of.Methods
+		}
+		for _, field := range members.List {
+			for _, name := range field.Names {
+				if name.IsExported() {
+					e.all[spec.Name.Name+"."+name.Name] = true
+				}
+			}
+		}
+	}
+}
+
+// values adds a group of constants or variables.
+func (e exported) values(decl *ast.GenDecl, types map[string]bool) {
+	group, of := "", "" // the first name that counts; the type of the constants
+	for _, spec := range decl.Specs {
+		spec, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			return // an import
+		}
+		if spec.Type != nil || spec.Values != nil {
+			of = ""
+			if name, ok := spec.Type.(*ast.Ident); ok && decl.Tok == token.CONST {
+				of = name.Name
+			}
+		}
+		for _, name := range spec.Names {
+			if !name.IsExported() {
+				continue
+			}
+			e.all[name.Name] = true
+			if group == "" && !types[of] {
+				group = name.Name
+			}
+		}
+	}
+	if group != "" {
+		e.counted[group] = true
+	}
+}
+
+// receiver returns the name of a method's type.
+func receiver(decl *ast.FuncDecl) string {
+	of := decl.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	switch generic := of.(type) {
+	case *ast.IndexExpr:
+		of = generic.X
+	case *ast.IndexListExpr:
+		of = generic.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
+}
