@@ -82,3 +82,19 @@ func ExampleGuard_Check() {
 	// Output:
 	// UPDATE jobs SET state = 'done', token = 57 WHERE id = 7 AND token <= 57
 }
+
+// A sequencer says which lock is held, in which mode, and its token. Its parts can be read without
+// asking the cell; whether it is valid only the cell, or a guard, can say.
+func ExampleParse() {
+	s, err := sequencer.Parse("chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Path, s.Mode, s.Token())
+	_, err = sequencer.Parse("chubby1:x:58:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary") // changed
+	fmt.Println(errors.Is(err, api.BadSequencer))
+	// Output:
+	// /ls/foo/svc/primary exclusive 57
+	// true
+}

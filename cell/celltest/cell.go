@@ -18,7 +18,7 @@ import (
 
 // Cell is a running cell, called api.LocalCell.
 type Cell struct {
-	t       testing.TB
+	t       owner
 	network *network
 	clocks  *clocks
 	dir     string
@@ -33,6 +33,11 @@ type Cell struct {
 // directory, and returns when it has a master. Each edit may change the
 // configuration of every replica before it starts.
 func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
+	t.Helper()
+	return start(t, n, edits)
+}
+
+func start(t owner, n int, edits []func(*cell.Config)) *Cell {
 	t.Helper()
 	c := &Cell{t: t, network: newNetwork(), clocks: newClocks(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
 		for _, edit := range edits {
@@ -79,7 +84,7 @@ func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
 		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
 		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
 	}
-	if testing.Verbose() {
+	if _, inTest := c.t.(testing.TB); inTest && testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	c.mu.Lock()

@@ -20,5 +20,6 @@
 // DialFrom and ClockOf, or a replica's id.
 //
 // A Cell's methods may be called from any goroutine. Everything is stopped when
-// the test ends; clients have to be closed before.
+// the test ends; clients have to be closed before. New is for what is not a test,
+// such as an Example function.
 package celltest

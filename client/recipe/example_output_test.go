@@ -1,0 +1,111 @@
+//go:build linux
+
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+)
+
+// newSession opens a session with a cell of its own, in this process. In a program it is
+// client.New(ctx, client.Config{Cell: "foo"}).
+func newSession() (context.Context, *client.Client, func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cell, err := celltest.New(1)
+	if err != nil {
+		panic(err)
+	}
+	c, err := client.New(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	if err != nil {
+		panic(err)
+	}
+	return ctx, c, func() {
+		_ = c.Close(ctx)
+		cell.Close()
+		cancel()
+	}
+}
+
+// The primary of an election says where it is, and others read it.
+func ExamplePrimary() {
+	ctx, c, done := newSession()
+	defer done()
+	p, err := recipe.Campaign(ctx, c, "/ls/local/primary", recipe.CampaignOptions{Name: "web1", Value: []byte("web1:80")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for reign, err := range recipe.Observe(ctx, c, "/ls/local/primary") {
+		fmt.Printf("primary: %s %v\n", reign.Value, err)
+		break
+	}
+	fmt.Println("work may go on:", p.Context().Err() == nil)
+	if err := p.Resign(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("work may go on:", p.Context().Err() == nil)
+	// Output:
+	// primary: web1:80 <nil>
+	// work may go on: true
+	// work may go on: false
+}
+
+// A semaphore of two has two permits, each with a slot of its own.
+func ExampleSemaphore_TryAcquire() {
+	ctx, c, done := newSession()
+	defer done()
+	sem := recipe.NewSemaphore(c, "/ls/local/converters", 2)
+	for range 3 {
+		p, err := sem.TryAcquire(ctx, recipe.SemaphoreOptions{Reason: "a film"})
+		if errors.Is(err, api.LockHeld) {
+			fmt.Println("no permit is free")
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer p.Release(ctx)
+		fmt.Println("a permit")
+	}
+	// Output:
+	// a permit
+	// a permit
+	// no permit is free
+}
+
+// An item stays in the queue until a worker says that it is done.
+func ExampleQueue_Take() {
+	ctx, c, done := newSession()
+	defer done()
+	mails := recipe.NewQueue(c, "/ls/local/mails", recipe.QueueOptions{})
+	for _, to := range []string{"to: ann", "to: bob"} {
+		if _, err := mails.Put(ctx, []byte(to)); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for range 2 {
+		item, err := mails.Take(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(string(item.Data))
+		if err := item.Done(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	// Output:
+	// to: ann
+	// to: bob
+}
