@@ -21,7 +21,7 @@ func TestSilentConnectionToACell(t *testing.T) {
 		for phase := range 4 {
 			t.Run(fmt.Sprint(sessions, " sessions, phase ", phase), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cell := celltest.Start(t, 3)
+					cell := celltest.Start(t, 1)
 					wires := client.NewWires(cell.DialFrom("host"))
 					var states atomic.Int32
 					cfg := client.Config{Servers: cell.Servers(), Dialer: wires.Dial, Clock: celltest.Clock, OnState: func(client.StateChange) { states.Add(1) }}
