@@ -75,7 +75,7 @@ func TestAcquireAll(t *testing.T) {
 // One that is lost while others are waited for ends the wait.
 func TestAcquireAllLostOnTheWay(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		last, err := AcquireAll(w.ctx, one, []string{"/ls/local/z"}, AllOptions{LockDelay: api.DefaultLockDelay})
 		w.ok(err)
@@ -100,7 +100,7 @@ func TestAcquireAllLostOnTheWay(t *testing.T) {
 // though nobody dies or gives up.
 func TestAcquireAllNoDeadlock(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		ctx, cancel := w.brief(5 * time.Minute)
 		defer cancel()
 		var clients sync.WaitGroup

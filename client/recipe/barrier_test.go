@@ -70,7 +70,7 @@ func TestBarrier(t *testing.T) {
 // Who waits is let through also if the barrier is raised again at once.
 func TestBarrierRaisedAgain(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one := w.dial("h1")
 		w.mkdir(one, "/ls/local/gate")
 		b := NewBarrier(one, barrierPath, BarrierOptions{})

@@ -42,7 +42,7 @@ func (w *world) member(c *client.Client, but string) string {
 // One whose turn is taken away by an operator keeps its session, and goes on waiting.
 func TestTurnIsBroken(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, operator := w.dial("h1"), w.dial("operator")
 		q := NewQueue(one, queueDir, QueueOptions{})
 		took := make(chan error, 1)
@@ -68,7 +68,7 @@ func TestTurnIsBroken(t *testing.T) {
 func TestParticipantIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			one, operator := w.dial("h1"), w.dial("operator")
 			entered := make(chan error, 1)
 			go func() {
@@ -99,7 +99,7 @@ func TestParticipantIsBroken(t *testing.T) {
 // ask who lives.
 func TestParticipantIsBrokenInside(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
 		passes := w.party(2, one, two)
 		left := make(chan error, 1)
@@ -121,7 +121,7 @@ func TestParticipantIsBrokenInside(t *testing.T) {
 // Whoever would be the n-th lets nobody in if its own lock was taken away in the last moment.
 func TestLastParticipantIsBroken(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const way = 200 * time.Millisecond
 		w.Slow("h2", way)
 		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
@@ -169,7 +169,7 @@ func TestLastParticipantIsBroken(t *testing.T) {
 func TestVacatedSlotIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
 			sem := NewSemaphore(one, semDir, 3)
 			permits := map[int]*Permit{}

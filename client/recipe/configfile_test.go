@@ -97,7 +97,7 @@ func TestWatchConfig(t *testing.T) {
 // Without a default the first value is waited for, as long as the caller likes.
 func TestWatchConfigWaits(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		c := w.dial("writer")
 		ctx, cancel := w.brief(10 * time.Second)
 		defer cancel()
@@ -133,7 +133,7 @@ func TestWatchConfigWaits(t *testing.T) {
 
 // A wait that was given up is told apart from one whose time was over.
 func TestWatchConfigGivenUp(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		time.AfterFunc(time.Second, cancel)
 		_, err := WatchConfig(ctx, w.config("h1"), configPath, number, ConfigFileOptions[int]{})

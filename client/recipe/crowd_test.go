@@ -13,7 +13,7 @@ import (
 // find each slot that becomes free.
 func TestSemaphoresOfOneClient(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const semaphores, slots = 20, 10
 		holder, c := w.dial("holder"), w.dial("c")
 		var held []*Permit

@@ -112,7 +112,7 @@ func TestDoubleBarrier(t *testing.T) {
 // One who has come and died is not counted, nor one who gave up.
 func TestDoubleBarrierDeathAtTheDoor(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
 		dead := make(chan error)
 		go func() {
@@ -141,7 +141,7 @@ func TestDoubleBarrierDeathAtTheDoor(t *testing.T) {
 // A round whose members have all died is over for those who wait for the next.
 func TestDoubleBarrierAllDie(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two, three, four := w.dial("h1"), w.dial("h2"), w.dial("h3"), w.dial("h4")
 		w.party(2, one, two)
 		w.Expire(one.Session())
@@ -169,7 +169,7 @@ func TestDoubleBarrierStateIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
 				var all sync.WaitGroup
 				for _, p := range w.party(2, one, two) {
@@ -208,7 +208,7 @@ func TestDoubleBarrierStateIsDeleted(t *testing.T) {
 // One who gives up is in if the round has begun with it, and is not counted if it has not.
 func TestDoubleBarrierGivesUp(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const way = 100 * time.Millisecond
 		w.Slow("h1", way)
 		one, two := w.dial("h1"), w.dial("h2")

@@ -20,7 +20,7 @@ import (
 // Those of equal rank come in the order in which they began to wait, and a primary that has resigned, in
 // whichever way often, is none.
 func TestCampaignInTurn(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		var all []*candidacy
 		for _, name := range []string{"anna", "bert", "carl"} {
 			all = append(all, w.campaign(name, CampaignOptions{}))
@@ -50,7 +50,7 @@ func TestCampaignInTurn(t *testing.T) {
 
 // An attempt to resign that was not answered can be made again, and says when the lock is given up.
 func TestResignAgain(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		k := w.campaign("anna", CampaignOptions{LockDelay: 10 * time.Second})
 		p := w.primary(k)
 		next := w.campaign("bert", CampaignOptions{})
@@ -70,7 +70,7 @@ func TestResignAgain(t *testing.T) {
 
 // A candidate of a higher priority is preferred, and asks the primary, who need not resign.
 func TestPriority(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		low := w.campaign("low", CampaignOptions{Priority: 1})
 		p := w.primary(low)
 		middle := w.campaign("middle", CampaignOptions{Priority: 2})
@@ -119,7 +119,7 @@ func summary(list []Candidate) string {
 
 // A primary hands over to the candidate of a name, whoever waits before it, and of whatever priority.
 func TestHandOver(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		high := w.campaign("high", CampaignOptions{Priority: 9})
 		same := w.campaign("same", CampaignOptions{})
@@ -177,7 +177,7 @@ func TestHandOverToTheDead(t *testing.T) {
 // An operator chooses who is next; of two who were chosen it is the second. With the reign the choice is
 // over.
 func TestNominate(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		operator := w.dial("operator")
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		a, b, c := w.campaign("a", CampaignOptions{Priority: 0}), w.campaign("b", CampaignOptions{}), w.campaign("c", CampaignOptions{})
@@ -313,7 +313,7 @@ func TestCampaignDisturbed(t *testing.T) {
 
 // A campaign in Renew survives the loss of its session.
 func TestCampaignRenewed(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		var running sync.WaitGroup
 		var sessions []api.SessionID

@@ -90,7 +90,7 @@ func (w *world) brief(d time.Duration) (context.Context, context.CancelFunc) {
 // What is given back by one whose time is over is given back, also while the cell is away.
 func TestReleaseGoesOn(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		lock := NewRWLock(one, "/ls/local/lock", RWLockOptions{LockDelay: api.DefaultLockDelay})
 		over, cancel := context.WithCancel(w.ctx)

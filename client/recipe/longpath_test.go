@@ -14,7 +14,7 @@ import (
 // A double barrier whose state could not name all participants is refused at once, before anybody waits in it.
 func TestDoubleBarrierOfALongPath(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		dir := "/ls/local"
 		for range 3 {

@@ -14,7 +14,7 @@ import (
 // The end of a node is told also to a session for which more events wait than are kept: an announcement
 // is made again, and who follows a file follows the one that took its place.
 func TestEndOfANodeAmongTooManyEvents(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		// Caches would have the changes below wait for the host that is cut off.
 		open := func(host string) *client.Client {
 			cfg := w.config(host)

@@ -92,7 +92,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		{semDir + "/" + slotName(0), tries, acquire},
 	} {
 		for _, now := range []bool{false, true} {
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				operator, d := w.dial("operator"), w.deaf("deaf", one.method)
 				_, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.ctx, nil)
 				w.ok(err)
@@ -116,7 +116,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 func TestTakenFromWhoWaitsForAll(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			operator, d := w.dial("operator"), w.deaf("deaf", "Acquire")
 			d.listens.Store(true)
 			s := NewSemaphore(operator, semDir, 2)
@@ -152,7 +152,7 @@ func TestTakenFromWhoWaitsForAll(t *testing.T) {
 func TestSlotIsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, freed := range []bool{true, false} {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			const delay = 30 * time.Second
 			o := SemaphoreOptions{LockDelay: delay}
 			one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
@@ -200,7 +200,7 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 		for name, acquire := range map[string]func(*Semaphore, context.Context, SemaphoreOptions) (*Permit, error){
 			"Acquire": (*Semaphore).Acquire, "TryAcquire": (*Semaphore).TryAcquire,
 		} {
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				operator := w.dial("operator")
 				w.Slow("far", way)
 				cfg := w.config("far")
@@ -248,7 +248,7 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 // another was released.
 func TestOneOfSeveralIsDeleted(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		h, err := one.Open(w.ctx, "/ls/local/z", client.OpenOptions{Write: true, Create: client.File})
 		w.ok(err)

@@ -14,7 +14,7 @@ import (
 // The primary is listed with the value of now, and not with the one of its candidacy.
 func TestCandidatesHaveTheValueOfNow(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		pass(time.Second)
 		w.ok(p.SetValue(w.ctx, []byte("moved")))
@@ -28,7 +28,7 @@ func TestCandidatesHaveTheValueOfNow(t *testing.T) {
 // A nomination is not lost because another candidate of the same session becomes the primary while it is made.
 func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const way = 100 * time.Millisecond
 		w.Slow("operator", way)
 		operator, both, other := w.dial("operator"), w.dial("both"), w.dial("other")
@@ -72,7 +72,7 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 // higher rank.
 func TestCandidateOfTheGreatestValue(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("one"), w.dial("two")
 		campaign := func(size int) (*Primary, error) {
 			ctx, cancel := w.brief(time.Minute)

@@ -76,7 +76,7 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				one, two := w.dial("one"), w.dial("two")
 				giveBack, err := take(w, one)
 				w.ok(err)

@@ -49,7 +49,7 @@ func (w *world) watchMembers(host string) *roll {
 // A value that the cell refuses is not the value: it is not shown when the file is made again, nor does
 // it keep that from being made.
 func TestRefusedUpdate(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		a, operator := w.dial("a"), w.dial("operator")
 		p, err := Announce(w.ctx, a, up, "a", []byte("1"))
 		w.ok(err)
@@ -144,7 +144,7 @@ func TestPresence(t *testing.T) {
 // Who loses its session is no member once the cell has ended it, and knows; in the next session it waits
 // for its name.
 func TestPresenceSessionLost(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		watcher := w.watchMembers("watcher")
 		a := w.dial("a")
 		p, err := Announce(w.ctx, a, up, "a", []byte("1"))
@@ -183,7 +183,7 @@ func TestPresenceSessionLost(t *testing.T) {
 
 // Two sessions do not have one name, and the second is told who has it.
 func TestPresenceTaken(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		a, b := w.dial("a"), w.dial("b")
 		p, err := Announce(w.ctx, a, up, "x", nil)
 		w.ok(err)

@@ -137,7 +137,7 @@ func TestQueueWaits(t *testing.T) {
 // One whose lock was broken is refused, although its session lives.
 func TestQueueDoneIsRefused(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
 		_, err := a.Put(w.ctx, nil)

@@ -16,7 +16,7 @@ import (
 func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			one, two, cacher, operator := w.dial("h1"), w.dial("h2"), w.dial("cacher"), w.dial("operator")
 			sem := w.semaphore(2, one, cacher)
 			w.Cut("cacher")
@@ -42,7 +42,7 @@ func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 	t.Parallel()
 	for broken := 1; broken <= 2; broken++ {
-		inWorld(t, func(w *world) {
+		inSmallWorld(t, func(w *world) {
 			one, cacher, operator := w.dial("h1"), w.dial("cacher"), w.dial("operator")
 			cfg := w.config("h2")
 			cfg.Lease = api.MaxLease

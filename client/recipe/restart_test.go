@@ -48,7 +48,7 @@ func TestNameAfterACrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				crashed := w.dial("crashed")
 				r := sign(crashed)
 				r.Host, r.PID = test.host, test.pid
@@ -72,7 +72,7 @@ func TestNameAfterACrash(t *testing.T) {
 // So has a candidate, if it says so.
 func TestCandidateAfterACrash(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		crashed, again := w.dial("crashed"), w.dial("again")
 		r := sign(crashed)
 		r.Host = "elsewhere"

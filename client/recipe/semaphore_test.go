@@ -96,7 +96,7 @@ func TestSemaphore(t *testing.T) {
 // More wait in one process than a session may have requests under way.
 func TestSemaphoreOfMany(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		sem := NewSemaphore(w.dial("h1"), semDir, 2)
 		model := newClaims(2)
 		const many = api.MaxOutstanding + 10
@@ -125,7 +125,7 @@ func TestSemaphoreOfMany(t *testing.T) {
 // The slot of one who dies is free after lease and lock-delay, not before, and he knows first.
 func TestSemaphoreHolderDies(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
 		p, err := NewSemaphore(one, semDir, 1).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 		w.ok(err)
@@ -151,7 +151,7 @@ func TestSemaphoreHolderDies(t *testing.T) {
 // The size is changed under those who use the semaphore: who holds a slot that is to go is waited for.
 func TestSemaphoreResize(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		c := w.dial("h1")
 		old := NewSemaphore(c, semDir, 3)
 		var permits []*Permit

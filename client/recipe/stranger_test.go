@@ -28,7 +28,7 @@ func (w *world) read(c *client.Client, path string) *client.Handle {
 // A candidate that has died holds up nobody for longer than a lease, also if somebody has its file open.
 func TestDeadCandidateIsRead(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		high, low := w.campaign("high", CampaignOptions{Priority: 10}), w.campaign("low", CampaignOptions{})
 		pass(time.Second)
@@ -63,7 +63,7 @@ func TestDeadCandidateIsRead(t *testing.T) {
 // somebody has its file open.
 func TestDeadParticipantIsRead(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		reader, four, five := w.dial("reader"), w.dial("h4"), w.dial("h5")
 		for _, leaves := range []bool{true, false} {
 			one, two := w.dial("h1"), w.dial("h2")
@@ -96,7 +96,7 @@ func TestDeadParticipantIsRead(t *testing.T) {
 // Files that are no candidate's count for nothing: permanent ones, and those that may not be read.
 func TestFilesAmongCandidates(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		operator := w.dial("operator")
 		w.mkdir(operator, candidatesOf(office))
 		w.put(operator, candidatesOf(office)+"/left", fmt.Sprintf(`{"session":%q,"priority":5}`, operator.Session()))
@@ -185,7 +185,7 @@ func TestEphemeralEndpoint(t *testing.T) {
 // A file that is being removed, with the session that had it, is not there.
 func TestFollowTheDying(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const svc = "/ls/local/svc"
 		owner, reader, cacher := w.dial("owner"), w.dial("reader"), w.dial("cacher")
 		_, err := owner.Open(w.ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("a:80")})
@@ -227,7 +227,7 @@ func TestFollowTheDying(t *testing.T) {
 // What needs a file that stays refuses one that it would keep from going, and does not keep it.
 func TestEphemeralIsRefused(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		c, reader := w.dial("owner"), w.dial("reader")
 		w.mkdir(c, path.Dir(configPath))
 		for _, file := range []string{office, configPath} {
@@ -259,7 +259,7 @@ func TestEphemeralIsRefused(t *testing.T) {
 // up, of which nobody is told.
 func TestQueueWithStranger(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		const delay = 30 * time.Second
 		one, two, stranger := w.dial("h1"), w.dial("h2"), w.dial("stranger")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: delay}), NewQueue(two, queueDir, QueueOptions{LockDelay: delay})

@@ -15,7 +15,7 @@ import (
 // also while it stands back for a better one.
 func TestCandidateLosesItsNameWhileItStandsBack(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		cfg := w.config("low")
 		cfg.NoCache = true // so that nobody waits for it

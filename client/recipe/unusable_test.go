@@ -28,7 +28,7 @@ func (w *world) spoil(directory, file string) {
 // nobody, although it came first.
 func TestQueuePassesOverWhatItCannotUse(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		var told []string
 		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, err error) {
 			if !errors.Is(err, api.PermissionDenied) {
@@ -68,7 +68,7 @@ func TestQueuePassesOverWhatItCannotUse(t *testing.T) {
 // An item that could not be used is taken once it can.
 func TestQueueTriesAgainWhatItCouldNotUse(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{})
 		w.mkdir(w.dial("h2"), "/ls/local/q")
 		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
@@ -89,7 +89,7 @@ func TestQueueTriesAgainWhatItCouldNotUse(t *testing.T) {
 // A slot whose place something else has taken is a slot less, and no more than that.
 func TestSemaphorePassesOverSpoiltSlots(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		s := NewSemaphore(w.dial("h1"), "/ls/local/s", 3)
 		w.mkdir(w.dial("h2"), "/ls/local/s")
 		w.spoil("/ls/local/s/"+slotName(0), "/ls/local/s/"+slotName(1))

@@ -73,7 +73,7 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 // no candidate any more.
 func TestResignLate(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		first := w.campaign("first", CampaignOptions{})
 		p := w.primary(first)
 		over, cancel := context.WithCancel(w.ctx)
@@ -92,7 +92,7 @@ func TestResignLate(t *testing.T) {
 // handle.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
+	inSmallWorld(t, func(w *world) {
 		a, b := w.dial("a"), w.dial("b")
 		expect := func(what string, want int) {
 			t.Helper()

@@ -15,21 +15,33 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// world is a cell of three replicas in a bubble of virtual time, and clients of it.
+// world is a cell in a bubble of virtual time, and clients of it.
 type world struct {
 	*celltest.Cell
 	t   *testing.T
 	ctx context.Context // of the whole test: an hour of virtual time, so that what hangs fails
 }
 
-// inWorld runs a test with a cell of its own. Goroutines that the test starts end before it returns;
-// clients are closed by themselves.
+// inWorld runs a test with a cell of its own, of three replicas. Goroutines that the test starts end
+// before it returns; clients are closed by themselves.
 func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	inWorldOf(t, 3, test)
+}
+
+// inSmallWorld is inWorld with one replica, for a test in which the master goes on: most of what a
+// virtual minute costs are heartbeats.
+func inSmallWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	inWorldOf(t, 1, test)
+}
+
+func inWorldOf(t *testing.T, replicas int, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		test(&world{Cell: celltest.Start(t, 3), t: t, ctx: ctx})
+		test(&world{Cell: celltest.Start(t, replicas), t: t, ctx: ctx})
 	})
 }
 
