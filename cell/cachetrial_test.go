@@ -182,13 +182,13 @@ func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.D
 // Chubby §2.7: clients see consistent data or an error, never old data, whatever
 // happens to the network, to masters and to clients.
 func TestCachesAreConsistent(t *testing.T) {
-	span := 24 * time.Second // long enough for two fail-overs
+	span := 24 * time.Second // long enough for four fail-overs
 	if *full {
 		span = 10 * time.Minute
 	}
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		hits, wrong := cacheTrial(t, ctx, c, span,
-			func(stop <-chan struct{}) { killMasters(c, 11*time.Second, stop) },
+			func(stop <-chan struct{}) { killMasters(c, 5*time.Second, stop) },
 			func(stop <-chan struct{}) { flap(c, "reader0", stop) },
 			func(stop <-chan struct{}) { cutForLong(c, "reader1", 7*time.Second, stop) },
 		)
