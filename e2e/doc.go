@@ -1,5 +1,5 @@
 // Package e2e tests Chubby as its users have it: the two binaries, five processes, a disk with
-// fsync, sockets, and kill -9. It holds tests only. Each tests a promise of the README or of the
+// fsync, sockets, and kill -9. It holds tests only. Each tests a promise of docs/promises.md or of the
 // command line's help.
 //
 // A test that kills, stops or counts something in the cell has a cell of its own, on ports of its

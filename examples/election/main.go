@@ -46,7 +46,7 @@ func campaign(ctx context.Context, me string) error {
 	if _, err := h.SetContents(ctx, []byte(me), client.IfSequencer(lock.Sequencer())); err != nil {
 		return err
 	}
-	// 4: Whoever wants to know reads the file (Contents), again at each event of it.
+	// 4: Others read the file (Contents), again at each event of it, and know the primary.
 	// 5: The primary sends its sequencer with every request to the servers it uses.
 	fmt.Printf("primary: %s, sequencer: %s\n", me, lock.Sequencer())
 	// 6: They check it (sequencer.Guard, CheckSequencer); work ends with the lock.

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// Leases are short, so that the demonstration is; see the README for the defaults.
+// Leases are short, so that the demonstration is; see docs/concepts.md for the defaults.
 const (
 	lease     = 3 * time.Second
 	lockDelay = 2 * time.Second
