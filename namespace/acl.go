@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// maxACLFiles bounds the lists that are read to answer one question; what is
-// beyond it admits nobody.
+// maxACLFiles bounds the lists that one question reads; the lists beyond it
+// admit nobody.
 const maxACLFiles = 64
 
 // ACLFile returns the name of the file that holds an access control list.
@@ -17,20 +17,20 @@ func ACLFile(acl string) api.Name { return api.ACLDir + "/" + api.Name(acl) }
 // Admits reports whether an access control list names the principal. The list
 // is a file in api.ACLDir. Each line of it is one of
 //
-//	alice     a principal, to the letter
-//	*         anybody, also those without an identity
-//	@ops      everybody whom the list ops admits
-//	# text    a comment, as is an empty line
+//	alice     a principal, exactly this name
+//	*         every client, also one without an identity
+//	@ops      every principal that the list ops admits
+//	# text    a comment; empty lines are ignored too
 //
-// A list that is missing, is no file, or includes itself, directly or not,
-// admits nobody by that.
+// A list that does not exist admits nobody, and so does a directory of that
+// name. A list that includes itself, directly or not, gains nothing by that.
 func (t Tree) Admits(acl, principal string) bool {
 	look := aclLook{tree: t, principal: principal, seen: map[string]bool{}}
 	return look.admits(acl)
 }
 
-// aclLook is one look into a list and those it includes. A list is read once at
-// most: what it did not grant the first time it would not grant the second.
+// aclLook is one search through a list and the lists that it includes. It reads
+// each list once: a second reading would give the same answer.
 type aclLook struct {
 	tree      Tree
 	principal string
@@ -49,10 +49,10 @@ func (l aclLook) admits(acl string) bool {
 	return file.list.names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 }
 
-// SetACL replaces those of a node's ACL names that are not empty; ifACLs, unless
-// nil, is the ACL generation it must have, else GenerationMismatch (Chubby
-// §2.6). The names take their generation from next, as with SetContents. The other
-// errors are HandleClosed and InvalidArgument.
+// SetACL replaces a node's ACL names by those in acl that are not empty. If
+// ifACLs is not nil, it must be the node's ACL generation, else the error is
+// GenerationMismatch (Chubby §2.6). The new generation comes from next, as with
+// SetContents. The other errors are HandleClosed and InvalidArgument.
 func (t *Tree) SetACL(ref Ref, acl api.ACL, ifACLs *api.Generation, next func() api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {

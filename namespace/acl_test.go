@@ -108,8 +108,8 @@ func TestAdmits(t *testing.T) {
 	}
 }
 
-// What one question reads is bounded, so that nobody can make the log stand
-// still; that what is beyond admits nobody is the safe side.
+// The number of lists that one question reads is bounded, so that no client can
+// stop the log. Lists beyond the bound admit nobody.
 func TestAdmitsReadsSoManyFilesOnly(t *testing.T) {
 	chain := map[string]string{}
 	for i := range 70 {
@@ -118,7 +118,7 @@ func TestAdmitsReadsSoManyFilesOnly(t *testing.T) {
 	chain["wide"] = ""
 	for i := range 70 {
 		chain["wide"] += fmt.Sprintf("@w%d\n", i)
-		chain[fmt.Sprint("w", i)] = fmt.Sprintf("q%d\n@w%d", i, (i+69)%70) // each list is read once, however often it is included
+		chain[fmt.Sprint("w", i)] = fmt.Sprintf("q%d\n@w%d", i, (i+69)%70) // a cycle: Admits reads each list once
 	}
 	c := lists(t, chain)
 	for i := range 70 {
@@ -132,13 +132,13 @@ func TestAdmitsReadsSoManyFilesOnly(t *testing.T) {
 			admitted++
 		}
 	}
-	if admitted != 63 { // and the list itself
+	if admitted != 63 { // and the list wide itself
 		t.Errorf("a list of 70 lists admits the principals of %d, want 63", admitted)
 	}
 }
 
 // Chubby §2.3: three lists a node, for reading, writing and changing the ACL
-// names; none stands for another.
+// names; no right includes another.
 func TestPermit(t *testing.T) {
 	c := lists(t, map[string]string{"r": "ann", "w": "ann\nbob", "c": "cid"})
 	n := c.create("/f", namespace.Spec{ACL: api.ACL{Read: "r", Write: "w", Change: "c"}})
@@ -157,12 +157,12 @@ func TestPermit(t *testing.T) {
 		t.Errorf("%v does not say which list would have to name bob", err)
 	}
 	if err := c.tree.Permit(n, "ann", 1<<7); err != nil {
-		t.Errorf("a right that there is not was refused: %v", err)
+		t.Errorf("an unknown right was refused: %v", err)
 	}
 }
 
-// Chubby §2.3, §2.6: SetACL changes the names and the ACL generation, which it
-// may name as a condition; names that are left out stay.
+// Chubby §2.3, §2.6: SetACL changes the names and the ACL generation. A caller
+// may demand the present generation. Names that are left out stay.
 func TestSetACL(t *testing.T) {
 	c := lists(t, nil)
 	ref := c.create("/f", namespace.Spec{Contents: []byte("x")}).Ref()
@@ -178,14 +178,14 @@ func TestSetACL(t *testing.T) {
 	}
 	_, err = c.tree.SetACL(ref, api.ACL{Write: "other"}, &one, c.drawGeneration)
 	if e := c.want(err, api.GenerationMismatch); e.Current != two {
-		t.Errorf("the error speaks of generation %d", e.Current)
+		t.Errorf("the error names generation %d", e.Current)
 	}
 	_, err = c.tree.SetACL(ref, api.ACL{Change: strings.Repeat("x", api.MaxACLName+1)}, nil, c.drawGeneration)
 	c.want(err, api.InvalidArgument)
 	_, err = c.tree.SetACL(namespace.Ref{Name: "/f", Instance: ref.Instance + 1}, api.ACL{Read: "r"}, nil, c.drawGeneration)
 	c.want(err, api.HandleClosed)
 	if c.node("/f") != n {
-		t.Error("what was refused has changed the node")
+		t.Error("a refused change has changed the node")
 	}
 	n, err = c.tree.SetACL(ref, api.ACL{Read: "r", Write: "w", Change: strings.Repeat("x", api.MaxACLName)}, &two, c.drawGeneration)
 	c.want(err, api.OK)
@@ -199,7 +199,7 @@ func TestSetACL(t *testing.T) {
 	c.want(c.tree.Check(), api.OK)
 }
 
-// A name of which there is no list would shut everybody out.
+// An ACL name without a list would lock out every client.
 func TestMissingACL(t *testing.T) {
 	c := lists(t, map[string]string{"a": "", "b": ""})
 	c.create("/acl/dir", namespace.Spec{Kind: api.Directory})
@@ -216,8 +216,8 @@ func TestMissingACL(t *testing.T) {
 	}
 }
 
-// twinAdmits is Admits by following every inclusion that there is, as often as
-// there are lists.
+// twinAdmits is a simple Admits: it follows every inclusion, to a depth of the
+// number of lists.
 func twinAdmits(files map[string]string, acl, principal string) bool {
 	reached := map[string]bool{acl: true}
 	for range len(files) + 1 {
@@ -243,8 +243,7 @@ func twinAdmits(files map[string]string, acl, principal string) bool {
 	return false
 }
 
-// FuzzAdmits: whatever is in the lists, and whoever asks, the answer is that of
-// the twin, and it comes.
+// FuzzAdmits compares Admits with the twin for arbitrary lists and principals.
 func FuzzAdmits(f *testing.F) {
 	f.Add("alice\n@b\n", "@c\r\n@a", "*", "zoe")
 	f.Add("#alice\n\n", "@b", "@a\n@b\n@c\n@d\n@", "#alice")
@@ -255,7 +254,7 @@ func FuzzAdmits(f *testing.F) {
 		files := map[string]string{"a": a, "b": b, "c": c}
 		for _, contents := range files {
 			if len(contents) > api.MaxContents || strings.Count(contents, "@") > 15 {
-				return // too many to be read
+				return // Admits would not read all of them
 			}
 		}
 		tree := lists(t, files).tree

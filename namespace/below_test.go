@@ -9,7 +9,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// From every mark on, Below yields what a look at all nodes says comes later.
+// From every mark on, Below returns the later nodes that a scan of all nodes
+// finds.
 func TestBelow(t *testing.T) {
 	tree := namespace.New(api.ACL{})
 	names := []api.Name{"/a", "/a-", "/a/a", "/a/b", "/a/b/c", "/a-/x", "/ab", "/b", "/b/a", "/b/a/c"}
@@ -32,7 +33,7 @@ func TestBelow(t *testing.T) {
 				if got = append(got, n.Name); len(got) == 1 {
 					marks = append(marks, slices.Clone(mark))
 					if !slices.Equal(mark, n.Mark()) {
-						t.Errorf("the mark of %s is %q, and %q when it is asked", n.Name, mark, n.Mark())
+						t.Errorf("the mark of %s is %q, and Mark returns %q", n.Name, mark, n.Mark())
 					}
 				}
 			}

@@ -55,7 +55,7 @@ func BenchmarkCreate(b *testing.B) {
 	tree := full
 	for i := 0; b.Loop(); i++ {
 		if i%10_000 == 0 {
-			tree = full // so that it stays about as large
+			tree = full // so that the size stays about the same
 		}
 		name := api.Name(fmt.Sprintf("%s-new-%d", files[i*7919%len(files)].Name, i))
 		if _, err := tree.Create(name, namespace.Spec{Kind: api.File}, 1<<20); err != nil {
@@ -70,7 +70,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	generation := api.Generation(1 << 30)
 	draw := func() api.Generation { generation++; return generation }
 	for i := 0; b.Loop(); i++ {
-		ref := files[i*7919%len(files)/10*10] // none of those that are held
+		ref := files[i*7919%len(files)/10*10] // a file whose lock is not held
 		by := namespace.Holder{Owner: namespace.Owner{Session: api.SessionID(1 + i%1000), Handle: 2}}
 		granted, err := tree.Acquire(ref, by, api.Exclusive, draw)
 		if err == nil {
@@ -82,8 +82,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// Chubby §2.10 keeps siblings adjacent: a page of a directory costs what is on
-// it, wherever it begins.
+// Chubby §2.10 keeps siblings adjacent: the cost of a page of a directory
+// depends on the size of the page, not on where it begins.
 func BenchmarkChildren(b *testing.B) {
 	tree, _ := benchTree(b)
 	for _, after := range []string{"", "replica-489", "replica-989"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// cell is a world for tests that know what should happen.
+// cell is a tree and its counter, with helpers for tests of expected results.
 type cell struct {
 	*testing.T
 	world
@@ -71,6 +71,6 @@ func (c *cell) want(err error, code api.Code) *api.Error {
 func (c *cell) wantDropped(got, want namespace.Dropped) {
 	c.Helper()
 	if !slices.Equal(got.Free, want.Free) || !slices.Equal(got.Delayed, want.Delayed) || !slices.Equal(got.Dying, want.Dying) {
-		c.Fatalf("let go %+v, want %+v", got, want)
+		c.Fatalf("released %+v, want %+v", got, want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 // Check verifies every invariant of the tree: parents exist and count their
 // children, indexes and counts agree with the nodes, held locks have holders
-// and generations, nobody excludes anybody. It reports the first problem as
-// Corrupt. It reads everything, contents too, so it is for tests and for
+// and generations, and no two holders conflict. It reports the first problem as
+// Corrupt. It reads the whole tree, contents too, so it is for tests and for
 // snapshots that were just read.
 func (t Tree) Check() error {
 	if root, ok := t.Get(""); !ok || root.Kind != api.Directory || root.Ephemeral {
@@ -49,7 +49,7 @@ func (t Tree) Check() error {
 	return nil
 }
 
-// checkUsage compares the index by creator with what was counted.
+// checkUsage compares the index by creator with the usage that was counted.
 func (t Tree) checkUsage(counted map[string]Usage) error {
 	if t.usage.Len() != len(counted) {
 		return api.Errorf(api.Corrupt, "the tree counts what %d principals use, and %d use something", t.usage.Len(), len(counted))
@@ -157,8 +157,8 @@ func (t Tree) problemOfLock(n *Node) string {
 	return ""
 }
 
-// problemOfIndex finds what the index by session lacks; what it has too much
-// shows in its length.
+// problemOfIndex finds what is missing from the index by session. Check finds
+// superfluous entries by the length of the index.
 func (t Tree) problemOfIndex(n *Node) string {
 	if found, ok := t.Get(n.Name); !ok || found != n {
 		return "is not found under its name"

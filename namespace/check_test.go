@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// healthy returns a tree with one of everything, and the names in it.
+// healthy returns a tree that has one of everything, with its names.
 func healthy(t *testing.T) Tree {
 	t.Helper()
 	tree := New(api.ACL{})
@@ -53,7 +53,7 @@ func healthy(t *testing.T) Tree {
 	return tree
 }
 
-// Check sees each kind of damage to a node that a snapshot can hold.
+// Check finds each kind of damage to a node that a snapshot can hold.
 func TestCheckSeesDamagedNodes(t *testing.T) {
 	for what, damage := range map[string]struct {
 		name api.Name
@@ -103,7 +103,7 @@ func TestCheckSeesDamagedNodes(t *testing.T) {
 	}
 }
 
-// Check sees each way in which the parts of a tree can disagree.
+// Check finds each way in which the parts of a tree can disagree.
 func TestCheckSeesPartsThatDisagree(t *testing.T) {
 	insert := func(t *Tree, key []byte, n *Node) { t.nodes, _, _ = t.nodes.Insert(key, n) }
 	drop := func(t *Tree, key []byte) { t.nodes, _, _ = t.nodes.Delete(key) }
@@ -147,7 +147,7 @@ func TestCheckSeesPartsThatDisagree(t *testing.T) {
 	}
 }
 
-// root returns the root, to be damaged.
+// root returns the root, so that a test can damage it.
 func root(t *Tree) *Node { n, _ := t.Get(""); return n }
 
 func wantCorrupt(t *testing.T, what string, err error, words string) {
@@ -157,7 +157,7 @@ func wantCorrupt(t *testing.T, what string, err error, words string) {
 	}
 }
 
-// Restore refuses what it could not even find again.
+// Restore refuses nodes that the tree could not find again.
 func TestRestoreRefuses(t *testing.T) {
 	tree := healthy(t)
 	before := tree.Counts()
@@ -170,11 +170,11 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	if tree.Counts() != before || tree.Check() != nil {
-		t.Errorf("what was refused has changed %+v to %+v: %v", before, tree.Counts(), tree.Check())
+		t.Errorf("a refused node has changed %+v to %+v: %v", before, tree.Counts(), tree.Check())
 	}
 }
 
-// A log may hold anything: every operation answers, and leaves a sound tree.
+// A log may hold anything: every operation returns, and leaves a sound tree.
 func TestNoArgumentIsTooMuch(t *testing.T) {
 	names := rapid.OneOf(
 		rapid.SampledFrom([]string{"", "/", "//", "/dir", "/dir/", "/dir/child", "/held", "/eph", "/dying", "/gone", "x", "/a\x00", "\xff"}),
@@ -200,7 +200,7 @@ func TestNoArgumentIsTooMuch(t *testing.T) {
 	})
 }
 
-// arbitrary does one operation with whatever the numbers give it.
+// arbitrary does one operation with arbitrary arguments.
 func arbitrary(t *rapid.T, tree *Tree, ref Ref, by Owner, number func(string) uint64) {
 	next := func() api.Generation { return api.Generation(number("next")) }
 	text := strings.Repeat("x", rapid.IntRange(0, 300).Draw(t, "text"))

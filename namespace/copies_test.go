@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// A copy is a tree of its own: what is done to the one is not seen in the
-// other, however many hold a lock or have a node open by then.
+// A copy is independent: a change of one is not visible in the other, however
+// many handles hold a lock or have a node open.
 func TestCopiesGoTheirOwnWays(t *testing.T) {
 	c := newCell(t)
 	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
@@ -35,7 +35,8 @@ func TestCopiesGoTheirOwnWays(t *testing.T) {
 	}
 }
 
-// A copy may be read by many while the tree changes; the race detector watches.
+// Many goroutines may read a copy while the tree changes; the race detector
+// checks it.
 func TestCopiesAreReadWhileTheTreeChanges(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()

@@ -1,23 +1,24 @@
 // Package namespace is the tree of a cell: its files and directories, their
 // four generations, their ACL names, the locks on them, the delays that failed
-// holders left behind, and who has ephemeral nodes open (Chubby §2.3, §2.4).
+// holders left behind, and the handles that have ephemeral nodes open (Chubby
+// §2.3, §2.4).
 //
-// The rule it upholds: a Tree is a value. Copying one takes a snapshot in
-// constant time, every operation is a deterministic function of the tree and
-// its arguments, and an operation that returns an error has changed nothing.
-// There is no clock, no goroutine, no lock, no randomness and no map order in
-// this package; it knows of sessions and handles only as numbers, and of time
-// only as the lengths of lock-delays.
+// A Tree is a value. Copying one takes a snapshot in constant time, every
+// operation is a deterministic function of the tree and its arguments, and an
+// operation that returns an error has changed nothing. The package uses no
+// clock, no goroutine, no lock, no randomness and no map order. It knows
+// sessions and handles only as numbers, and time only as the lengths of lock-
+// delays.
 //
-// Every operation is total: arguments come out of a log, and whatever they are,
-// the answer is a *refusal.Refusal, never a panic. Its message calls the node "the
-// node"; what was tried, and on which path, is for the caller to add, who knows the
-// name of the cell. Errors of code api.Corrupt can only come from a damaged snapshot
-// or a counter that went back.
+// Every operation accepts every argument, because arguments come out of a log:
+// the answer to an invalid one is a *refusal.Refusal, never a panic. The
+// refusal calls the node "the node"; the caller knows the cell's name and adds
+// the operation and the path. Errors of code api.Corrupt come only from a
+// damaged snapshot or from a counter that went back.
 //
-// It says whom an ACL admits and how much room a quota leaves, but leaves it to
-// the caller to ask: its operations check neither. It does not know what a
-// session is, and does not queue anybody: a lock is granted or refused at once.
+// The package says which principals an ACL admits and how much room a quota
+// leaves, but its operations check neither: the caller does. It has no queue: a
+// lock is granted or refused at once.
 //
 // # Who may use it
 //
@@ -28,10 +29,9 @@
 //
 // # Limitations
 //
-// Only the shape of names is checked, not their letters: they come out of an
-// api.Path, which has looked at those. A change of a node copies its lists of
-// holders and openers, so the n-th shared holder of a lock costs O(n). A dying
-// directory stays until its last child is gone, whoever keeps that; then it is
-// for the caller to try Remove again. Locked looks through what all sessions
-// hold and have open.
+// The package checks the shape of names, not their letters: api.Path has
+// checked those. A change of a node copies its lists of holders and openers, so
+// the n-th shared holder of a lock costs O(n). A dying directory stays until
+// its last child is gone; then the caller must call Remove again. Locked reads
+// the index of everything that sessions hold and have open.
 package namespace

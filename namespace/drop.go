@@ -7,24 +7,23 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Dropped is what an operation let go, each list ascending by name.
+// Dropped is what an operation released, each list ascending by name.
 type Dropped struct {
-	Free    []api.Name // locks that nobody holds any more, or that one holder less holds; delayed ones are not among them
-	Vacant  []Vacancy  // locks that nobody holds any more, delayed or not
+	Free    []api.Name // locks that lost a holder and have no delay; another claim may succeed now
+	Vacant  []Vacancy  // locks that lost their last holder, delayed or not
 	Delayed []api.Name // locks on which a delay began or was renewed
-	Dying   []Ref      // ephemeral nodes that nobody has open any more
+	Dying   []Ref      // ephemeral nodes that no handle has open
 }
 
 // Vacancy is a lock that has lost its last holder.
 type Vacancy struct {
 	Lock       Ref
-	Generation api.Generation // that it was held in
+	Generation api.Generation // of the grant that ended
 }
 
-// Open records that a handle has an ephemeral node open; of a dying one it is
-// an error (Exists, in the words of Create). Of a permanent one it does
-// nothing, and so it does of one that the handle has open already. The other
-// errors are HandleClosed and InvalidArgument.
+// Open records that a handle has an ephemeral node open. It does nothing for a
+// permanent node, or if the handle has the node open already. The errors are
+// Exists for a dying node, HandleClosed and InvalidArgument.
 func (t *Tree) Open(ref Ref, by Owner) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
@@ -42,14 +41,14 @@ func (t *Tree) Open(ref Ref, by Owner) (*Node, error) {
 		return n, nil
 	}
 	next := *n
-	next.Openers = slices.Insert(slices.Clip(n.Openers), place, by) // clipped, so that it copies
+	next.Openers = slices.Insert(slices.Clip(n.Openers), place, by) // clipped, so that Insert copies
 	t.replace(n, &next, by.Session)
 	return &next, nil
 }
 
-// Close undoes what a handle holds of a node: it releases its lock without
-// delay and takes it from the openers. A handle that held nothing is none the
-// worse; the only error is HandleClosed.
+// Close releases the lock that a handle holds on a node, without delay, and
+// removes the handle from the openers. A handle that has neither may be closed
+// too; the only error is HandleClosed.
 func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 	n, err := t.Resolve(ref)
 	if err != nil {
@@ -67,9 +66,10 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 	return d, nil
 }
 
-// DropSession undoes everything that a session holds. Without failed its locks
-// are free at once; with it, each that has a lock-delay leaves one, with an ID
-// from next. It takes time for what the session has, however large the tree.
+// DropSession releases everything that a session holds. If the session failed,
+// each of its locks that has a lock-delay leaves one, with an ID from next;
+// else its locks are free at once. The cost depends on what the session has,
+// not on the size of the tree.
 func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint64) Dropped {
 	var d Dropped
 	gone := func(o Owner) bool { return o.Session == session }
@@ -87,9 +87,8 @@ func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint6
 	return d
 }
 
-// noteDropped adds to d what was let go between two versions of a node. A lock under a
-// delay, be it of an earlier holder, is not free: the end of the delay is what
-// those who wait for it will hear of.
+// noteDropped adds to d the difference between two versions of a node. A lock under a delay, even
+// one that an earlier holder left, is not free: its waiters are served when the delay ends.
 func (t Tree) noteDropped(d *Dropped, was, is *Node) {
 	if _, delayed := t.Delay(is.Name); !delayed && len(is.Holders) < len(was.Holders) {
 		d.Free = append(d.Free, is.Name)
@@ -102,9 +101,9 @@ func (t Tree) noteDropped(d *Dropped, was, is *Node) {
 	}
 }
 
-// Remove removes a dying node and reports whether it did: not one that has
-// children (it goes with the last of them), that was opened again, or that is
-// gone.
+// Remove removes a dying node and reports whether it did. It leaves a node that
+// has children, that a handle has opened, or that is gone. A dying directory
+// can be removed after its last child.
 func (t *Tree) Remove(ref Ref) bool {
 	n, err := t.Resolve(ref)
 	if err != nil || !n.Dying() || n.Children > 0 {

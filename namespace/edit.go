@@ -5,9 +5,9 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
-// edit is a change of a tree's nodes, and with them of its index and counts,
-// which nothing else changes. It copies once what its changes have in common.
-// Until commit, the tree is what it was.
+// edit is a transaction on a tree's nodes, indexes and counts; nothing else
+// changes those. Several changes in one edit copy what they share once. The
+// tree does not change before commit.
 type edit struct {
 	tree   *Tree
 	nodes  *iradix.Txn[*Node]
@@ -24,7 +24,7 @@ func (e *edit) commit() {
 	e.tree.nodes, e.tree.owned, e.tree.usage, e.tree.counts = e.nodes.Commit(), e.owned.Commit(), e.usage.Commit(), e.counts
 }
 
-// add puts a new node into the tree. Its parent's count is the caller's.
+// add puts a new node into the tree. The caller updates the parent's count.
 func (e *edit) add(n *Node) {
 	e.nodes.Insert(key(n.Name), n)
 	for _, session := range n.owners() {
@@ -34,8 +34,8 @@ func (e *edit) add(n *Node) {
 	e.charge(n, 1, int64(len(n.Contents)))
 }
 
-// replace puts a node in the place of its previous version. Of all sessions
-// only the one given may own it now and not before, or the reverse.
+// replace puts a node in the place of its previous version. Only the given
+// session may begin or cease to own the node by that.
 func (e *edit) replace(old, n *Node, session api.SessionID) {
 	e.nodes.Insert(key(n.Name), n)
 	switch was, is := old.ownedBy(session), n.ownedBy(session); {
@@ -49,8 +49,8 @@ func (e *edit) replace(old, n *Node, session api.SessionID) {
 	e.charge(n, 0, int64(len(n.Contents)-len(old.Contents)))
 }
 
-// disown takes a node out of what those sessions own who were among its holders and own
-// nothing of it any more. It is for a replace that names none of them.
+// disown removes a node from the index entries of its former holders' sessions, unless they still
+// own it otherwise. Use it after a replace that was given no session.
 func (e *edit) disown(n *Node, were []Holder) {
 	gone := make(map[api.SessionID]bool)
 	for _, h := range were {
@@ -66,7 +66,7 @@ func (e *edit) disown(n *Node, were []Holder) {
 	}
 }
 
-// remove takes a node out of the tree. Its parent's count is the caller's.
+// remove takes a node out of the tree. The caller updates the parent's count.
 func (e *edit) remove(n *Node) {
 	e.nodes.Delete(key(n.Name))
 	for _, session := range n.owners() {
@@ -87,19 +87,19 @@ func (e *edit) count(n *Node, sign int) {
 	}
 }
 
-// replace is an edit of one node.
+// replace is an edit that replaces one node.
 func (t *Tree) replace(old, n *Node, session api.SessionID) {
 	e := t.edit()
 	e.replace(old, n, session)
 	e.commit()
 }
 
-// remove is an edit that takes a node out, and out of its parent's count.
+// remove is an edit that removes one node and updates its parent's count.
 func (t *Tree) remove(n *Node) {
 	e := t.edit()
 	if parent, ok := t.Get(n.Name.Parent()); ok && parent != n {
 		e.replace(parent, parent.withChildren(-1), 0)
 	}
-	e.remove(n) // after its parent, which it no longer counts against
+	e.remove(n) // after its parent: charge must not count the node against the parent's old version
 	e.commit()
 }

@@ -7,30 +7,30 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Spec is what a node is created with.
+// Spec describes a node to be created.
 type Spec struct {
 	Kind      api.Kind
 	Ephemeral bool
 	Contents  []byte  // of a file; kept, so the caller must not change it
 	ACL       api.ACL // empty names are inherited from the parent
-	Opener    Owner   // of an ephemeral
+	Opener    Owner   // of an ephemeral node
 	Creator   string  // the principal against whose quota the node counts
 
-	ModifiedUnix int64 // seconds since 1970, for display; 0 if it is not to be kept
+	ModifiedUnix int64 // seconds since 1970, for display; 0 if unknown
 }
 
 // Write is a change of a file's contents.
 type Write struct {
 	Contents     []byte          // kept, so the caller must not change it
 	IfContent    *api.Generation // unless nil, the content generation that the file must have
-	ModifiedUnix int64           // seconds since 1970, for display; 0 if it is not to be kept
+	ModifiedUnix int64           // seconds since 1970, for display; 0 if unknown
 }
 
-// Create makes a node. The errors are Exists (for a dying node too, in words
-// that say so), NotFound for a missing parent, NotDirectory for a parent that
-// is a file, Exists for a parent that is dying, TooLarge, and InvalidArgument
-// for what no name or spec can be. The instance is greater than that of any
-// node of that name before: the caller draws it from the cell's counter.
+// Create makes a node. The errors are Exists if the name is taken (a dying node
+// has its own message) or if the parent is dying, NotFound if there is no
+// parent, NotDirectory if the parent is a file, TooLarge, and InvalidArgument
+// for an invalid name or spec. The instance must be greater than that of every
+// earlier node of that name: the caller draws it from the cell's counter.
 func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node, error) {
 	if err := spec.validate(name, instance); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 	return created, nil
 }
 
-// validate finds what is wrong with a spec by itself.
+// validate checks a spec by itself, without the tree.
 func (s Spec) validate(name api.Name, instance api.Generation) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -95,16 +95,15 @@ func (s Spec) validate(name api.Name, instance api.Generation) error {
 	return nil
 }
 
-// inherit returns own with the names of another where it has none (Chubby
-// §2.3).
+// inherit fills the empty names of own from another ACL (Chubby §2.3).
 func inherit(own, from api.ACL) api.ACL {
 	return api.ACL{Read: cmp.Or(own.Read, from.Read), Write: cmp.Or(own.Write, from.Write), Change: cmp.Or(own.Change, from.Change)}
 }
 
-// SetContents replaces a file's contents. The contents take their generation from next,
-// which is called only then; it is greater than that of any contents of that name before:
-// the caller draws it from the cell's counter. The errors are GenerationMismatch,
-// HandleClosed, IsDirectory and TooLarge.
+// SetContents replaces a file's contents. It calls next for their generation, and only if it will
+// write. The generation must be greater than that of any earlier contents of that name: the caller
+// draws it from the cell's counter. The errors are GenerationMismatch, HandleClosed, IsDirectory
+// and TooLarge.
 func (t *Tree) SetContents(ref Ref, w Write, next func() api.Generation) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
@@ -126,7 +125,7 @@ func (t *Tree) SetContents(ref Ref, w Write, next func() api.Generation) (*Node,
 	return written, nil
 }
 
-// newer returns the generation that follows was.
+// newer draws a generation that must be greater than was.
 func newer(was api.Generation, next func() api.Generation) (api.Generation, error) {
 	g := next()
 	if g <= was || g > api.MaxGeneration {
@@ -136,9 +135,9 @@ func newer(was api.Generation, next func() api.Generation) (api.Generation, erro
 }
 
 // Delete removes a node. The errors are NotEmpty, LockHeld if a handle other
-// than by holds its lock, HandleClosed, and PermissionDenied for the root. That
-// others have an ephemeral node open does not keep it (Chubby §2.3), and a
-// delay on its name stays.
+// than by holds its lock, HandleClosed, and PermissionDenied for the root. An
+// ephemeral node that others have open is removed too (Chubby §2.3). A delay on
+// the name stays.
 func (t *Tree) Delete(ref Ref, by Owner) error {
 	if ref.Name == "" {
 		return &refusal.Refusal{Cause: refusal.RootIsPermanent}

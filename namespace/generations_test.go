@@ -7,8 +7,7 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// A counter that has gone back must not make a lock's generation go back with
-// it.
+// A counter that went back must not make a lock's generation go back.
 func TestLockGenerationNeverGoesBack(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()
@@ -21,7 +20,7 @@ func TestLockGenerationNeverGoesBack(t *testing.T) {
 		c.want(err, api.Corrupt)
 	}
 	if n := c.node("/l"); n.Lock != g || len(n.Holders) > 0 {
-		t.Errorf("a lock that was refused is %+v", n)
+		t.Errorf("a refused claim has changed the lock to %+v", n)
 	}
 }
 
@@ -37,6 +36,6 @@ func TestContentGenerationNeverGoesBack(t *testing.T) {
 		c.want(err, api.Corrupt)
 	}
 	if c.node("/f") != before {
-		t.Error("what was refused has changed the node")
+		t.Error("a refused change has changed the node")
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// key is the form in which a node is found: its depth in one byte, then its
-// name, so that a directory's children are adjacent and in order, and parents
-// come before their children (Chubby §2.10). Names deeper than any node's share
-// a depth, under which nothing is found.
+// key is a node's key in the tree: its depth in one byte, then its name. So a
+// directory's children are adjacent and in order, and parents come before their
+// children (Chubby §2.10). All names deeper than api.MaxDepth get one depth, at
+// which there are no nodes.
 //
-// The radix trees keep pieces of the keys that are inserted into them: each
-// insertion has a key of its own.
+// The radix trees keep parts of the keys that are inserted into them, so each
+// insertion needs a key of its own.
 func key(name api.Name) []byte { return appendKey(make([]byte, 0, 1+len(name)), name) }
 
 func appendKey(buf []byte, name api.Name) []byte {
@@ -23,7 +23,7 @@ func appendKey(buf []byte, name api.Name) []byte {
 	return append(buf, name...)
 }
 
-// childrenKey is what the keys of the nodes directly in a directory begin with.
+// childrenKey is the common prefix of the keys of a directory's children.
 func childrenKey(name api.Name) []byte {
 	buf := make([]byte, 0, len(name)+2)
 	buf = append(buf, byte(min(name.Depth()+1, api.MaxDepth+1)))
@@ -31,14 +31,14 @@ func childrenKey(name api.Name) []byte {
 	return append(buf, '/')
 }
 
-// Mark is a place in the order of Tree.Below: behind the node that had it. It is
-// opaque to others than this package.
+// Mark is a place in the order of Tree.Below: directly after the node that
+// returned it. Other packages must not interpret it.
 type Mark []byte
 
-// ownedKey is the form in which the index by session has a node: the session,
-// big-endian, then the name. The session is in hexadecimal, for raw bytes would
-// give the radix tree nodes with 256 edges, and each change copies those on its
-// way.
+// ownedKey is the key of a node in the index by session: the session,
+// big-endian, then the name. The session is in hexadecimal: with raw bytes the
+// radix tree would have nodes of 256 edges, and each change copies the nodes on
+// its way.
 func ownedKey(session api.SessionID, name api.Name) []byte {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(session))
@@ -48,8 +48,8 @@ func ownedKey(session api.SessionID, name api.Name) []byte {
 
 const sessionBytes = 2 * 8 // of an owned key, before the name
 
-// CheckName returns InvalidArgument for what cannot be the name of a node. Parent, Base
-// and Depth mean something only for names that it accepts.
+// CheckName returns InvalidArgument for a text that cannot be the name of a node. Parent, Base and
+// Depth have a meaning only for names that it accepts.
 func CheckName(name api.Name) error {
 	if r := refuseName(name); r != nil {
 		return r
@@ -57,7 +57,7 @@ func CheckName(name api.Name) error {
 	return nil
 }
 
-// refuseName returns nil for what can be a name.
+// refuseName returns nil for a valid name.
 func refuseName(name api.Name) *refusal.Refusal {
 	switch {
 	case name == "":

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// What comes out of a log is held to the limits that it was let in by.
+// Commands from the log must obey the same limits as requests.
 func TestLimits(t *testing.T) {
 	c := newCell(t)
 	deepest := api.Name("")

@@ -7,18 +7,18 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// list is an access control list in a form that is quick to ask. It is made once,
-// when the contents of the file are written, and is a function of these: rights are
-// looked up for every Open, in the log's order, on every replica, and a list may be
-// as long as a file.
+// list is a parsed access control list. It is made once, when the file is
+// written, and is a function of the file's contents. Every replica looks up
+// rights for every Open while it applies the log, and a list may be as long as
+// a file.
 type list struct {
 	everybody bool     // it has the line *
-	includes  []string // the lists that it includes, in their order, each once; maxACLFiles at most, for more are never read
-	members   string   // the other lines, ascending, each once, with nothing between
+	includes  []string // the lists that it includes, in their order, each once; maxACLFiles at most, because Admits reads no more
+	members   string   // the other lines, ascending, each once, without separators
 	ends      []uint32 // where each of them ends in members
 }
 
-// parseList reads what the file of an access control list says.
+// parseList parses the contents of an access control list.
 func parseList(contents []byte) *list {
 	l := &list{}
 	var members []string
@@ -46,8 +46,8 @@ func parseList(contents []byte) *list {
 	return l
 }
 
-// names reports whether the list itself admits the principal. It takes time for the
-// logarithm of its length.
+// names reports whether the list itself, without those it includes, admits the
+// principal. It takes O(log n).
 func (l *list) names(principal string) bool {
 	if l.everybody {
 		return true

@@ -10,9 +10,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// longLists makes as many lists as one question may look at, each as long as a file
-// may be and including the next. Their members are u0 to uN, who are everywhere, and
-// last, who is in the last list.
+// longLists makes as many lists as one question may read, each as long as a file may be and
+// including the next. Members u0 to uN are in all of them, the member last only in the last list.
 func longLists(tb testing.TB, number int) (tree namespace.Tree, members int) {
 	tb.Helper()
 	w := newWorld()
@@ -37,8 +36,8 @@ func longLists(tb testing.TB, number int) (tree namespace.Tree, members int) {
 	return w.tree, members
 }
 
-// Whom a list admits is looked up, and not read again with every Open: the state
-// machine of every replica does that.
+// Admits uses the parsed list and does not parse it for every Open: every
+// replica's state machine calls it.
 func TestLongListsAreLookedUp(t *testing.T) {
 	tree, members := longLists(t, 64)
 	began := time.Now()
@@ -58,7 +57,7 @@ func TestLongListsAreLookedUp(t *testing.T) {
 	}
 }
 
-// Lists that include very many others are bounded, too.
+// Lists that include very many others are bounded too.
 func TestManyIncludes(t *testing.T) {
 	w := newWorld()
 	create := func(name api.Name, spec namespace.Spec) {

@@ -8,13 +8,13 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Acquire grants the lock to a handle, or says why not: LockHeld with the
-// holders' sessions in Error.Holders (in words of its own if by already holds
-// it: locks are not recursive), LockDelayed (with Remaining left 0, for the
-// tree does not know since when), HandleClosed (of an ephemeral node that by
-// does not have open, too), Exists for a dying node, InvalidArgument. A lock
-// that was free takes its generation from next, which is called only then; one
-// joined in shared mode keeps it (Chubby §2.3, §2.4).
+// Acquire grants the lock to a handle. The errors are LockHeld, with the
+// holders' sessions (locks are not recursive: by itself may be the holder);
+// LockDelayed, without the remaining time, which the tree does not know;
+// HandleClosed, also if by does not have the ephemeral node open; Exists for a
+// dying node; and InvalidArgument. A lock that was free takes its generation
+// from next, which is called only then; a handle that joins in shared mode gets
+// the same generation (Chubby §2.3, §2.4).
 func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Generation) (api.Generation, error) {
 	if err := by.validate(mode); err != nil {
 		return 0, err
@@ -27,7 +27,7 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 		return 0, err
 	}
 	granted := *n
-	granted.Holders = append(slices.Clip(n.Holders), by) // clipped, so that it copies
+	granted.Holders = append(slices.Clip(n.Holders), by) // clipped, so that append copies
 	if !n.held() {
 		granted.Mode = mode
 		if granted.Lock, err = newer(n.Lock, next); err != nil {
@@ -38,7 +38,7 @@ func (t *Tree) Acquire(ref Ref, by Holder, mode api.LockMode, next func() api.Ge
 	return granted.Lock, nil
 }
 
-// validate finds what is wrong with a request for a lock by itself.
+// validate checks a request for a lock by itself, without the tree.
 func (h Holder) validate(mode api.LockMode) error {
 	switch {
 	case !mode.Valid():
@@ -53,8 +53,8 @@ func (h Holder) validate(mode api.LockMode) error {
 	return nil
 }
 
-// checkAcquire says why a handle cannot have n's lock in that mode now, nil if it
-// can.
+// checkAcquire returns why a handle cannot have n's lock in that mode now, or
+// nil.
 func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if n.Dying() {
 		return &refusal.Refusal{Cause: refusal.NodeDying}
@@ -62,8 +62,8 @@ func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if n.Holds(by) {
 		return n.lockHeld(refusal.HeldByHandle)
 	}
-	// What holds the lock of an ephemeral node has it open, so that a dying
-	// one is free.
+	// A holder must have the ephemeral node open, so that the lock of a dying
+	// node is free.
 	if _, open := n.opener(by); n.Ephemeral && !open {
 		return &refusal.Refusal{Cause: refusal.EphemeralNotOpen}
 	}
@@ -79,8 +79,9 @@ func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	return nil
 }
 
-// Release takes the lock from a handle that holds it in that generation, else
-// NotHeld; HandleClosed if the node is gone. It leaves no delay (Chubby §2.4).
+// Release takes the lock from a handle that holds it in that generation. The
+// errors are NotHeld and, if the node is gone, HandleClosed. It leaves no delay
+// (Chubby §2.4).
 func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, error) {
 	n, err := t.Resolve(ref)
 	switch {
@@ -98,8 +99,9 @@ func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, e
 	return d, nil
 }
 
-// delay marks the lock's name for as long as the longest of the holders that
-// failed asked for, those before them included, and reports whether any did.
+// delay puts a delay on the lock's name, as long as the longest lock-delay of
+// the failed holders and of the delay that is there already. It reports whether
+// any of the failed holders had a lock-delay.
 func (t *Tree) delay(name api.Name, mode api.LockMode, failed []Holder, next func() uint64) bool {
 	var longest time.Duration
 	for _, h := range failed {
@@ -119,8 +121,8 @@ func (t *Tree) delay(name api.Name, mode api.LockMode, failed []Holder, next fun
 	return true
 }
 
-// EndDelay ends the delay on a name if it is still the one with that ID, and
-// reports whether it did.
+// EndDelay removes the delay on a name if it still has that ID, and reports
+// whether it did.
 func (t *Tree) EndDelay(name api.Name, id uint64) bool {
 	if d, ok := t.Delay(name); !ok || d.ID != id {
 		return false

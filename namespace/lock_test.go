@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// A failed shared holder excludes only those whom it excluded when it held the
-// lock. Of several, the longest delay counts, from the latest failure.
+// A failed shared holder excludes only the modes that it excluded while it held
+// the lock. Of several delays, the longest counts, from the latest failure.
 func TestDelaysOfSharedHolders(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()
@@ -27,7 +27,7 @@ func TestDelaysOfSharedHolders(t *testing.T) {
 		t.Errorf("delays %+v, then %+v", first, second)
 	}
 	if c.tree.EndDelay("/l", first.ID) {
-		t.Error("the first failure's end has ended the second's delay")
+		t.Error("the EndDelay of the first failure has ended the delay of the second")
 	}
 	if joined := c.mustAcquire(lock, alice, api.Shared, 0); joined != g {
 		t.Errorf("joined in generation %d, want %d", joined, g)
@@ -35,7 +35,7 @@ func TestDelaysOfSharedHolders(t *testing.T) {
 	c.wantDropped(c.tree.DropSession(carol.Session, false, nil), namespace.Dropped{})
 	rest, err := c.tree.Release(lock, alice, g)
 	c.want(err, api.OK)
-	c.wantDropped(rest, namespace.Dropped{}) // free, but delayed: the end of the delay will tell
+	c.wantDropped(rest, namespace.Dropped{}) // free, but delayed: the waiters are served when the delay ends
 	_, err = c.acquire(lock, bob, api.Exclusive, 0)
 	c.want(err, api.LockDelayed)
 	if again := c.mustAcquire(lock, bob, api.Shared, 0); again <= g {
@@ -46,7 +46,8 @@ func TestDelaysOfSharedHolders(t *testing.T) {
 	}
 }
 
-// One failed holder that excluded everybody does so until the last delay ends.
+// After a failed exclusive holder, the delay stays exclusive until the last
+// delay ends.
 func TestExclusiveDelayStaysExclusive(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()
@@ -58,8 +59,8 @@ func TestExclusiveDelayStaysExclusive(t *testing.T) {
 	}
 }
 
-// What holds the lock of an ephemeral node has it open: otherwise it could be
-// removed under its holder.
+// The holder of an ephemeral node's lock must have it open: otherwise the node
+// could be removed while its lock is held.
 func TestLockOfEphemeralNeedsItOpen(t *testing.T) {
 	c := newCell(t)
 	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
@@ -73,8 +74,9 @@ func TestLockOfEphemeralNeedsItOpen(t *testing.T) {
 	c.wantDropped(d, namespace.Dropped{Delayed: []api.Name{"/f"}})
 }
 
-// A lock that many hold names a few of them in words, all of them in the error,
-// and is one lock; a reader of a list may stop after the first.
+// For a lock with many holders, the message names a few of them and the error
+// has the list; the lock is listed once; and a caller may stop a list after its
+// first element.
 func TestManyHolders(t *testing.T) {
 	c := newCell(t)
 	first := c.create("/l", namespace.Spec{}).Ref()

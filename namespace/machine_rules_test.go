@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The machine's operations on ACLs, on locks that are taken away and on quotas,
-// and what the naive twin makes of them.
+// The machine's operations on ACLs, revocations and quotas, and the results of
+// the naive twin.
 
 // list draws the contents of an access control list.
 func list(t *rapid.T) []byte {

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The names of the machine: '-' sorts before '/', so names that begin alike are
-// not neighbours in every order.
+// The names of the machine. '-' sorts before '/', so that names with a common
+// beginning are not always neighbours.
 var machineNames = []api.Name{"", "/a", "/a-", "/aa", "/a/b", "/a/b-", "/a/b/c", "/a/b/c/d", "/a/c", "/b", "/b/x", "/acl", "/acl/all", "/acl/some"}
 
 const machineSessions = 3
@@ -39,8 +39,7 @@ func newMachine() *machine {
 	return &machine{world: *newWorld(), twin: newNaive(rootACL), twinDraws: 1, refs: []namespace.Ref{{Name: "", Instance: 1}}}
 }
 
-// do applies an operation, and checks that one that failed has changed
-// nothing.
+// do applies an operation, and checks that a failed one has changed nothing.
 func (m *machine) do(t *rapid.T, op func(*world) outcome) outcome {
 	before, was := m.tree, dump(m.tree)
 	out := op(&m.world)
@@ -79,7 +78,7 @@ func deref(n *namespace.Node) any {
 	return shown(n)
 }
 
-// shown returns what everybody sees of a node, which is all that the twin has.
+// shown returns the exported fields of a node; the twin has no others.
 func shown(n *namespace.Node) (copied namespace.Node) {
 	from, to := reflect.ValueOf(*n), reflect.ValueOf(&copied).Elem()
 	for i := range from.NumField() {
@@ -90,8 +89,8 @@ func shown(n *namespace.Node) (copied namespace.Node) {
 	return copied
 }
 
-// ref draws a reference: most often to a node that is there, else to one that
-// was, or never was.
+// ref draws a reference: most often to a node that exists, else to a removed
+// one, or to one that never existed.
 func (m *machine) ref(t *rapid.T) namespace.Ref {
 	if rapid.IntRange(0, 9).Draw(t, "stale") == 0 {
 		return rapid.SampledFrom(append(m.refs, namespace.Ref{Name: "none", Instance: 7})).Draw(t, "ref")
@@ -102,14 +101,14 @@ func (m *machine) ref(t *rapid.T) namespace.Ref {
 func owner(t *rapid.T) namespace.Owner {
 	session := rapid.IntRange(1, machineSessions*20).Draw(t, "session")
 	if session > machineSessions {
-		session = session%machineSessions + 1 // no session is rare
+		session = session%machineSessions + 1 // session 0 is rare
 	} else if session == machineSessions {
 		session = 0
 	}
 	return namespace.Owner{Session: api.SessionID(session), Handle: api.HandleID(rapid.IntRange(1, 2).Draw(t, "handle"))}
 }
 
-// ownerOf draws a handle that has the node, if any has.
+// ownerOf draws a handle that owns the node, if there is one.
 func (m *machine) ownerOf(t *rapid.T, ref namespace.Ref) namespace.Owner {
 	var owners []namespace.Owner
 	if n := m.twin.resolve(ref); n != nil {
@@ -124,7 +123,8 @@ func (m *machine) ownerOf(t *rapid.T, ref namespace.Ref) namespace.Owner {
 	return rapid.SampledFrom(owners).Draw(t, "owner")
 }
 
-// contents draws a number, for rapid shows what it draws, and one is huge.
+// contents draws a number, not the bytes: rapid prints what it draws, and one
+// of the contents is huge.
 func contents(t *rapid.T) []byte {
 	some := [][]byte{nil, {}, []byte("x"), []byte("primary"), make([]byte, api.MaxContents+1)}
 	return some[rapid.IntRange(0, len(some)-1).Draw(t, "contents")]
@@ -176,12 +176,12 @@ func (m *machine) SetContents(t *rapid.T) {
 	code := m.twin.setContents(ref, contents, ifContent, m.twinGeneration)
 	m.expect(t, got, m.node(ref.Name), code)
 	if code == api.GenerationMismatch && refused.Current != m.twin.nodes[ref.Name].Content {
-		t.Fatalf("the error speaks of generation %d, the contents are at %d", refused.Current, m.twin.nodes[ref.Name].Content)
+		t.Fatalf("the error names generation %d, the contents are at %d", refused.Current, m.twin.nodes[ref.Name].Content)
 	}
 }
 
-// generation draws one that a write may name as its condition: most often that of
-// what is there, sometimes one before or after.
+// generation draws a condition for a write: most often the node's present
+// generation, sometimes the one before or after.
 func (m *machine) generation(t *rapid.T, ref namespace.Ref, of func(*namespace.Node) api.Generation) *api.Generation {
 	g := api.Generation(1)
 	if n := m.twin.nodes[ref.Name]; n != nil {
@@ -228,7 +228,7 @@ func (m *machine) Snapshot(t *rapid.T) {
 	m.snapshots, m.dumps = append(m.snapshots, m.tree), append(m.dumps, dump(m.tree))
 }
 
-// Check compares everything that can be seen.
+// Check compares everything that the tree shows with the twin.
 func (m *machine) Check(t *rapid.T) {
 	if err := m.tree.Check(); err != nil {
 		t.Fatal(err)
@@ -279,16 +279,16 @@ func (m *machine) Check(t *rapid.T) {
 	}
 }
 
-// Whatever is done to a tree, it does what its naive twin does; what fails
-// changes nothing; copies never change; and the same log again, on another
-// replica, gives the same results and the same tree.
+// A tree does the same as its naive twin; a failed operation changes nothing;
+// copies never change; and the same log, applied on another replica, gives the
+// same results and the same tree.
 func TestTreeAgainstNaiveTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.Check,
 			"Create":   m.Create,
-			"Create 2": m.Create, // so that there is something to work on
+			"Create 2": m.Create, // twice, so that there are nodes
 			"Write":    m.SetContents,
 			"Delete":   m.Delete,
 			"Open":     m.Open,
@@ -315,7 +315,7 @@ func (m *machine) replay(t *rapid.T) {
 	other := newWorld()
 	for i, op := range m.log {
 		if out := op(other); !reflect.DeepEqual(out, m.outcomes[i]) {
-			t.Fatalf("operation %d again\ngot  %+v\nwant %+v", i, out, m.outcomes[i])
+			t.Fatalf("operation %d repeated\ngot  %+v\nwant %+v", i, out, m.outcomes[i])
 		}
 	}
 	if got, want := dump(other.tree), dump(m.tree); got != want {
@@ -323,7 +323,7 @@ func (m *machine) replay(t *rapid.T) {
 	}
 }
 
-// restore reads the tree back from what a snapshot writes of it.
+// restore writes the tree to a snapshot and reads it back.
 func (m *machine) restore(t *rapid.T) {
 	read := namespace.New(api.ACL{})
 	for n := range m.tree.All() {

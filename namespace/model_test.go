@@ -11,9 +11,9 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// naive does what a Tree does, with plain maps and by looking at everything
-// every time. Its nodes keep no count of children nor of what is below; nodes of
-// the tree are what it returns for comparison.
+// naive does what a Tree does, with plain maps and full scans. Its nodes count
+// neither their children nor what is below them; it fills these in where it
+// returns nodes for comparison.
 type naive struct {
 	nodes  map[api.Name]*namespace.Node
 	delays map[api.Name]namespace.Delay
@@ -229,7 +229,8 @@ func (m *naive) acquire(ref namespace.Ref, by namespace.Holder, mode api.LockMod
 	return n.Lock, api.OK
 }
 
-// quit takes from a node what those handles have of it, and returns them.
+// quit removes the holders for which gone is true from a node, also the openers
+// if alsoOpen, and returns those holders.
 func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpen bool) (left []namespace.Holder) {
 	var holders []namespace.Holder
 	for _, h := range n.Holders {
@@ -297,7 +298,7 @@ func (m *naive) dropSession(session api.SessionID, failed bool, next func() uint
 			delay.ID, delay.Mode = next(), owned.Mode
 			if before, ok := m.delays[n.Name]; ok {
 				delay.For = max(delay.For, before.For)
-				delay.Mode = min(delay.Mode, before.Mode) // Exclusive is the less
+				delay.Mode = min(delay.Mode, before.Mode) // Exclusive is the lower value
 			}
 			m.delays[n.Name] = delay
 			d.Delayed = append(d.Delayed, n.Name)

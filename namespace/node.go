@@ -10,16 +10,16 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Node is a file or directory. A Node that is in a tree is never changed;
-// whoever looks one up may keep it, and must not write to it.
+// Node is a file or directory. A Node that is in a tree never changes: callers
+// may keep it, and must not write to it.
 type Node struct {
 	Name      api.Name       `cbor:"1,keyasint"`
 	Kind      api.Kind       `cbor:"2,keyasint"`
 	Ephemeral bool           `cbor:"3,keyasint,omitempty"`
 	Instance  api.Generation `cbor:"4,keyasint"`
-	Content   api.Generation `cbor:"5,keyasint"`           // of the write, or the instance: never that of other contents of that name
+	Content   api.Generation `cbor:"5,keyasint"`           // drawn by the last write, at first the instance: no two contents of one name have the same
 	Lock      api.Generation `cbor:"6,keyasint,omitempty"` // of the last change from free to held; 0 before the first
-	ACLs      api.Generation `cbor:"7,keyasint"`           // of the last change of the ACL names, or the instance
+	ACLs      api.Generation `cbor:"7,keyasint"`           // drawn by the last change of the ACL names, at first the instance
 	Checksum  uint64         `cbor:"8,keyasint"`           // CRC-64 (ECMA) of the contents
 	Contents  []byte         `cbor:"9,keyasint,omitempty"`
 	ACL       api.ACL        `cbor:"10,keyasint"`
@@ -27,18 +27,18 @@ type Node struct {
 
 	Mode    api.LockMode `cbor:"12,keyasint,omitempty"` // how the lock is held; 0 when it is free
 	Holders []Holder     `cbor:"13,keyasint,omitempty"` // in the order of their grants; empty when it is free
-	Openers []Owner      `cbor:"14,keyasint,omitempty"` // of an ephemeral node, ascending; with none left it is dying
+	Openers []Owner      `cbor:"14,keyasint,omitempty"` // of an ephemeral node, ascending; without openers it is dying
 
-	Revoked *refusal.Intervention `cbor:"15,keyasint,omitempty"` // how the lock is being taken from its holders; nil while they may have it
+	Revoked *refusal.Intervention `cbor:"15,keyasint,omitempty"` // by whom and why the lock is being taken from its holders; nil if it is not
 	Creator string                `cbor:"16,keyasint,omitempty"` // the principal against whose quota the node counts
 	Quota   *Quota                `cbor:"17,keyasint,omitempty"` // of a directory: how much may be below it
 
 	ModifiedUnix int64 `cbor:"18,keyasint,omitempty" since:"2"` // of the contents: the proposer's wall clock; for display only, never compared
 
-	list *list // of a file below api.ACLDir: what its contents say, made with them
+	list *list // of a file below api.ACLDir: its parsed contents, set together with them
 }
 
-// Owner names one handle: what holds a lock or has an ephemeral node open.
+// Owner names one handle that holds a lock or has an ephemeral node open.
 type Owner struct {
 	Session api.SessionID `cbor:"1,keyasint"`
 	Handle  api.HandleID  `cbor:"2,keyasint"`
@@ -53,23 +53,23 @@ func (o Owner) compare(other Owner) int {
 type Holder struct {
 	Owner
 	Delay     time.Duration `cbor:"3,keyasint,omitempty"` // lock-delay if its session fails (Chubby §2.4)
-	Reason    string        `cbor:"4,keyasint,omitempty"` // for people
+	Reason    string        `cbor:"4,keyasint,omitempty"` // shown to people
 	SinceUnix int64         `cbor:"5,keyasint,omitempty"` // the proposer's wall clock; for display only, never compared
 }
 
 // Delay marks the name of a lock whose holder failed: until an EndDelay names
-// ID, nobody may take the lock in a mode that conflicts with Mode (Chubby
-// §2.4). It is kept by name, so a re-created file stays delayed. The tree knows
-// how long a delay is to last, not since when: the master of each epoch times
-// it, and a new master starts it again in full.
+// ID, no handle gets the lock in a mode that conflicts with Mode (Chubby §2.4).
+// The tree keeps it by name, so a re-created file stays delayed. The tree knows
+// how long a delay lasts, not when it began: each epoch's master counts the
+// time, and a new master starts it again in full.
 type Delay struct {
-	ID   uint64        `cbor:"1,keyasint"` // of the latest failure; an EndDelay meant for an earlier one does nothing
-	Mode api.LockMode  `cbor:"2,keyasint"` // exclusive if any of the failed held it so
+	ID   uint64        `cbor:"1,keyasint"` // of the latest failure; an EndDelay with an older ID does nothing
+	Mode api.LockMode  `cbor:"2,keyasint"` // exclusive if any of the failed holders held it exclusively
 	For  time.Duration `cbor:"3,keyasint"` // the longest of the failed holders' delays
 }
 
 // Ref names one instance of a node: an operation on a Ref fails with
-// api.HandleClosed once the node is gone, even if another of its name was
+// api.HandleClosed once the node is gone, even if another node of its name was
 // created since (Chubby §2.6).
 type Ref struct {
 	Name     api.Name       `cbor:"1,keyasint"`
@@ -79,8 +79,8 @@ type Ref struct {
 // Ref returns the reference to this instance.
 func (n *Node) Ref() Ref { return Ref{Name: n.Name, Instance: n.Instance} }
 
-// Dying reports whether n is an ephemeral node that nobody has open any more:
-// it is about to be removed, and until then its name is taken (decision 11).
+// Dying reports whether n is an ephemeral node that no handle has open. It is
+// about to be removed; until then its name is taken (decision 11).
 func (n *Node) Dying() bool { return n.Ephemeral && len(n.Openers) == 0 }
 
 // Holds reports whether the handle holds n's lock.
@@ -94,7 +94,7 @@ func (n *Node) HeldByAny(handles []Owner) bool {
 	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return listed(h.Owner) })
 }
 
-// among returns whether an owner is one of a list.
+// among returns a function that reports whether an owner is in the list.
 func among(list []Owner) func(Owner) bool {
 	if len(list) == 1 {
 		return func(o Owner) bool { return o == list[0] }
@@ -106,7 +106,7 @@ func among(list []Owner) func(Owner) bool {
 	return func(o Owner) bool { return set[o] }
 }
 
-// Stat returns n's metadata. The path is left empty: the tree does not know
+// Stat returns n's metadata. It leaves the path empty: the tree does not know
 // the cell's name.
 func (n *Node) Stat() api.Stat {
 	return api.Stat{
@@ -118,7 +118,8 @@ func (n *Node) Stat() api.Stat {
 // held reports whether anybody holds n's lock.
 func (n *Node) held() bool { return len(n.Holders) > 0 }
 
-// opener returns the place of a handle among n's openers, or where it belongs.
+// opener returns the place of a handle among n's openers, or where it would be
+// inserted.
 func (n *Node) opener(o Owner) (int, bool) {
 	return slices.BinarySearchFunc(n.Openers, o, Owner.compare)
 }
@@ -129,8 +130,8 @@ func (n *Node) ownedBy(session api.SessionID) bool {
 		slices.ContainsFunc(n.Openers, func(o Owner) bool { return o.Session == session })
 }
 
-// owners returns the sessions that hold n's lock or have it open; one may be
-// among them more than once.
+// owners returns the sessions that hold n's lock or have it open, some of them
+// more than once.
 func (n *Node) owners() []api.SessionID {
 	sessions := make([]api.SessionID, 0, len(n.Holders)+len(n.Openers))
 	for _, h := range n.Holders {
@@ -142,8 +143,8 @@ func (n *Node) owners() []api.SessionID {
 	return sessions
 }
 
-// withContents returns n with these contents. Empty ones are nil, as they are
-// after a snapshot was read.
+// withContents returns n with these contents. Empty contents become nil, as
+// they are after a snapshot was read.
 func (n Node) withContents(contents []byte) *Node {
 	if len(contents) == 0 {
 		contents = nil
@@ -155,14 +156,14 @@ func (n Node) withContents(contents []byte) *Node {
 	return &n
 }
 
-// withChildren returns n with so many children more.
+// withChildren returns n with that many more children.
 func (n Node) withChildren(more int) *Node {
 	n.Children += more
 	return &n
 }
 
-// withoutHolders returns n without those holders of its lock that are gone,
-// and those.
+// withoutHolders returns n without those holders of its lock for which gone is
+// true, and these holders.
 func (n Node) withoutHolders(gone func(Owner) bool) (next *Node, left []Holder) {
 	all := n.Holders
 	n.Holders = nil
@@ -179,7 +180,7 @@ func (n Node) withoutHolders(gone func(Owner) bool) (next *Node, left []Holder) 
 	return &n, left
 }
 
-// withoutOpeners returns n without those openers that are gone.
+// withoutOpeners returns n without those openers for which gone is true.
 func (n Node) withoutOpeners(gone func(Owner) bool) *Node {
 	all := n.Openers
 	n.Openers = nil
@@ -191,5 +192,5 @@ func (n Node) withoutOpeners(gone func(Owner) bool) *Node {
 	return &n
 }
 
-// checksum is the same for equal contents, and 0 for none.
+// checksum is the same for equal contents, and 0 for empty ones.
 func checksum(contents []byte) uint64 { return crc64.Checksum(contents, crc64.MakeTable(crc64.ECMA)) }

@@ -11,8 +11,8 @@ import (
 )
 
 // Chubby §2.3: an instance number, greater than that of any previous node with
-// the same name. The caller's counter sees to "greater"; the tree to that an
-// old instance is not taken for the new one (§2.6).
+// the same name. The caller's counter makes it greater; the tree makes sure
+// that a reference to the old instance does not reach the new one (§2.6).
 func TestPaperInstanceNumber(t *testing.T) {
 	c := newCell(t)
 	first := c.create("/f", namespace.Spec{}).Ref()
@@ -38,8 +38,8 @@ func TestPaperInstanceNumber(t *testing.T) {
 
 // Chubby §2.3: a content generation number that increases when the file's
 // contents are written, and a checksum of the contents by which clients may
-// tell whether files differ. §2.6: SetContents may name the generation that the
-// contents must have.
+// tell whether files differ. §2.6: the caller of SetContents may demand the
+// present generation.
 func TestPaperContentGenerationAndChecksum(t *testing.T) {
 	c := newCell(t)
 	f := c.create("/f", namespace.Spec{Contents: []byte("one")})
@@ -51,7 +51,7 @@ func TestPaperContentGenerationAndChecksum(t *testing.T) {
 	}
 	_, err = c.tree.SetContents(f.Ref(), namespace.Write{Contents: []byte("three"), IfContent: &one}, c.drawGeneration)
 	if e := c.want(err, api.GenerationMismatch); e.Current != next.Content {
-		t.Errorf("the contents are at %d, says the error: %d", next.Content, e.Current)
+		t.Errorf("the contents are at %d; the error says %d", next.Content, e.Current)
 	}
 	same, err := c.tree.SetContents(g.Ref(), namespace.Write{Contents: []byte("two")}, c.drawGeneration)
 	if err != nil || same.Checksum != next.Checksum {
@@ -74,7 +74,7 @@ func TestPaperContentGenerationAndChecksum(t *testing.T) {
 
 // Chubby §2.3: a lock generation number that increases when the node's lock
 // transitions from free to held; §2.4: any number of clients hold it in shared
-// mode, or one in exclusive mode. Every node can be one, a directory too.
+// mode, or one in exclusive mode. Every node can be a lock, a directory too.
 func TestPaperLocksAreSharedOrExclusive(t *testing.T) {
 	for _, spec := range []namespace.Spec{{Kind: api.File}, {Kind: api.Directory}} {
 		c := newCell(t)
@@ -101,7 +101,7 @@ func TestPaperLocksAreSharedOrExclusive(t *testing.T) {
 			t.Errorf("held by %+v", e.Holders)
 		}
 		_, err = c.tree.Release(lock, bob, first)
-		c.want(err, api.NotHeld) // a generation long gone
+		c.want(err, api.NotHeld) // the generation of an earlier grant
 		_, err = c.tree.Release(lock, alice, second)
 		c.want(err, api.NotHeld)
 		for _, by := range []namespace.Owner{bob, carol} {
@@ -134,8 +134,9 @@ func TestPaperNormalReleaseFreesAtOnce(t *testing.T) {
 	}
 }
 
-// Chubby §2.4: if a lock becomes free because its holder has failed, nobody may
-// claim it for the lock-delay that the holder chose. It stays with the name.
+// Chubby §2.4: if a lock becomes free because its holder has failed, no client
+// may claim it for the lock-delay that the holder chose. The delay stays with
+// the name.
 func TestPaperLockDelay(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()
@@ -143,7 +144,7 @@ func TestPaperLockDelay(t *testing.T) {
 	c.mustAcquire(lock, alice, api.Exclusive, time.Minute)
 	c.mustAcquire(other, alice, api.Exclusive, 0)
 	d := c.tree.DropSession(alice.Session, true, c.draw)
-	c.wantDropped(d, namespace.Dropped{Delayed: []api.Name{"/l"}, Free: []api.Name{"/m"}}) // a delay of 0 is none
+	c.wantDropped(d, namespace.Dropped{Delayed: []api.Name{"/l"}, Free: []api.Name{"/m"}}) // a delay of 0 is no delay
 	delay, _ := c.tree.Delay("/l")
 	if delay.For != time.Minute || delay.Mode != api.Exclusive {
 		t.Fatalf("the delay is %+v", delay)
@@ -157,7 +158,7 @@ func TestPaperLockDelay(t *testing.T) {
 	_, err := c.acquire(lock, bob, api.Shared, 0)
 	c.want(err, api.LockDelayed)
 	if c.tree.EndDelay("/l", delay.ID+1) || c.tree.EndDelay("/m", delay.ID) || !c.tree.EndDelay("/l", delay.ID) || c.tree.EndDelay("/l", delay.ID) {
-		t.Error("the delay ends by its own ID, and once")
+		t.Error("the delay must end by its own ID, and only once")
 	}
 	c.mustAcquire(lock, bob, api.Exclusive, 0)
 }
@@ -172,7 +173,7 @@ func TestPaperEphemeralNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := c.tree.DropSession(bob.Session, true, c.draw)
-	c.wantDropped(d, namespace.Dropped{}) // carol has it open still
+	c.wantDropped(d, namespace.Dropped{}) // carol still has it open
 	if c.tree.Remove(file) || c.tree.Remove(dir) {
 		t.Fatal("an open node was removed")
 	}
@@ -180,10 +181,10 @@ func TestPaperEphemeralNodes(t *testing.T) {
 	c.want(err, api.OK)
 	c.wantDropped(d, namespace.Dropped{Dying: []namespace.Ref{dir}})
 	if c.tree.Remove(dir) {
-		t.Fatal("a directory was removed that is not empty")
+		t.Fatal("a directory that is not empty was removed")
 	}
 
-	// Until they are removed, their names are taken.
+	// The names of dying nodes are taken until they are removed.
 	for _, err := range []error{
 		func() error { _, err := c.tree.Create("/d", namespace.Spec{Kind: api.File}, 99); return err }(),
 		func() error { _, err := c.tree.Create("/d/g", namespace.Spec{Kind: api.File}, 99); return err }(),
@@ -191,23 +192,23 @@ func TestPaperEphemeralNodes(t *testing.T) {
 		func() error { _, err := c.acquire(dir, alice, api.Shared, 0); return err }(),
 	} {
 		if e := c.want(err, api.Exists); !strings.Contains(e.Message, "is being removed") {
-			t.Errorf("of a dying node it is said that %s", e.Message)
+			t.Errorf("the message for a dying node: %s", e.Message)
 		}
 	}
 	d, err = c.tree.Close(file, carol)
 	c.want(err, api.OK)
 	c.wantDropped(d, namespace.Dropped{Dying: []namespace.Ref{file}})
 	if !c.tree.Remove(file) || !c.tree.Remove(dir) || c.tree.Remove(dir) {
-		t.Fatal("dying nodes are removed, children first, and once")
+		t.Fatal("dying nodes must be removed children first, and once")
 	}
 	if counts := c.tree.Counts(); counts != (namespace.Counts{Nodes: 1}) {
 		t.Errorf("left: %+v", counts)
 	}
 }
 
-// Chubby §2.3: any node can be deleted explicitly, an ephemeral one that others
-// have open too; §2.6: not one that has children. And not one whose lock
-// another holds, since that handle believes in it.
+// Chubby §2.3: any node can be deleted explicitly, also an ephemeral one that
+// others have open; §2.6: not one that has children. And not one whose lock
+// another handle holds, because that handle relies on it.
 func TestPaperDelete(t *testing.T) {
 	c := newCell(t)
 	dir := c.create("/d", namespace.Spec{Kind: api.Directory}).Ref()
@@ -219,7 +220,7 @@ func TestPaperDelete(t *testing.T) {
 	c.want(c.tree.Delete(file, alice), api.OK)
 	_, err := c.tree.Release(file, alice, g)
 	c.want(err, api.HandleClosed)
-	c.wantDropped(c.tree.DropSession(alice.Session, true, c.draw), namespace.Dropped{}) // nothing is left of it
+	c.wantDropped(c.tree.DropSession(alice.Session, true, c.draw), namespace.Dropped{}) // the session owns nothing
 	c.want(c.tree.Delete(dir, bob), api.OK)
 	if err := c.tree.Check(); err != nil {
 		t.Error(err)

@@ -17,21 +17,21 @@ func (u Usage) plus(nodes int, bytes int64) Usage {
 	return Usage{Nodes: u.Nodes + nodes, Bytes: u.Bytes + bytes}
 }
 
-// Quota bounds what may be below a directory, and counts it. One that is in a
-// tree is never changed.
+// Quota bounds what may be below a directory, and counts it. A Quota that is in
+// a tree never changes.
 type Quota struct {
-	Limit Usage `cbor:"1,keyasint"` // a field that is 0 is no limit
+	Limit Usage `cbor:"1,keyasint"` // a field that is 0 sets no limit
 	Used  Usage `cbor:"2,keyasint"`
 }
 
-// Usage returns the nodes that a principal created and that are still there.
+// Usage returns how much the existing nodes that a principal created use.
 func (t Tree) Usage(creator string) Usage {
 	u, _ := t.usage.Get([]byte(creator))
 	return u
 }
 
-// Creators returns the principals that created nodes which are still there, by name:
-// those that come after the one of that name.
+// Creators returns the principals that created existing nodes, by name, beginning behind the name
+// after.
 func (t Tree) Creators(after string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		i := t.usage.Root().Iterator()
@@ -41,9 +41,10 @@ func (t Tree) Creators(after string) iter.Seq[string] {
 	}
 }
 
-// SetQuota bounds what may be below a directory; a Usage of zeros ends that.
-// What is there already stays, even if it is more. The errors are HandleClosed,
-// NotDirectory and InvalidArgument. It looks at everything below the directory.
+// SetQuota bounds what may be below a directory; the zero Usage removes the
+// quota. What is there already stays, even if it is more. The errors are
+// HandleClosed, NotDirectory and InvalidArgument. It reads everything below the
+// directory.
 func (t *Tree) SetQuota(ref Ref, limit Usage) (*Node, error) {
 	n, err := t.Resolve(ref)
 	switch {
@@ -76,8 +77,8 @@ func (t Tree) below(dir *Node) Usage {
 	return u
 }
 
-// CheckQuota returns QuotaExceeded if a directory above the name may not hold so much
-// more, and InvalidArgument for what is no name.
+// CheckQuota returns QuotaExceeded if more would exceed the quota of a directory above the name,
+// and InvalidArgument for an invalid name.
 func (t Tree) CheckQuota(name api.Name, more Usage) error {
 	if err := CheckName(name); err != nil || t.counts.Limited == 0 {
 		return err
@@ -96,9 +97,8 @@ func (t Tree) CheckQuota(name api.Name, more Usage) error {
 	return nil
 }
 
-// Check refuses what would make used and more together exceed the limit, for one cause if
-// it is too many nodes, and for the other if it is too many bytes. The caller adds whose
-// limit it is.
+// Check returns a refusal if used and more together exceed the limit: with the cause nodes for too
+// many nodes, or bytes for too many bytes. The caller adds whose limit it is.
 func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refusal {
 	switch {
 	case more.Nodes > 0 && u.Nodes > 0 && used.Nodes+more.Nodes > u.Nodes:
@@ -109,8 +109,8 @@ func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refu
 	return nil
 }
 
-// charge counts a change of what a node holds: for its creator, and for every
-// directory above it that has a quota.
+// charge adds a change of what a node holds to the usage of its creator and of
+// every directory above it that has a quota.
 func (e *edit) charge(n *Node, nodes int, bytes int64) {
 	if nodes == 0 && bytes == 0 {
 		return

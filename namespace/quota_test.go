@@ -36,8 +36,8 @@ func (c *cell) wantUsed(want ...use) {
 	c.want(c.tree.Check(), api.OK)
 }
 
-// What is below a directory counts against every quota above it, from its
-// creation to its end, however that comes.
+// What is below a directory counts against every quota above it from its
+// creation to its end, whatever operation ends it.
 func TestQuotasCountEverythingBelow(t *testing.T) {
 	c := limited(t)
 	f := c.create("/d/e/f", namespace.Spec{Contents: []byte("12345"), Creator: "fay"}).Ref()
@@ -51,9 +51,9 @@ func TestQuotasCountEverythingBelow(t *testing.T) {
 	c.create("/d-", namespace.Spec{Contents: []byte("1")}) // beside /d, not below
 	c.wantUsed(use{Nodes: 6, Bytes: 5}, use{Nodes: 3, Bytes: 3}, use{Nodes: 1, Bytes: 2})
 	c.tree.DropSession(alice.Session, true, c.draw)
-	c.wantUsed(use{Nodes: 6, Bytes: 5}, use{Nodes: 3, Bytes: 3}, use{Nodes: 1, Bytes: 2}) // dying, and there
+	c.wantUsed(use{Nodes: 6, Bytes: 5}, use{Nodes: 3, Bytes: 3}, use{Nodes: 1, Bytes: 2}) // dying, but still there
 	if !c.tree.Remove(eph) {
-		t.Fatal("it stays")
+		t.Fatal("the node was not removed")
 	}
 	c.wantUsed(use{Nodes: 5, Bytes: 4}, use{Nodes: 2, Bytes: 2}, use{Nodes: 1, Bytes: 2})
 	if got := c.tree.Usage("fay"); got != (use{Nodes: 1, Bytes: 2}) {
@@ -73,8 +73,8 @@ func TestQuotasCountEverythingBelow(t *testing.T) {
 	}
 }
 
-// Room asks every directory above; no quota is in the way of what does not
-// grow.
+// CheckQuota asks every directory above; a change that needs no more room is
+// always allowed.
 func TestRoom(t *testing.T) {
 	c := limited(t)
 	c.create("/d/e/f", namespace.Spec{Contents: make([]byte, 30)})
@@ -84,12 +84,12 @@ func TestRoom(t *testing.T) {
 		code api.Code
 	}{
 		{"/d/e/g", use{Nodes: 1, Bytes: 10}, api.OK},
-		{"/d/e/g", use{Nodes: 2}, api.QuotaExceeded},            // of /d/e
-		{"/d/e/g", use{Nodes: 1, Bytes: 11}, api.QuotaExceeded}, // of /d
+		{"/d/e/g", use{Nodes: 2}, api.QuotaExceeded},            // the quota of /d/e
+		{"/d/e/g", use{Nodes: 1, Bytes: 11}, api.QuotaExceeded}, // the quota of /d
 		{"/d/g", use{Nodes: 2}, api.OK},
 		{"/d/g", use{Nodes: 3}, api.QuotaExceeded},
 		{"/g", use{Nodes: 97, Bytes: 970}, api.OK},
-		{"/g", use{Nodes: 98}, api.QuotaExceeded}, // of the root
+		{"/g", use{Nodes: 98}, api.QuotaExceeded}, // the quota of the root
 		{"/g", use{Bytes: 971}, api.QuotaExceeded},
 		{"/d/e/g", use{}, api.OK},
 		{"/none/such/g", use{Nodes: 98}, api.QuotaExceeded},
@@ -102,7 +102,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%+v at %q: %v, want %v", want.more, want.name, err, want.code)
 		}
 	}
-	if _, err := c.tree.SetQuota(c.node("/d").Ref(), use{Nodes: 1, Bytes: 1}); err != nil { // less than is there
+	if _, err := c.tree.SetQuota(c.node("/d").Ref(), use{Nodes: 1, Bytes: 1}); err != nil { // less than is used
 		t.Fatal(err)
 	}
 	for _, more := range []use{{}, {Bytes: -1}, {Nodes: -1}, {Nodes: -1, Bytes: -30}} {
@@ -114,12 +114,12 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%v does not say where, how much is used and how much is allowed", err)
 	}
 	if err := newCell(t).tree.CheckQuota("x", use{Nodes: 1}); api.CodeOf(err) != api.InvalidArgument {
-		t.Errorf("what is no name, without any quota: %v", err)
+		t.Errorf("an invalid name, without any quota: %v", err)
 	}
 }
 
-// A quota is for a directory; it can be changed, lowered below what is there,
-// and ended.
+// Only a directory can have a quota; it can be changed, set below the present
+// usage, and removed.
 func TestSetQuota(t *testing.T) {
 	c := limited(t)
 	f := c.create("/d/f", namespace.Spec{Contents: make([]byte, 9)}).Ref()
@@ -133,14 +133,14 @@ func TestSetQuota(t *testing.T) {
 	_, err = c.tree.SetQuota(namespace.Ref{Name: "/d", Instance: 99}, use{Nodes: 1})
 	c.want(err, api.HandleClosed)
 	if c.node("/d") != d {
-		t.Error("what was refused has changed the directory")
+		t.Error("a refused change has changed the directory")
 	}
 	n, err := c.tree.SetQuota(d.Ref(), use{Nodes: 1})
 	c.want(err, api.OK)
 	if want := (namespace.Quota{Limit: use{Nodes: 1}, Used: use{Nodes: 2, Bytes: 9}}); *n.Quota != want {
 		t.Errorf("%+v, want %+v", *n.Quota, want)
 	}
-	c.want(c.tree.Delete(f, alice), api.OK) // what goes needs no room
+	c.want(c.tree.Delete(f, alice), api.OK) // removing a node needs no room
 	c.wantUsed(use{Nodes: 2}, use{Nodes: 1}, use{})
 	for _, name := range []api.Name{"/d", "/d/e", ""} {
 		if n, err = c.tree.SetQuota(c.node(name).Ref(), use{}); err != nil || n.Quota != nil {

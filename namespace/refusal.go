@@ -13,7 +13,7 @@ func aclNameTooLong() error {
 	return &refusal.Refusal{Cause: refusal.ACLNameTooLong, Allowed: api.MaxACLName}
 }
 
-// lockHeld refuses what n's holders are in the way of, and names them.
+// lockHeld makes a refusal that names n's holders.
 func (n *Node) lockHeld(cause refusal.Cause) error {
 	r := &refusal.Refusal{Cause: cause, Mode: n.Mode, HolderCount: len(n.Holders)}
 	for _, h := range n.Holders[:min(len(n.Holders), refusal.MaxHolders)] {

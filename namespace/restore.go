@@ -5,9 +5,9 @@ import (
 )
 
 // Restore puts a node into a tree that is being read from a snapshot, parents
-// first, and keeps it. The root takes the place of New's. What has no name, no
-// parent, or a name that was there already is Corrupt; Check finds what else
-// does not fit.
+// first. The tree keeps the node. The root replaces the root that New made. A
+// node with an invalid name, without a parent, or restored twice is Corrupt;
+// Check finds other problems.
 func (t *Tree) Restore(n *Node) error {
 	if n == nil {
 		return api.Errorf(api.Corrupt, "there is no node to restore")
@@ -26,7 +26,7 @@ func (t *Tree) Restore(n *Node) error {
 	case !placed:
 		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
 	}
-	if n.Quota != nil { // what is below it is counted as it comes
+	if n.Quota != nil { // add counts what is below it, node by node
 		counted := *n
 		counted.Quota = &Quota{Limit: n.Quota.Limit}
 		n = &counted

@@ -5,7 +5,7 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Revocation is a lock that is being taken from its holders.
+// Revocation is a lock that is being taken away from its holders.
 type Revocation struct {
 	Lock       Ref
 	Generation api.Generation
@@ -14,11 +14,11 @@ type Revocation struct {
 	By         refusal.Intervention
 }
 
-// Revoke begins to take a lock away from its holders: from here on its
-// sequencer is not valid, and nobody joins them. They hold it, in the way of
-// everybody else, until each has let go or was evicted (decision 10). Of a lock
-// that is revoked already it changes nothing. The errors are NotHeld,
-// HandleClosed, and InvalidArgument if the reason is longer than api.MaxReason.
+// Revoke begins to take a lock away from its holders: from now on its sequencer
+// is invalid, and no handle can join them. They keep the lock until each has
+// released it or was evicted (decision 10). Revoke changes nothing if the lock
+// is revoked already. The errors are NotHeld, HandleClosed, and InvalidArgument
+// if the reason is longer than api.MaxReason.
 func (t *Tree) Revoke(ref Ref, by refusal.Intervention) (*Node, error) {
 	if len(by.Why) > api.MaxReason {
 		return nil, &refusal.Refusal{Cause: refusal.RevocationTooLong, Allowed: api.MaxReason}
@@ -38,10 +38,9 @@ func (t *Tree) Revoke(ref Ref, by refusal.Intervention) (*Node, error) {
 	return &next, nil
 }
 
-// Evict takes a revoked lock from those of its holders that are listed, without
-// delay: they have heard of it, or somebody vouches for them. A lock that is not
-// revoked in that generation it leaves alone. It looks at each holder once, for there
-// may be very many.
+// Evict takes a revoked lock from the listed holders, without delay: they have acknowledged the
+// revocation, or the master or an operator vouches for them. It does nothing if the lock is not
+// revoked in that generation. It looks at each holder once, because there may be very many.
 func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Dropped {
 	var d Dropped
 	n, err := t.Resolve(ref)

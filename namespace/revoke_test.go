@@ -10,7 +10,8 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// revoked returns a lock that is being taken from alice and bob, who share it.
+// revoked returns a lock that is being taken away from alice and bob, who share
+// it.
 func revoked(t *testing.T) (c *cell, ref namespace.Ref, token api.Generation) {
 	t.Helper()
 	c = newCell(t)
@@ -25,8 +26,8 @@ func revoked(t *testing.T) (c *cell, ref namespace.Ref, token api.Generation) {
 	return c, ref, token
 }
 
-// decision 10: a revoked lock stays in everybody's way, of those too who would
-// share it, until its last holder has let go.
+// Decision 10: until its last holder has released it, a revoked lock excludes
+// every other handle, also in shared mode.
 func TestNobodyJoinsARevokedLock(t *testing.T) {
 	c, ref, token := revoked(t)
 	for _, mode := range []api.LockMode{api.Shared, api.Exclusive} {
@@ -36,11 +37,11 @@ func TestNobodyJoinsARevokedLock(t *testing.T) {
 		}
 	}
 	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice}), namespace.Dropped{Free: []api.Name{"/f"}})
-	_, err := c.acquire(ref, alice, api.Shared, 0) // nor does one come back who had to go
+	_, err := c.acquire(ref, alice, api.Shared, 0) // an evicted holder cannot join again either
 	c.want(err, api.LockHeld)
 	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{bob}), namespace.Dropped{Free: []api.Name{"/f"}})
 	if n := c.node("/f"); n.Revoked != nil || n.Mode != 0 || len(n.Holders) > 0 {
-		t.Errorf("free, and not as it was before: %+v", n)
+		t.Errorf("the free lock is still marked: %+v", n)
 	}
 	if next := c.mustAcquire(ref, carol, api.Exclusive, 0); next <= token {
 		t.Errorf("token %d after %d", next, token)
@@ -48,8 +49,8 @@ func TestNobodyJoinsARevokedLock(t *testing.T) {
 	c.want(c.tree.Check(), api.OK)
 }
 
-// A holder may let go by itself, as of any lock, and so may its session; only a
-// session that fails leaves a lock-delay (Chubby §2.4).
+// A holder may release a revoked lock like any other, and so may its session;
+// only a session that fails leaves a lock-delay (Chubby §2.4).
 func TestHoldersLetGoOfARevokedLock(t *testing.T) {
 	free := namespace.Dropped{Free: []api.Name{"/f"}}
 	c, ref, token := revoked(t)
@@ -57,13 +58,13 @@ func TestHoldersLetGoOfARevokedLock(t *testing.T) {
 	c.want(err, api.OK)
 	c.wantDropped(d, free)
 	if n := c.node("/f"); n.Revoked == nil || n.Revoked.Why != "stuck" {
-		t.Errorf("bob holds the lock as before: %+v", n)
+		t.Errorf("bob still holds the lock: %+v", n)
 	}
 	d, err = c.tree.Close(ref, bob)
 	c.want(err, api.OK)
 	c.wantDropped(d, free)
 	if n := c.node("/f"); n.Revoked != nil {
-		t.Errorf("free and revoked: %+v", n)
+		t.Errorf("the lock is free and still revoked: %+v", n)
 	}
 
 	c, ref, token = revoked(t)
@@ -71,12 +72,12 @@ func TestHoldersLetGoOfARevokedLock(t *testing.T) {
 	c.wantDropped(c.tree.DropSession(bob.Session, true, c.draw), namespace.Dropped{Delayed: []api.Name{"/f"}})
 	_, err = c.acquire(ref, carol, api.Exclusive, 0)
 	c.want(err, api.LockDelayed)
-	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice, bob}), namespace.Dropped{}) // too late, and no harm
+	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice, bob}), namespace.Dropped{}) // too late, and without effect
 	c.want(c.tree.Check(), api.OK)
 }
 
-// An Evict is for holders of that loss: not for others, for another grant, or
-// for a lock that nobody takes away.
+// An Evict takes effect only for the holders and the generation of that
+// revocation, and not for a lock that is not revoked.
 func TestEvictIsExact(t *testing.T) {
 	c, ref, token := revoked(t)
 	nothing := namespace.Dropped{}
@@ -98,11 +99,11 @@ func TestEvictIsExact(t *testing.T) {
 	held := c.mustAcquire(ref, carol, api.Exclusive, 0)
 	c.wantDropped(c.tree.Evict(ref, held, []namespace.Owner{carol}), nothing)
 	if n := c.node("/f"); len(n.Holders) != 1 {
-		t.Errorf("evicted from a lock that nobody takes away: %+v", n)
+		t.Errorf("evicted from a lock that is not revoked: %+v", n)
 	}
 }
 
-// An evicted holder of an ephemeral node has it open as before.
+// A holder of an ephemeral node still has it open after it was evicted.
 func TestEvictLeavesOpeners(t *testing.T) {
 	c := newCell(t)
 	ref := c.create("/e", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
@@ -115,7 +116,7 @@ func TestEvictLeavesOpeners(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	c.want(c.tree.Check(), api.OK)
-	c.wantDropped(c.tree.DropSession(alice.Session, true, c.draw), namespace.Dropped{Dying: []namespace.Ref{ref}}) // and no delay
+	c.wantDropped(c.tree.DropSession(alice.Session, true, c.draw), namespace.Dropped{Dying: []namespace.Ref{ref}}) // without a delay
 }
 
 func TestRevokeRefuses(t *testing.T) {
@@ -139,12 +140,12 @@ func TestRevokeRefuses(t *testing.T) {
 		t.Errorf("revoked again: %+v", again)
 	}
 	c.want(c.tree.Delete(ref, bob), api.LockHeld)
-	c.want(c.tree.Delete(ref, alice), api.OK) // its holder may
+	c.want(c.tree.Delete(ref, alice), api.OK) // its holder may delete it
 	c.want(c.tree.Check(), api.OK)
 }
 
-// However many share a lock, it is taken from all of them in time for their number: no
-// replica applies anything else meanwhile, and any of its users may have it broken.
+// Evicting all holders takes time in proportion to their number, however many share the lock: no
+// replica applies anything else meanwhile, and any user of the lock may have it revoked.
 func TestEvictionOfVeryMany(t *testing.T) {
 	const sessions, handles = 10, 1000
 	c := newCell(t)

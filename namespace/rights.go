@@ -5,19 +5,20 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Rights is what a handle may be opened for (Chubby §2.6); each right is granted
-// by the list of its own that a node names (Chubby §2.3).
+// Rights is what a handle may be opened for (Chubby §2.6). A node names a list
+// for each right (Chubby §2.3).
 type Rights uint8
 
 // The rights.
 const (
 	ToRead   Rights = 1 << iota // contents, metadata, listings, and events of them
 	ToWrite                     // and to lock, in either mode (Chubby §2.4), to delete, and to create in a directory
-	ToChange                    // the names of the ACLs, and to take a lock away from its holders
+	ToChange                    // the ACL names, and to take a lock away from its holders
 )
 
-// Permit returns PermissionDenied, with the list that would have to name the
-// principal, unless it has all of those rights on the node.
+// Permit returns PermissionDenied unless the principal has all the wanted
+// rights on the node. The refusal names the list that would have to admit the
+// principal.
 func (t Tree) Permit(n *Node, principal string, wanted Rights) error {
 	for _, right := range []struct {
 		bit   Rights
@@ -31,8 +32,7 @@ func (t Tree) Permit(n *Node, principal string, wanted Rights) error {
 	return nil
 }
 
-// MissingACL returns the first of the names that is not empty and of which there
-// is no list.
+// MissingACL returns the first name in acl that is not empty and has no list.
 func (t Tree) MissingACL(acl api.ACL) (string, bool) {
 	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
 		if name == "" {

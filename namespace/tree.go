@@ -12,25 +12,25 @@ import (
 )
 
 // Tree is the name space. The zero Tree is not usable; New makes one. A copy is
-// a snapshot: it may be read by any number of goroutines while one goroutine
-// changes the original.
+// a snapshot: any number of goroutines may read it while one goroutine changes
+// the original.
 type Tree struct {
 	nodes  *iradix.Tree[*Node]    // by key: depth, then name, so that siblings are adjacent (Chubby §2.10)
-	owned  *iradix.Tree[struct{}] // session and name: the nodes on which a session holds a lock or has an ephemeral open
+	owned  *iradix.Tree[struct{}] // by session and name: the nodes on which a session holds a lock or has an ephemeral node open
 	delays *iradix.Tree[Delay]    // by name
 	usage  *iradix.Tree[Usage]    // by creator
 	counts Counts
 }
 
-// Counts is how much a tree holds.
+// Counts is the size of a tree.
 type Counts struct {
 	Nodes   int   // the root included
 	Bytes   int64 // of contents
-	Locks   int   // that are held
+	Locks   int   // held ones
 	Limited int   // directories that have a quota
 }
 
-// New returns a tree that holds the root directory only, as instance 1, with
+// New returns a tree that holds only the root directory, as instance 1, with
 // these ACL names.
 func New(acl api.ACL) Tree {
 	t := Tree{nodes: iradix.New[*Node](), owned: iradix.New[struct{}](), delays: iradix.New[Delay](), usage: iradix.New[Usage]()}
@@ -42,7 +42,7 @@ func New(acl api.ACL) Tree {
 
 // Get returns the node of that name.
 func (t Tree) Get(name api.Name) (*Node, bool) {
-	var buf [128]byte // most keys fit, and need no allocation
+	var buf [128]byte // most keys fit, and then Get does not allocate
 	return t.nodes.Get(appendKey(buf[:0], name))
 }
 
@@ -58,14 +58,13 @@ func (t Tree) Resolve(ref Ref) (*Node, error) {
 	return n, nil
 }
 
-// Children returns the nodes directly in the directory, by name, those whose
-// last component is greater than after. It finds the first of them without
-// passing through those before it.
+// Children returns the nodes directly in the directory whose last component is
+// greater than after, by name. It does not pass through those before.
 func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
 	prefix := childrenKey(name)
 	first := prefix
 	if after != "" {
-		first = append(bytes.Clone(prefix), after+"\x00"...) // the least that is greater
+		first = append(bytes.Clone(prefix), after+"\x00"...) // the least key that is greater
 	}
 	return func(yield func(*Node) bool) {
 		i := t.nodes.Root().Iterator()
@@ -75,9 +74,9 @@ func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
 	}
 }
 
-// Below returns the nodes at and below a name with the mark of each, those nearer
-// to the name first. With the mark of a node it begins behind that, and finds the
-// next without passing through those before it.
+// Below returns the nodes at and below a name, each with its mark; nodes of
+// less depth come first. With a mark it begins behind that node, and does not
+// pass through those before.
 func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
 	return func(yield func(Mark, *Node) bool) {
 		for depth := name.Depth(); depth <= api.MaxDepth; depth++ {
@@ -88,7 +87,7 @@ func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
 			}
 			first := prefix
 			if bytes.Compare(behind, first) >= 0 {
-				first = append(bytes.Clone(behind), 0) // the least that is greater
+				first = append(bytes.Clone(behind), 0) // the least key that is greater
 			}
 			i := t.nodes.Root().Iterator()
 			i.SeekLowerBound(first)
@@ -107,8 +106,8 @@ func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
 // Mark returns the node's place in the order of Below.
 func (n *Node) Mark() Mark { return key(n.Name) }
 
-// All returns every node, parents before their children; the order is that of
-// a snapshot.
+// All returns every node, parents before their children. Snapshots are written
+// in this order.
 func (t Tree) All() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		i := t.nodes.Root().Iterator()
@@ -117,9 +116,10 @@ func (t Tree) All() iter.Seq[*Node] {
 	}
 }
 
-// Locked returns the nodes at and below name whose locks are held, by name. It
-// takes time for what sessions hold and have open, not for the whole tree: an
-// index of its own would cost each Acquire and Release a third more.
+// Locked returns the nodes at and below name whose locks are held, by name. The
+// cost depends on what sessions hold and have open, not on the size of the
+// tree. A separate index would make each Acquire and Release a third more
+// expensive.
 func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		var names []api.Name
@@ -137,13 +137,13 @@ func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 	}
 }
 
-// Delay returns the delay on a name.
+// Delay returns the lock-delay on a name.
 func (t Tree) Delay(name api.Name) (Delay, bool) { return t.delays.Get([]byte(name)) }
 
-// Delays returns every delay, by name.
+// Delays returns every lock-delay, by name.
 func (t Tree) Delays() iter.Seq2[api.Name, Delay] { return t.DelaysFrom("") }
 
-// DelaysFrom returns the delays on that name and on those that come after it.
+// DelaysFrom returns the lock-delays on the name first and on all later names.
 func (t Tree) DelaysFrom(first api.Name) iter.Seq2[api.Name, Delay] {
 	return func(yield func(api.Name, Delay) bool) {
 		i := t.delays.Root().Iterator()
@@ -153,14 +153,14 @@ func (t Tree) DelaysFrom(first api.Name) iter.Seq2[api.Name, Delay] {
 	}
 }
 
-// OwnedBy returns the nodes on which a session holds a lock or has an
-// ephemeral open, by name.
+// OwnedBy returns the nodes on which a session holds a lock or has an ephemeral
+// node open, by name.
 func (t Tree) OwnedBy(session api.SessionID) iter.Seq[*Node] { return t.marked(ownedKey(session, "")) }
 
-// Counts returns how much the tree holds.
+// Counts returns the size of the tree.
 func (t Tree) Counts() Counts { return t.counts }
 
-// marked returns the nodes that are in the index by session under a prefix.
+// marked returns the nodes whose keys in the index by session have that prefix.
 func (t Tree) marked(prefix []byte) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		i := t.owned.Root().Iterator()

@@ -12,8 +12,8 @@ import (
 
 var rootACL = api.ACL{Read: "all", Write: "some", Change: "few"}
 
-// world is what a log changes: a tree and the counter that its numbers come
-// from.
+// world is the state that a log changes: a tree and the counter from which its
+// numbers come.
 type world struct {
 	tree    namespace.Tree
 	counter uint64
@@ -33,7 +33,7 @@ type outcome struct {
 
 func outcomeOf(value any, err error) outcome { return outcome{Value: value, Code: api.CodeOf(err)} }
 
-// dump is everything that can be seen of a tree.
+// dump returns everything that a tree shows.
 func dump(t namespace.Tree) string {
 	var b strings.Builder
 	pointer := regexp.MustCompile("0x[0-9a-f]{6,}")
@@ -41,7 +41,7 @@ func dump(t namespace.Tree) string {
 		fmt.Fprintf(&b, "%s:", what)
 		for n := range nodes {
 			shown := *n
-			shown.Quota = nil // a pointer says nothing
+			shown.Quota = nil // do not print a pointer
 			fmt.Fprintf(&b, " %+v %+v", shown, n.Quota)
 		}
 		b.WriteString("\n")
@@ -58,5 +58,5 @@ func dump(t namespace.Tree) string {
 		fmt.Fprintf(&b, "%q uses %+v\n", creator, t.Usage(creator))
 	}
 	fmt.Fprintf(&b, "%+v", t.Counts())
-	return pointer.ReplaceAllString(b.String(), "a list") // which one it is says nothing: its contents are those of the node
+	return pointer.ReplaceAllString(b.String(), "a list") // a pointer too; the list's contents are those of the node
 }
