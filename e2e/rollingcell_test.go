@@ -222,10 +222,15 @@ func (r *rollingCell) master() string {
 // follower returns a replica, not the master, that has a version.
 func (r *rollingCell) follower(version release) string {
 	r.t.Helper()
-	master := r.master()
-	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != master && r.has[id] == version })
+	return r.oneWith(version, r.master())
+}
+
+// oneWith returns a replica that has a version, and is not another one.
+func (r *rollingCell) oneWith(version release, not string) string {
+	r.t.Helper()
+	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != not && r.has[id] == version })
 	if at < 0 {
-		r.t.Fatalf("no replica besides %s has %s", master, version.name)
+		r.t.Fatalf("no replica besides %q has %s", not, version.name)
 	}
 	return rollingIDs[at]
 }

@@ -49,7 +49,9 @@ func (l *traffic) writeFiles(dir string) *fileSet {
 	}
 	s.release = spawn(t, nil, l.release.bin("chubbyctl"), "--servers", l.cell.servers(), "-v", "-o", "json", "watch", dir, "--events", "child-added")
 	s.release.waitFor("watching", 20*time.Second)
-	l.actors.Go(func() { l.watch(s) })
+	var watching sync.WaitGroup
+	watching.Go(func() { l.watch(t.Context(), s) })
+	t.Cleanup(watching.Wait)
 
 	for i := range 2 {
 		c := l.cell.newClient(client.Config{})
@@ -90,11 +92,12 @@ func (s *fileSet) create(name string, do func(path, contents string) error) erro
 
 func contentsOf(name string) string { return "the contents of " + name }
 
-// watch keeps the events of a client of this version, until stop.
-func (l *traffic) watch(s *fileSet) {
+// watch keeps the events of a client of this version. It goes on after stop: events come
+// after what they report.
+func (l *traffic) watch(ctx context.Context, s *fileSet) {
 	for {
-		e, err := s.handle.Next(l.ctx)
-		if l.ctx.Err() != nil {
+		e, err := s.handle.Next(ctx)
+		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,12 +96,13 @@ func (u *upgrade) rollUp() {
 	u.refuseToFinish()
 }
 
-// rollBack gives them the release again; one of them is the master.
+// rollBack gives them the release again. The first is the master, and the second may be.
 func (u *upgrade) rollBack() {
 	u.t.Helper()
-	u.transfer(u.follower(u.next))
-	u.change(u.master(), u.released)
-	u.change(u.follower(u.next), u.released)
+	master := u.oneWith(u.next, "")
+	u.transfer(master)
+	u.change(master, u.released)
+	u.change(u.oneWith(u.next, ""), u.released)
 }
 
 // rollMasters gives this version to the other three, of which each is the master when its
@@ -110,8 +110,7 @@ func (u *upgrade) rollBack() {
 func (u *upgrade) rollMasters() {
 	u.t.Helper()
 	for _, by := range []syscall.Signal{0, syscall.SIGKILL, syscall.SIGTERM} {
-		id := slices.IndexFunc(rollingIDs, func(id string) bool { return u.has[id] == u.released })
-		master := rollingIDs[id]
+		master := u.oneWith(u.released, "")
 		u.transfer(master)
 		time.Sleep(200 * time.Millisecond) // it serves clients of both versions
 		if by == 0 {
