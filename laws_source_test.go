@@ -46,6 +46,8 @@ func TestSourceLaws(t *testing.T) {
 		{"nothing is left undone", lawDone},
 		{"references lead somewhere", lawReferences},
 		{"raft hands nothing over by itself", lawHandOver},
+		{"every RPC has a client", lawRPCs},
+		{"every call has a class", lawCallClass},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

@@ -132,7 +132,7 @@ func (c *Client) createSession(ctx context.Context) error {
 		MayCache: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
-	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(),
+	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.data.conn.Connect() // meanwhile, as calls over it will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
@@ -211,7 +211,7 @@ func (c *Client) Close(ctx context.Context) error {
 // that is known: masters refuse an earlier one so that a client learns of a fail-over
 // before it goes on, and this session does not go on.
 func (c *Client) endOwnSession(ctx context.Context) error {
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(),
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))

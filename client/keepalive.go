@@ -138,7 +138,7 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	conn, late := t.control(), k.client.Lease()/12
 	lateTimer := time.AfterFunc(timeout-late, func() { k.pool.checkConnection(t, conn, late) })
 	defer lateTimer.Stop()
-	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = conn.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,

@@ -23,7 +23,7 @@ import (
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	h := &transferCall{client: c, to: to}
 	const op = "transfer the mastership"
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.rootPath(), session: c.session, attempt: h.attempt})
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.rootPath(), session: c.session, class: classUnlimited, attempt: h.attempt})
 	var e *api.Error
 	switch {
 	case err == nil && h.resultError == nil:

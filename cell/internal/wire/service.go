@@ -22,8 +22,8 @@ import (
 // call of the master, and encode. A replica that is not the master answers
 // NotMaster, but for the Cell service, which every replica serves.
 type service struct {
-	pb.UnimplementedChubbyServer
-	pb.UnimplementedCellServer
+	pb.UnsafeChubbyServer // so that the compiler names an RPC that is not served
+	pb.UnsafeCellServer
 	cfg Config
 }
 

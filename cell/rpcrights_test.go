@@ -1,0 +1,191 @@
+package cell_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// rpcRow says what the caller of an RPC needs: how the call is answered without a session,
+// and to a session without rights.
+type rpcRow struct {
+	request  proto.Message // in order; the session, its handle, a number and another session are put in
+	nobody   api.Code
+	stranger api.Code
+}
+
+// rpcRows has a row for each RPC.
+func rpcRows() map[protoreflect.Name]rpcRow {
+	return map[protoreflect.Name]rpcRow{
+		"Locate":        {request: &pb.LocateRequest{}},
+		"Status":        {request: &pb.StatusRequest{}},
+		"Members":       {request: &pb.MembersRequest{}},
+		"CreateSession": {request: &pb.CreateSessionRequest{Nonce: make([]byte, 16)}},
+		"ListLocks":     {request: &pb.ListLocksRequest{}},
+		"ListSessions":  {request: &pb.ListSessionsRequest{}},
+		"ListQuotas":    {request: &pb.ListQuotasRequest{}},
+		"Explain":       {request: &pb.ExplainRequest{Path: closedFile}},
+		"CheckSequencer": {
+			request: &pb.CheckSequencerRequest{Sequencer: "none"}, nobody: api.OK, stranger: api.OK,
+		},
+
+		"KeepAlive":     {request: &pb.KeepAliveRequest{}, nobody: api.SessionExpired},
+		"EndSession":    {request: &pb.EndSessionRequest{Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"Cancel":        {request: &pb.CancelRequest{}, nobody: api.SessionExpired},
+		"Open":          {request: &pb.OpenRequest{Path: "/ls/local/new", Write: true, Create: pb.Create_CREATE_MUST}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"BreakLock":     {request: &pb.BreakLockRequest{Path: closedFile, Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"SetQuota":      {request: &pb.SetQuotaRequest{Principal: "a", Allowed: &pb.QuotaAmounts{Nodes: 1}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"Transfer":      {request: &pb.TransferRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"FinishUpgrade": {request: &pb.FinishUpgradeRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+
+		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
+		"GetContentsAndStat": {request: &pb.GetContentsAndStatRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"GetStat":            {request: &pb.GetStatRequest{}, nobody: api.SessionExpired},
+		"ReadDir":            {request: &pb.ReadDirRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"SetContents":        {request: &pb.SetContentsRequest{Contents: []byte("a")}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"SetACL":             {request: &pb.SetACLRequest{Acl: &pb.ACL{Read: "stranger"}}, nobody: api.SessionExpired},
+		"Delete":             {request: &pb.DeleteRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"Acquire":            {request: &pb.AcquireRequest{Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"TryAcquire":         {request: &pb.TryAcquireRequest{Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"Release":            {request: &pb.ReleaseRequest{Generation: 1}, nobody: api.SessionExpired, stranger: api.NotHeld},
+		"GetSequencer":       {request: &pb.GetSequencerRequest{}, nobody: api.SessionExpired, stranger: api.NotHeld},
+		"SetSequencer":       {request: &pb.SetSequencerRequest{Sequencer: "none"}, nobody: api.SessionExpired, stranger: api.BadSequencer},
+	}
+}
+
+// Every RPC asks for a session and for rights, or its row says that it needs none.
+func TestEveryRPCAsksForItsRights(t *testing.T) {
+	rows := rpcRows()
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		for i, method := range calls() {
+			name := method.Name()
+			row, ok := rows[name]
+			if !ok {
+				t.Errorf("%s has no row in rpcRows: say there what its caller needs, and how strangers are answered", name)
+				continue
+			}
+			delete(rows, name)
+			if err := w.send(method, row.request, &pb.Caller{}, nil); api.CodeOf(pb.Error(err)) != row.nobody {
+				t.Errorf("%s without a session: %v, want %s", name, err, row.nobody)
+			}
+			caller := w.session("stranger", byte(i+1))
+			handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
+			if err := w.send(method, row.request, caller, handle); api.CodeOf(pb.Error(err)) != row.stranger {
+				t.Errorf("%s of a session without rights: %v, want %s", name, err, row.stranger)
+			}
+		}
+	})
+	for name := range rows {
+		t.Errorf("rpcRows has a row for %s, and there is no such RPC", name)
+	}
+}
+
+// The principal "stranger" has no right but one, without which it could have no handle: to
+// change the ACL of handleFile.
+const (
+	closedFile = "/ls/local/closed"
+	handleFile = "/ls/local/f"
+)
+
+// rights is a cell in which only the principal "operator" has rights, and a connection to
+// its master.
+type rights struct {
+	t      *testing.T
+	conn   *grpc.ClientConn
+	chubby pb.ChubbyClient
+	number uint64
+	other  uint64 // the operator's session
+}
+
+func startRights(t *testing.T) *rights {
+	t.Helper()
+	c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = true })
+	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
+	operator := w.session("operator", 200)
+	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.other = sessions.GetSessions()[0].GetParty().GetSession()
+	w.open(operator, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MAY})
+	w.open(operator, &pb.OpenRequest{Path: handleFile, Write: true, Create: pb.Create_CREATE_MAY})
+	for _, who := range []string{"operator", "stranger"} {
+		w.open(operator, &pb.OpenRequest{Path: "/ls/local/acl/" + who, Write: true, Create: pb.Create_CREATE_MAY, Contents: []byte(who + "\n")})
+	}
+	for path, change := range map[string]string{handleFile: "stranger", closedFile: "operator", "/ls/local": "operator"} {
+		handle := w.open(operator, &pb.OpenRequest{Path: path, ChangeAcl: true})
+		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
+			Caller: operator, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Read: "operator", Write: "operator", Change: change},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// session opens a session.
+func (w *rights) session(principal string, nonce byte) *pb.Caller {
+	w.t.Helper()
+	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: slices.Repeat([]byte{nonce}, 16), LeaseNs: int64(api.MaxLease), As: principal})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+}
+
+// open completes the request and returns the handle.
+func (w *rights) open(caller *pb.Caller, q *pb.OpenRequest) []byte {
+	w.t.Helper()
+	q.Caller, q.Mutation = caller, w.mutation()
+	reply, err := w.chubby.Open(w.t.Context(), q)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply.GetHandle()
+}
+
+func (w *rights) mutation() *pb.Mutation {
+	w.number++
+	return &pb.Mutation{Number: w.number, HighestIssued: w.number, Outstanding: []uint64{w.number}}
+}
+
+// send makes a call, with a new number.
+func (w *rights) send(method protoreflect.MethodDescriptor, request proto.Message, caller *pb.Caller, handle []byte) error {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel() // a stream's
+	return invoke(ctx, w.conn, method, w.filled(request, caller, handle, w.mutation()))
+}
+
+// filled returns the request with those of the fields that it has.
+func (w *rights) filled(request proto.Message, caller *pb.Caller, handle []byte, mutation *pb.Mutation) proto.Message {
+	request = proto.Clone(request)
+	m := request.ProtoReflect()
+	for name, value := range map[protoreflect.Name]protoreflect.Value{
+		"caller":   protoreflect.ValueOfMessage(caller.ProtoReflect()),
+		"mutation": protoreflect.ValueOfMessage(mutation.ProtoReflect()),
+		"handle":   protoreflect.ValueOfBytes(handle),
+		"target":   protoreflect.ValueOfUint64(w.other),
+	} {
+		if field := m.Descriptor().Fields().ByName(name); field != nil {
+			m.Set(field, value)
+		}
+	}
+	return request
+}
