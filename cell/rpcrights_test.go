@@ -2,7 +2,9 @@ package cell_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -68,7 +70,7 @@ func TestEveryRPCAsksForItsRights(t *testing.T) {
 	rows := rpcRows()
 	synctest.Test(t, func(t *testing.T) {
 		w := startRights(t)
-		for i, method := range calls() {
+		for _, method := range calls() {
 			name := method.Name()
 			row, ok := rows[name]
 			if !ok {
@@ -79,7 +81,7 @@ func TestEveryRPCAsksForItsRights(t *testing.T) {
 			if err := w.send(method, row.request, &pb.Caller{}, nil); api.CodeOf(pb.Error(err)) != row.nobody {
 				t.Errorf("%s without a session: %v, want %s", name, err, row.nobody)
 			}
-			caller := w.session("stranger", byte(i+1))
+			caller := w.session("stranger")
 			handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
 			if err := w.send(method, row.request, caller, handle); api.CodeOf(pb.Error(err)) != row.stranger {
 				t.Errorf("%s of a session without rights: %v, want %s", name, err, row.stranger)
@@ -88,6 +90,94 @@ func TestEveryRPCAsksForItsRights(t *testing.T) {
 	})
 	for name := range rows {
 		t.Errorf("rpcRows has a row for %s, and there is no such RPC", name)
+	}
+}
+
+// notAskedFor says of fields why TestEveryFieldIsAskedFor leaves them out.
+func notAskedFor() map[protoreflect.Name]string {
+	const checkedFirst = "it is checked before the log is asked, and no other value passes here"
+	return map[protoreflect.Name]string{
+		"Open.directory":           checkedFirst,
+		"Open.write":               checkedFirst,
+		"Open.events":              checkedFirst,
+		"Open.lock_delay_ns":       "the log does not know it: it is a part of the handle",
+		"Close.handle":             "a handle that holds nothing is closed without the log",
+		"SetContents.if_sequencer": checkedFirst,
+		"SetACL.if_sequencer":      checkedFirst,
+		"Delete.if_sequencer":      checkedFirst,
+		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
+		"SetQuota.path":            checkedFirst,
+	}
+}
+
+// A change is refused that is sent again with another value in any of its fields: each of
+// them is a part of the hash of the request, without which a number could be used twice.
+func TestEveryFieldIsAskedFor(t *testing.T) {
+	exempt := notAskedFor()
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		for _, method := range calls() {
+			row, ok := rpcRows()[method.Name()]
+			fields := method.Input().Fields()
+			if !ok || fields.ByName("mutation") == nil {
+				continue
+			}
+			for i := range fields.Len() {
+				field := fields.Get(i)
+				name := method.Name() + "." + field.Name()
+				if _, ok := exempt[name]; ok || field.Name() == "caller" || field.Name() == "mutation" {
+					delete(exempt, name)
+					continue
+				}
+				if err := w.sendChanged(method, row.request, field); !strings.Contains(fmt.Sprint(err), "was used for something else before") {
+					t.Errorf("a request with another %s is taken for a retry: %v; make it a part of what mutationOf hashes", name, err)
+				}
+			}
+		}
+	})
+	for name := range exempt {
+		t.Errorf("notAskedFor names %s, and no request has such a field", name)
+	}
+}
+
+// sendChanged sends a request, and the same again with another value of a field. It returns
+// the second answer.
+func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto.Message, field protoreflect.FieldDescriptor) error {
+	caller := w.session("stranger")
+	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
+	other := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true, LockDelayNs: 1})
+	request = w.filled(request, caller, handle, w.mutation())
+	_ = w.invoke(method, request) // refused, perhaps: that is an answer, too
+	m := request.ProtoReflect()
+	if field.Name() == "handle" {
+		m.Set(field, protoreflect.ValueOfBytes(other))
+	} else {
+		change(m, field)
+	}
+	return pb.Error(w.invoke(method, request))
+}
+
+// change gives a field of a message another value.
+func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
+	value := m.Get(field)
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		inner := m.Mutable(field).Message()
+		change(inner, inner.Descriptor().Fields().Get(0))
+	case protoreflect.BoolKind:
+		m.Set(field, protoreflect.ValueOfBool(!value.Bool()))
+	case protoreflect.EnumKind:
+		m.Set(field, protoreflect.ValueOfEnum(value.Enum()%2+1))
+	case protoreflect.StringKind:
+		m.Set(field, protoreflect.ValueOfString(value.String()+"x"))
+	case protoreflect.BytesKind:
+		m.Set(field, protoreflect.ValueOfBytes(append(slices.Clone(value.Bytes()), 'x')))
+	case protoreflect.Uint64Kind:
+		m.Set(field, protoreflect.ValueOfUint64(value.Uint()+1))
+	case protoreflect.Uint32Kind:
+		m.Set(field, protoreflect.ValueOfUint32(uint32(value.Uint())+1))
+	case protoreflect.Int64Kind:
+		m.Set(field, protoreflect.ValueOfInt64(value.Int()+1))
 	}
 }
 
@@ -117,7 +207,7 @@ func startRights(t *testing.T) *rights {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
-	operator := w.session("operator", 200)
+	operator := w.session("operator")
 	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +231,9 @@ func startRights(t *testing.T) *rights {
 }
 
 // session opens a session.
-func (w *rights) session(principal string, nonce byte) *pb.Caller {
+func (w *rights) session(principal string) *pb.Caller {
 	w.t.Helper()
-	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: slices.Repeat([]byte{nonce}, 16), LeaseNs: int64(api.MaxLease), As: principal})
+	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: fmt.Appendf(nil, "%16d", w.mutation().GetNumber()), LeaseNs: int64(api.MaxLease), As: principal})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -168,9 +258,14 @@ func (w *rights) mutation() *pb.Mutation {
 
 // send makes a call, with a new number.
 func (w *rights) send(method protoreflect.MethodDescriptor, request proto.Message, caller *pb.Caller, handle []byte) error {
+	return w.invoke(method, w.filled(request, caller, handle, w.mutation()))
+}
+
+// invoke makes a call, and ends it if it is a stream.
+func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Message) error {
 	ctx, cancel := context.WithCancel(w.t.Context())
-	defer cancel() // a stream's
-	return invoke(ctx, w.conn, method, w.filled(request, caller, handle, w.mutation()))
+	defer cancel()
+	return invoke(ctx, w.conn, method, request)
 }
 
 // filled returns the request with those of the fields that it has.
