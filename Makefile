@@ -59,7 +59,7 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 
 .PHONY: endurance
 endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles
-	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart' ./cell ./cell/internal/master -full
+	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master -full
 	go test -race -count 1 -timeout 60m -v -run 'TestCachesAreConsistent|TestCachedIsUncached|TestEventsOfManyChildren|TestExactlyOnce' ./cell -full
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
 	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
