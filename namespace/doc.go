@@ -7,8 +7,8 @@
 // operation is a deterministic function of the tree and its arguments, and an
 // operation that returns an error has changed nothing. The package uses no
 // clock, no goroutine, no lock, no randomness and no map order. It knows
-// sessions and handles only as numbers, and time only as the lengths of lock-
-// delays.
+// sessions and handles only as numbers, and time only as the lengths of
+// lock-delays.
 //
 // Every operation accepts every argument, because arguments come out of a log:
 // the answer to an invalid one is a *refusal.Refusal, never a panic. The

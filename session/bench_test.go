@@ -11,8 +11,8 @@ import (
 
 const manySessions = 100_000
 
-// BenchmarkMutate is Begin and Finish of one request after the other, with that
-// many always outstanding, in a full table.
+// BenchmarkMutate does Begin and Finish of one request after the other, always
+// with that many outstanding, in a full table.
 func BenchmarkMutate(b *testing.B) {
 	ids := make([]api.SessionID, manySessions)
 	for i := range ids {
@@ -63,7 +63,7 @@ func BenchmarkTick(b *testing.B) {
 		l, now := manyLeases(), session.Instant(0)
 		for b.Loop() {
 			now = now.Add(time.Second)
-			l.Tick(now, session.MaxTick, 0) // earns it back
+			l.Tick(now, session.MaxTick, 0) // restores the budget
 			l.Tick(now, time.Second, 1000)
 		}
 	})

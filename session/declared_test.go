@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Declared and Table draw the same conclusions from the same declarations, in
-// whatever order these arrive.
+// Declared and Table agree on which numbers are finished, in whatever order
+// declarations arrive.
 func TestDeclaredAgreesWithTable(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

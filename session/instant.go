@@ -6,13 +6,13 @@ import (
 )
 
 // Instant is a reading of one process's clock: nanoseconds since some origin of
-// that process, counting on in suspend. It has nothing to do with the time of
-// day, and never leaves its process.
+// that process, counted also in suspend. It is unrelated to the time of day,
+// and never leaves its process.
 type Instant int64
 
 // The ends of an Instant's range. Sums and differences stop there instead of
-// wrapping round, so that an absurd duration cannot make a late end early or an
-// early one late.
+// wrapping round: an absurd duration must not turn a late end into an early
+// one, or the reverse.
 const (
 	latest   Instant = math.MaxInt64
 	earliest Instant = math.MinInt64
@@ -21,8 +21,7 @@ const (
 // Clock reads the time.
 type Clock func() Instant
 
-// Add returns the instant d later, or the end of the range of an Instant where
-// there is none.
+// Add returns the instant d later, at most the ends of the range of an Instant.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
 	switch {
@@ -34,8 +33,8 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub returns the time from other to i, or the longest duration of that sign
-// where it is longer.
+// Sub returns the time from other to i, or the longest duration of that sign if
+// the time is longer.
 func (i Instant) Sub(other Instant) time.Duration {
 	difference := i - other
 	switch {

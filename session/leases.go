@@ -7,27 +7,29 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Leases is the master's clockwork: until when each session of this epoch is
-// promised to live. It is for one goroutine at a time.
+// Leases keeps until when the master has promised each session of this epoch
+// that it lives. It is not safe for concurrent use.
 //
-// A session goes ALIVE -> EXPIRING -> gone. It becomes EXPIRING before its end
-// is proposed and is never extended again, whatever becomes of the proposal: a
-// client must not hear of an extension after the cell has ended its session.
+// A session goes ALIVE -> EXPIRING -> removed. It becomes EXPIRING before the
+// master proposes its end, and is never extended again, even if the proposal
+// fails: a client must not receive an extension after the cell has ended its
+// session.
 type Leases struct {
 	sessions map[api.SessionID]*lease // ALIVE and EXPIRING
 	alive    leaseQueue               // the ALIVE ones, as a heap
 	granted  uint64                   // number of the latest grant
-	patience time.Duration            // how much more of its stops the clock loop may give back
+	patience time.Duration            // how much more of its pauses Tick may forgive
 }
 
-// lease is one session's. It is EXPIRING once it is out of the queue.
+// lease is the lease of one session. It is EXPIRING once it is out of the
+// queue.
 type lease struct {
 	id    api.SessionID
 	end   Instant
-	place int // in the queue, expiring when it is in none
+	place int // in the queue, or expiring
 }
 
-// expiring is the place of a lease that is in the queue no more.
+// expiring is the place of a lease that has left the queue.
 const expiring = -1
 
 // NewLeases returns an empty set.
@@ -35,10 +37,10 @@ func NewLeases() *Leases {
 	return &Leases{sessions: make(map[api.SessionID]*lease), patience: MaxPatience}
 }
 
-// Start begins a session's lease: that of a new session, or of one found in the
-// table on takeover, at the longest length the predecessor may have granted.
-// There, from is read after the epoch has begun. For a session that has a lease
-// already, it is a Grant without a number.
+// Start begins the lease of a new session or, on takeover, of a session from
+// the table, with the longest length that the predecessor may have granted. On
+// takeover the caller must read from after its epoch began. For a session that
+// has a lease already, Start does what Grant does, without a number.
 func (l *Leases) Start(id api.SessionID, length time.Duration, from Instant) {
 	if s, known := l.sessions[id]; known {
 		l.extend(s, length, from)
@@ -51,8 +53,8 @@ func (l *Leases) Start(id api.SessionID, length time.Duration, from Instant) {
 
 // Grant extends a lease to [from, from+length] where from is the start of the
 // leadership proof behind the grant. It returns the number of the grant,
-// counting from 1, and false if the session is EXPIRING or unknown. A lease end
-// never moves back, so a grant may leave it where it is; it holds all the same.
+// counting from 1, and false if the session is EXPIRING or unknown. An end
+// never moves back: a shorter grant is valid and leaves the end where it is.
 func (l *Leases) Grant(id api.SessionID, length time.Duration, from Instant) (number uint64, ok bool) {
 	s, known := l.sessions[id]
 	if !known || !l.extend(s, length, from) {
@@ -62,10 +64,9 @@ func (l *Leases) Grant(id api.SessionID, length time.Duration, from Instant) (nu
 	return l.granted, true
 }
 
-// Promise numbers, as Grant does, a promise of what is left of a lease from an instant
-// on, at most limit. It moves no end. It is for a reply that tells a client again what
-// it has, and must not extend it. ok is false if the session is EXPIRING or unknown, or
-// nothing is left.
+// Promise numbers a promise as Grant does, for what is left of a lease at an instant, at most
+// limit. It moves no end. It is for a reply that repeats what a client has, and must not extend it.
+// ok is false if the session is EXPIRING or unknown, or nothing is left.
 func (l *Leases) Promise(id api.SessionID, limit time.Duration, from Instant) (number uint64, left time.Duration, ok bool) {
 	s, known := l.sessions[id]
 	if !known || s.place == expiring || s.end <= from {
@@ -75,7 +76,8 @@ func (l *Leases) Promise(id api.SessionID, limit time.Duration, from Instant) (n
 	return l.granted, min(s.end.Sub(from), limit), true
 }
 
-// extend moves the end of an ALIVE lease, if at all, to later.
+// extend moves the end of an ALIVE lease to a later instant, never to an
+// earlier one.
 func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
 	if s.place == expiring {
 		return false
@@ -94,10 +96,10 @@ func (l *Leases) Alive(id api.SessionID) bool {
 }
 
 // Stop makes a session EXPIRING, when its end is about to be proposed for
-// another reason than its lease. It returns when the promise already given
-// ends, which binds the master on: unless the client asked for the end itself,
-// or has acknowledged it, nobody else may have what the session holds before
-// then. ok is false for an unknown session only.
+// another reason than its lease. It returns the end of the promise already
+// given, which still binds the master: until then no other client may have what
+// the session holds, unless the client asked for the end itself or has
+// acknowledged it. ok is false for an unknown session only.
 func (l *Leases) Stop(id api.SessionID) (end Instant, ok bool) {
 	s, known := l.sessions[id]
 	if !known {
@@ -116,7 +118,7 @@ func (l *Leases) Remove(id api.SessionID) {
 	}
 }
 
-// End returns until when the session is promised to live.
+// End returns until when the master has promised that the session lives.
 func (l *Leases) End(id api.SessionID) (Instant, bool) {
 	s, known := l.sessions[id]
 	if !known {
@@ -128,26 +130,28 @@ func (l *Leases) End(id api.SessionID) (Instant, bool) {
 // Len returns the number of sessions, ALIVE and EXPIRING.
 func (l *Leases) Len() int { return len(l.sessions) }
 
-// Tick is to be called by the clock loop at least every MaxTick. It makes those
-// sessions EXPIRING whose leases have run out and returns them, at most limit of
-// them, earliest first; the others are for the next Tick. Each is returned
-// once: the caller proposes its end until it has ended or the epoch is over.
+// The clock loop must call Tick at least every MaxTick. Tick makes those
+// sessions EXPIRING whose leases have run out and returns them, at most limit
+// of them, earliest first; the others are for the next Tick. It returns each
+// session once: the caller proposes the end until the session or the epoch has
+// ended.
 //
-// slept is how long the loop slept before this Tick. If that is more than MaxTick
-// the process was stopped, or starved, and the clients could not reach this master
-// either: Tick then extends every ALIVE lease by as much and expires nobody.
-// forgiven says by how much, and is 0 otherwise. Time that the loop spent awake, in
-// its work or waiting for a mutex that others held, is not part of slept: clients
-// could reach the master meanwhile, and some of them could make it last.
+// slept is how long the loop slept before this Tick. If that is more than
+// MaxTick, the process was stopped or got no CPU time, and the clients could
+// not reach this master either: Tick then extends every ALIVE lease by as much
+// and expires no session. forgiven says by how much, and is 0 otherwise. slept
+// must not include time in which the loop was awake, at work or waiting for a
+// mutex: clients could reach the master then, and some of them could prolong
+// it.
 //
-// Of stops that are no longer than MaxPatience, no more than that is forgiven in all,
-// and what was forgiven is earned back by the time of sleeps that were not late. So
-// even if every sleep is late, a session that is not extended has ended after twice
-// its lease and MaxPatience. A longer stop is forgiven whole: it is a machine that was
-// suspended, or a clock that is wrong, and no client can bring that about by load.
+// For pauses of at most MaxPatience, Tick forgives MaxPatience in total; sleeps
+// that are not late restore this budget. So even if every sleep is late, a
+// session that is not extended has ended after twice its lease plus
+// MaxPatience. Tick forgives a longer pause completely: the machine was
+// suspended, or its clock is wrong, and no client can cause that by load.
 //
 // It takes O(1) when nothing is due, O(log n) for each session returned, and
-// O(n) after a stop.
+// O(n) after a pause.
 func (l *Leases) Tick(now Instant, slept time.Duration, limit int) (expired []api.SessionID, forgiven time.Duration) {
 	switch {
 	case slept <= MaxTick:
@@ -177,20 +181,21 @@ func (l *Leases) Next() (Instant, bool) {
 	return l.alive[0].end, true
 }
 
-// MaxTick is a quarter of the shortest lease: a clock loop that was away longer
-// than this expires nobody on its return.
+// MaxTick is a quarter of the shortest lease. A clock loop that slept longer
+// expires no session in the Tick after it.
 const MaxTick = api.MinLease / 4
 
-// MaxPatience bounds what Tick gives back for stops up to this long: a client that could not reach the master
-// for longer than the longest lease and the grace after it has given up.
+// MaxPatience bounds what Tick forgives in total for pauses up to this long: a client that could
+// not reach the master for longer than the longest lease and the grace period after it has given up
+// its session.
 const MaxPatience = api.MaxLease + api.DefaultGrace
 
 // leaseQueue is a heap of leases, the earliest end first. Its methods are those
 // of heap.Interface; each lease knows its place.
 type leaseQueue []*lease
 
-// delay moves every end by as much. That keeps their order, and so the heap,
-// unless ends that stopped at the end of time have become equal.
+// delay moves every end by the same time. That keeps their order, and so the
+// heap, except where ends have become equal at the end of an Instant's range.
 func (q *leaseQueue) delay(by time.Duration) {
 	equal := false
 	for _, s := range *q {
@@ -204,8 +209,8 @@ func (q *leaseQueue) delay(by time.Duration) {
 
 func (q leaseQueue) Len() int { return len(q) }
 
-// Less orders equal ends by id, so that what Tick returns is a function of what
-// it was told.
+// Less orders equal ends by id, so that the result of Tick depends only on its
+// arguments.
 func (q leaseQueue) Less(i, j int) bool {
 	return q[i].end < q[j].end || q[i].end == q[j].end && q[i].id < q[j].id
 }

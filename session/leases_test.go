@@ -15,8 +15,8 @@ import (
 // at is an instant so many seconds after the origin of a clock.
 func at(seconds float64) session.Instant { return session.Instant(seconds * 1e9) }
 
-// tick lets the clock loop run from one instant to another in steps that are
-// not late, and returns what expired.
+// tick runs the clock loop from one instant to another in steps that are not
+// late, and returns the sessions that expired.
 func tick(l *session.Leases, from, to session.Instant) (expired []api.SessionID) {
 	for now := from; ; now = min(now.Add(session.MaxTick), to) {
 		some, _ := l.Tick(now, session.MaxTick, math.MaxInt)
@@ -27,13 +27,13 @@ func tick(l *session.Leases, from, to session.Instant) (expired []api.SessionID)
 	}
 }
 
-// Chubby §2.8: during a session's lease the master does not end the session;
-// after it, it may.
+// Chubby §2.8: the master does not end a session during its lease; afterwards
+// it may.
 func TestPaperMasterKeepsTheSessionForItsLease(t *testing.T) {
 	l := session.NewLeases()
 	l.Start(7, 12*time.Second, at(0))
 	if expired := tick(l, at(0), at(12)-1); expired != nil || !l.Alive(7) {
-		t.Fatalf("%v expired a nanosecond before its lease was over", expired)
+		t.Fatalf("%v expired a nanosecond before the end of its lease", expired)
 	}
 	if expired := tick(l, at(12)-1, at(12)); !slices.Equal(expired, []api.SessionID{7}) || l.Alive(7) {
 		t.Fatalf("%v expired at the end of the lease, want session 7", expired)
@@ -71,8 +71,8 @@ func TestPaperLeaseTimeoutOnlyMovesForward(t *testing.T) {
 	}
 }
 
-// A client that hears of an extension after the cell ended its session believes
-// in a lock that another holds: so nothing brings an EXPIRING session back.
+// If a client received an extension after the cell ended its session, it would
+// rely on a lock that another holds. So nothing extends an EXPIRING session.
 func TestExpiringIsNeverExtended(t *testing.T) {
 	l := session.NewLeases()
 	l.Start(1, time.Second, at(0))
@@ -86,12 +86,12 @@ func TestExpiringIsNeverExtended(t *testing.T) {
 			t.Errorf("EXPIRING session %v was granted %d", id, number)
 		}
 		l.Start(id, time.Minute, at(1))
-		l.Tick(at(5), 4*time.Second, 1) // the loop was stopped, so all others are given time
+		l.Tick(at(5), 4*time.Second, 1) // the loop was stopped, so the others get more time
 		if got, ok := l.End(id); got != end || !ok || l.Alive(id) {
 			t.Errorf("the promise to EXPIRING session %v ends at %v (%v), want %v", id, got, ok, end)
 		}
 		if got, ok := l.Stop(id); got != end || !ok {
-			t.Errorf("stopped session %v again: its promise ends at %v (%v), want %v", id, got, ok, end)
+			t.Errorf("stopped session %v twice: its promise ends at %v (%v), want %v", id, got, ok, end)
 		}
 	}
 	if expired := tick(l, at(5), at(20)); expired != nil {
@@ -126,7 +126,7 @@ func TestLateTickGivesTheTimeBack(t *testing.T) {
 	}
 }
 
-// A loop that is late each time forgives so much and no more.
+// A loop that is always late is forgiven a limited time.
 func TestPatienceEnds(t *testing.T) {
 	l := session.NewLeases()
 	l.Start(1, time.Second, at(0))
@@ -142,10 +142,10 @@ func TestPatienceEnds(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("a session with a lease of 1 s, of which nothing is heard, lives after %v of sleeps that are all late", time.Duration(now))
+	t.Errorf("a session with a lease of 1 s and without KeepAlives lives after %v of sleeps that are all late", time.Duration(now))
 }
 
-// What was forgiven is earned back by sleeps that are not late.
+// Sleeps that are not late restore the budget.
 func TestPatienceIsEarnedBack(t *testing.T) {
 	l := session.NewLeases()
 	l.Tick(at(1000), session.MaxPatience, 9)
@@ -157,8 +157,8 @@ func TestPatienceIsEarnedBack(t *testing.T) {
 	}
 }
 
-// A machine that was suspended for an hour, or a clock that is an hour ahead, ends
-// no session, however often.
+// A machine that was suspended for an hour, or a clock that is an hour ahead,
+// ends no session, however often it happens.
 func TestLongStopIsForgivenWhole(t *testing.T) {
 	l := session.NewLeases()
 	l.Start(1, time.Second, at(0))
@@ -193,16 +193,16 @@ func TestLeasesOfNobody(t *testing.T) {
 	_, ended := l.End(1)
 	_, next := l.Next()
 	if granted || stopped || ended || next || l.Alive(1) || l.Len() != 0 {
-		t.Error("something is known of a session that was never started")
+		t.Error("Leases knows a session that was never started")
 	}
 }
 
-// naiveLeases does what Leases does by looking at every session every time.
+// naiveLeases does what Leases does, by full scans.
 type naiveLeases struct {
 	end    map[api.SessionID]session.Instant
 	alive  map[api.SessionID]bool
 	number uint64
-	gave   time.Duration // of what may be forgiven, not yet earned back
+	gave   time.Duration // how much of MaxPatience is used up
 }
 
 func (n *naiveLeases) grant(id api.SessionID, end session.Instant) bool {
@@ -247,7 +247,7 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 		l := session.NewLeases()
 		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}}
 		anyID := rapid.Custom(func(t *rapid.T) api.SessionID { return api.SessionID(rapid.IntRange(1, 8).Draw(t, "session")) })
-		// Coarse, so that ends are often equal.
+		// Coarse steps, so that ends are often equal.
 		length := func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 12).Draw(t, "length")) * 100e6 }
 		proof := func(t *rapid.T) session.Instant {
 			return now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "proof")) * 100e6)

@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.8: leases grow to about 60 s under heavy load, by the rule that is
-// written down; who asked for a short one keeps it.
+// Chubby §2.8: leases grow to about 60 s under heavy load, by the documented
+// rule; a client that asked for a short lease keeps it.
 func TestLengthen(t *testing.T) {
 	const rate = 1000
 	for _, step := range []struct {
@@ -38,14 +38,15 @@ func TestLengthen(t *testing.T) {
 	}
 }
 
-// A session is never granted less than it asked for, nor less because there are
-// more; and leases of the default length obey the rate until they are the longest.
+// A session is never granted less than it asked for, nor less when there are
+// more sessions. Leases of at least the default length keep to the rate until
+// they are the longest.
 func TestLengthenIsMonotone(t *testing.T) {
 	last := time.Duration(0)
 	for n := 0; n < 60_000; n += 100 {
 		got := session.Lengthen(api.DefaultLease, n, 500)
 		if got < last {
-			t.Fatalf("%d sessions: %v, fewer had %v", n, got, last)
+			t.Fatalf("%d sessions: %v, with fewer sessions %v", n, got, last)
 		}
 		if sent := float64(n) / session.Due(got).Seconds(); got < api.MaxLease && sent > 500 {
 			t.Fatalf("%d sessions of %v send %.0f KeepAlives a second", n, got, sent)

@@ -6,7 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Grant is what a master's reply says of a lease.
+// Grant is the part of a master's reply about a lease.
 type Grant struct {
 	Epoch  api.Epoch
 	Number uint64        // counts up within the epoch
@@ -14,7 +14,7 @@ type Grant struct {
 	Parked time.Duration // from the receipt of the request to the start of the proof, where the promise begins
 }
 
-// State is what a client may believe of its session.
+// State is how far a client may rely on its session.
 type State uint8
 
 // The states of a session as its client sees it (Chubby §2.8).
@@ -43,13 +43,13 @@ type Local struct {
 	epoch  api.Epoch     // of the newest grant
 	number uint64        // of the newest grant
 	lease  time.Duration // of the newest grant
-	end    Instant       // the latest end that any grant made sure of
+	end    Instant       // the latest end that any grant guarantees
 }
 
-// NewLocal returns the view of a session created by a request that was sent at
-// that instant: the request that g answers, if it took several, read before it
-// left. A grant outside its limits leaves the session in jeopardy from the
-// start.
+// NewLocal returns the view of a new session. sent is when the client sent the
+// request that g answers, read before that request left, even if it was not the
+// first attempt. A grant outside its limits leaves the session in jeopardy from
+// the start.
 func NewLocal(sent Instant, g Grant) *Local {
 	l := &Local{end: sent}
 	if g.inLimits() {
@@ -58,14 +58,14 @@ func NewLocal(sent Instant, g Grant) *Local {
 	return l
 }
 
-// Extend takes a reply's grant for a request sent at that instant, read before
-// the request left, and reports whether it counts. One of an earlier epoch, or
-// in this epoch with a number not above the newest, is dropped: whatever it was
-// worth, it says nothing of the master of now. So is one whose lease is not
-// positive, or whose Parked is negative. The end never moves back.
+// Extend takes the grant of a reply; sent is read before the request leaves. It
+// reports whether the grant counts. It drops a grant of an earlier epoch, or of
+// this epoch with a number not above the newest: that grant says nothing about
+// the present master. It also drops one whose lease is not positive, or whose
+// Parked is negative. The end never moves back.
 //
-// Local does not remember having been Gone: a client that gave up its session
-// takes no more grants.
+// Local does not remember that the session was Gone: a client that gave up its
+// session must not call Extend again.
 func (l *Local) Extend(sent Instant, g Grant) bool {
 	older := g.Epoch < l.epoch || g.Epoch == l.epoch && g.Number <= l.number
 	if older || !g.inLimits() {
@@ -91,23 +91,24 @@ func (l *Local) Number() uint64 { return l.number }
 // there was none.
 func (l *Local) Lease() time.Duration { return l.lease }
 
-// End returns until when the client may believe in its session: while the clock
+// End returns until when the client may rely on its session: while its clock
 // reads less than End.
 func (l *Local) End() Instant { return l.end }
 
-// FreeAt returns the first moment at which another could hold a lock that this
-// session holds with that lock-delay, if the session is never extended again.
-// A delay that is negative counts as 0, one above api.MaxLockDelay as that.
+// FreeAt returns the first moment at which another handle could hold a lock
+// that this session holds with that lock-delay, if the session is never
+// extended again. A negative delay counts as 0, one above api.MaxLockDelay as
+// api.MaxLockDelay.
 //
-// It is worked out from End, so it speaks of the same request, and moves back
-// as little as End does. Rounding the two parts down apart may make it one
-// nanosecond earlier than rounding their sum, which is the safe side.
+// FreeAt is computed from End, so it never moves back. It rounds the two parts
+// down separately, which may make it one nanosecond earlier than the rounded
+// sum. That is the safe side.
 func (l *Local) FreeAt(lockDelay time.Duration) Instant {
 	return l.end.Add(atLeast(min(max(lockDelay, 0), api.MaxLockDelay)))
 }
 
-// State returns what the client may believe at now, with that grace period: a
-// length of the client's own clock, to which no bound applies.
+// State returns how far the client may rely on its session at now. grace is a
+// length of the client's own clock, so it needs no clock rate bound.
 func (l *Local) State(now Instant, grace time.Duration) State {
 	switch {
 	case now < l.end:
@@ -118,25 +119,23 @@ func (l *Local) State(now Instant, grace time.Duration) State {
 	return Gone
 }
 
-// inLimits reports whether the grant promises anything. A master says no such
-// thing as a negative length, so one that does is not to be believed in part.
+// inLimits reports whether the grant promises anything. A correct master sends
+// no negative length, so the client ignores the whole of such a grant.
 func (g Grant) inLimits() bool { return g.Lease > 0 && g.Parked >= 0 }
 
-// end returns until when a request sent at that instant may be believed to
-// have extended the lease; see the package comment. Both lengths are cut to the
-// longest a master has reason to say, which can only make the end earlier: it
-// parks for less than the lease, and gives up on a proof sooner than that.
+// end returns the end of the lease that a request sent at that instant is sure
+// to have; see the package comment. It cuts both lengths to api.MaxLease, the
+// longest that a correct master sends, which can only make the end earlier.
 func (g Grant) end(sent Instant) Instant {
 	return sent.Add(atLeast(min(g.Parked, api.MaxLease) + min(g.Lease, api.MaxLease)))
 }
 
 // ratePPM is the clock rate bound in millionths. A bound that is not a whole
-// number of them does not compile.
+// number of millionths does not compile.
 const ratePPM = api.ClockRateBound * 1e6
 
-// atLeast returns how much time has passed on any clock, at the least, while d
-// passed on another: d (1 - rho), rounded down to the nanosecond. d is not
-// negative.
+// atLeast returns the least time that passes on any clock while d passes on
+// another: d (1 - rho), rounded down to the nanosecond. d must not be negative.
 func atLeast(d time.Duration) time.Duration {
 	const million = 1_000_000
 	whole, rest := d/million, d%million

@@ -39,8 +39,8 @@ func TestInstantStopsAtItsEnds(t *testing.T) {
 }
 
 // Chubby §2.8: the client's local timeout is a conservative approximation of
-// the master's: it allows for the flight of the reply, which is why it counts
-// from the sending of the request, and for the rate of the master's clock.
+// the master's. It counts from the sending of the request, because the reply
+// takes time, and allows for the rate of the master's clock.
 func TestPaperLocalTimeoutIsConservative(t *testing.T) {
 	l := session.NewLocal(at(100), session.Grant{Epoch: 3, Number: 1, Lease: 12 * time.Second})
 	if want := at(100 + 11.88); l.End() != want { // 12 s less 1 %
@@ -123,7 +123,7 @@ func TestExtendTakesTheNewestOnly(t *testing.T) {
 	}
 	for _, g := range []session.Grant{{}, {Epoch: 1, Number: 1, Lease: -1}, {Epoch: 1, Number: 1, Lease: 1, Parked: -1}} {
 		if l := session.NewLocal(at(3), g); l.End() != at(3) || l.State(at(3), 1) != session.Jeopardy || l.Epoch() != 0 || l.Lease() != 0 {
-			t.Errorf("a session begun with %+v is believed in until %v", g, l.End())
+			t.Errorf("a session that begins with %+v ends at %v", g, l.End())
 		}
 	}
 	if l := session.NewLocal(math.MaxInt64, session.Grant{Epoch: 1, Lease: lease, Parked: lease}); l.End() != math.MaxInt64 {
@@ -132,8 +132,8 @@ func TestExtendTakesTheNewestOnly(t *testing.T) {
 }
 
 // TestLocalFollowsTheFormula compares End and FreeAt with the formulas of the
-// package comment in unbounded whole numbers, and holds them to never moving
-// back, whatever comes from the wire.
+// package comment, computed in big integers. Neither may move back, whatever
+// grants arrive.
 func TestLocalFollowsTheFormula(t *testing.T) {
 	bound := func(sent session.Instant, d ...time.Duration) session.Instant {
 		sum := new(big.Int)
@@ -148,7 +148,7 @@ func TestLocalFollowsTheFormula(t *testing.T) {
 		length := rapid.OneOf(rapid.Int64Range(0, int64(api.MaxLease)), rapid.Int64Range(-5, 300), rapid.Int64())
 		delay := time.Duration(rapid.Int64Range(0, int64(api.MaxLockDelay)).Draw(t, "delay"))
 		l := session.NewLocal(0, session.Grant{})
-		end, free := session.Instant(0), bound(0, delay) // of no grant at all, sent at 0
+		end, free := session.Instant(0), bound(0, delay) // of no grant, sent at 0
 		var epoch api.Epoch
 		var number uint64
 		for range rapid.IntRange(1, 20).Draw(t, "replies") {

@@ -12,33 +12,32 @@ import (
 type Request[R any] struct {
 	Number api.RequestNumber `cbor:"1,keyasint"`
 	Done   bool              `cbor:"2,keyasint,omitempty"`
-	Hash   uint64            `cbor:"3,keyasint,omitempty"` // of what was asked, once Done
+	Hash   uint64            `cbor:"3,keyasint,omitempty"` // of the request, once Done
 	Answer R                 `cbor:"4,keyasint,omitempty"` // once Done
 }
 
 // Mutation is how a client numbers a change, so that it happens exactly once,
-// however often it is sent, in whatever order its copies arrive and at
+// however often the client sends it, in whatever order copies arrive, and at
 // whichever master.
 //
-// Each carries a declaration besides: of all numbers up to HighestIssued, the client
-// still wants the answers to Outstanding. The others are finished permanently, so
-// their answers need not be kept, and a copy of one that is still under way
-// must never be done.
+// It also carries a declaration: of all numbers up to HighestIssued, the client
+// still wants the answers to Outstanding. The others are finished permanently:
+// the table need not keep their answers, and must never do a late copy of one.
 type Mutation struct {
 	Session       api.SessionID       `cbor:"1,keyasint"`
 	Number        api.RequestNumber   `cbor:"2,keyasint"`
-	HighestIssued api.RequestNumber   `cbor:"3,keyasint"`           // the largest number given out when this was sent
-	Outstanding   []api.RequestNumber `cbor:"4,keyasint,omitempty"` // those up to HighestIssued still wanted, Number among them, ascending
-	Hash          uint64              `cbor:"5,keyasint"`           // of what is asked, so that a number is not used for two things; 0, of one that is to be withdrawn, stands for whatever was asked
+	HighestIssued api.RequestNumber   `cbor:"3,keyasint"`           // the largest number used when this was sent
+	Outstanding   []api.RequestNumber `cbor:"4,keyasint,omitempty"` // those up to HighestIssued whose answers are still wanted, Number among them, ascending
+	Hash          uint64              `cbor:"5,keyasint"`           // of the request, so that a number is not used for two of them; 0 matches any, for a request that is to be withdrawn
 }
 
-// maxRequest is the largest request number. Handles are named by the requests
-// that made them, and JSON is to carry those exactly.
+// maxRequest is the largest request number. A handle's ID is the number of the
+// request that made it, and JSON must carry it exactly.
 const maxRequest api.RequestNumber = api.MaxGeneration
 
-// Validate reports a Mutation outside its limits as InvalidArgument, and one
-// with too many outstanding as QuotaExceeded. Whether its session lives is not
-// looked at.
+// Validate returns InvalidArgument for a Mutation outside its limits, and
+// QuotaExceeded for one with too many outstanding numbers. It does not check
+// whether the session exists.
 func (m Mutation) Validate() error {
 	if len(m.Outstanding) > api.MaxOutstanding {
 		return &refusal.Refusal{Cause: refusal.TooManyOutstanding, Request: m.Number, Used: int64(len(m.Outstanding)), Allowed: api.MaxOutstanding}
@@ -65,16 +64,17 @@ func (m Mutation) Validate() error {
 	return nil
 }
 
-// Begin notes which of the session's requests are finished and says what is to
-// happen with m: to do it (done is false), to answer it with what it was
-// answered before (done is true), or to refuse it: SessionExpired for an
-// unknown session, InvalidArgument for a number that is finished or whose hash
-// differs, and whatever Validate finds. Finished numbers stay finished, in
-// whatever order requests arrive: a copy that was delayed until its answer was
-// no longer wanted is refused, while a request that was merely overtaken by
-// later ones is done when it comes.
+// Begin notes which of the session's requests are finished and decides about m.
+// If done is false, the caller does m and then calls Finish. If done is true,
+// answer is what m was answered before. The errors are SessionExpired for an
+// unknown or terminating session, InvalidArgument for a number that is finished
+// or whose hash differs, and those of Validate. Finished numbers stay finished,
+// in whatever order requests arrive: Begin refuses a copy that arrives after
+// its answer was no longer wanted, and accepts a request that later ones have
+// only overtaken.
 //
-// It takes O(outstanding), whether that is of m or of the session.
+// It takes O(n) for the larger number of outstanding requests, of m or of the
+// session.
 func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	if err := m.Validate(); err != nil {
 		return answer, false, err
@@ -95,22 +95,22 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	if r.Done && r.Hash != m.Hash && r.Hash != 0 && m.Hash != 0 {
 		return answer, false, &refusal.Refusal{Cause: refusal.RequestReused, Request: m.Number, Session: m.Session}
 	}
-	if next.HighestIssued != s.HighestIssued || len(next.Open) != len(s.Open) { // else it declared nothing new
+	if next.HighestIssued != s.HighestIssued || len(next.Open) != len(s.Open) { // else m declared nothing new
 		t.replace(next)
 	}
 	return r.Answer, r.Done, nil
 }
 
-// declare returns the record of a session with m's declaration. What is open in it is
-// no more than m.Outstanding if m.HighestIssued is the largest so far, else no more than
-// was open: never more than api.MaxOutstanding.
+// declare returns the record of a session with m's declaration. It has at most as many open
+// requests as m.Outstanding, if m.HighestIssued is the largest so far, else at most as many as
+// before: never more than api.MaxOutstanding.
 func (s *Session[R]) declare(m Mutation) *Session[R] {
 	next := *s
 	next.HighestIssued = max(s.HighestIssued, m.HighestIssued)
 	next.Open = make([]Request[R], 0, max(len(s.Open), len(m.Outstanding)))
 	for _, r := range s.Open {
 		_, wanted := slices.BinarySearch(m.Outstanding, r.Number)
-		if wanted || r.Number > m.HighestIssued { // of later numbers m knows nothing
+		if wanted || r.Number > m.HighestIssued { // m says nothing about later numbers
 			next.Open = append(next.Open, r)
 		}
 	}
@@ -122,8 +122,8 @@ func (s *Session[R]) declare(m Mutation) *Session[R] {
 	return &next
 }
 
-// Finish keeps the answer to a request that Begin said is to be done. For a
-// number that is not open, or done already, it does nothing.
+// Finish stores the answer to a request that Begin accepted. For a number that
+// is not open, or done already, it does nothing.
 func (t *Table[R]) Finish(m Mutation, answer R) {
 	s, ok := t.Get(m.Session)
 	if !ok {

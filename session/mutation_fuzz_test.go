@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// mutations reads arbitrary bytes as mutations: small numbers for most, so that
-// they meet, and all 64 bits for some.
+// mutations reads arbitrary bytes as mutations: mostly small numbers, so that
+// they collide, and all 64 bits for some.
 func mutations(data []byte) []session.Mutation {
 	var all []session.Mutation
 	number := func() (n uint64) {
@@ -31,7 +31,7 @@ func mutations(data []byte) []session.Mutation {
 		for range min(number(), uint64(len(data))) {
 			m.Outstanding = append(m.Outstanding, api.RequestNumber(number()))
 		}
-		if m.Hash > 0 { // most would be refused otherwise
+		if m.Hash > 0 { // otherwise most would be refused
 			m.Outstanding = append(m.Outstanding, m.Number)
 			slices.Sort(m.Outstanding)
 			m.Outstanding = slices.Compact(m.Outstanding)
@@ -41,8 +41,8 @@ func mutations(data []byte) []session.Mutation {
 	return all
 }
 
-// FuzzBegin: no sequence of mutations, however absurd, makes Begin panic, breaks
-// an invariant, or changes anything while being refused.
+// FuzzBegin: no sequence of mutations makes Begin panic, breaks an invariant,
+// or changes anything when it is refused.
 func FuzzBegin(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})                   // a retry
 	f.Add([]byte{1, 8, 8, 1, 2, 7, 8, 1, 7, 7, 1, 1, 7, 2, 3, 3, 1, 0}) // overtaken
@@ -59,7 +59,7 @@ func FuzzBegin(f *testing.F) {
 					table.Finish(m, "answer")
 				}
 				if answer, again, err := table.Begin(m); err != nil || !again || answer != "answer" {
-					t.Fatalf("%+v at once again: %q, %v, %v", m, answer, again, err)
+					t.Fatalf("%+v repeated at once: %q, %v, %v", m, answer, again, err)
 				}
 			case api.InvalidArgument, api.QuotaExceeded, api.SessionExpired:
 				if after := dump(table); !reflect.DeepEqual(before, after) {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive is a table of one session that forgets nothing: every declaration ever
-// accepted, every request ever done.
+// naive is a table of one session that forgets nothing: it keeps every accepted
+// declaration and every request that was done.
 type naive struct {
 	declared []session.Mutation
 	done     map[api.RequestNumber]session.Request[string]
@@ -45,7 +45,7 @@ func (n *naive) play(m session.Mutation, answer string) string {
 }
 
 // TestTableAgreesWithItsNaiveTwin sends arbitrary mutations, most of which no
-// honest client would send, and compares every outcome.
+// correct client would send, and compares every outcome.
 func TestTableAgreesWithItsNaiveTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := session.NewTable[string]()
@@ -74,8 +74,8 @@ func TestTableAgreesWithItsNaiveTwin(t *testing.T) {
 	})
 }
 
-// anyMutation draws one that is mostly within the limits, from few numbers, so
-// that they meet.
+// anyMutation draws a mutation that is mostly within the limits, with few
+// different numbers, so that they collide.
 func anyMutation(t *rapid.T) session.Mutation {
 	number := rapid.Uint64Range(1, 12)
 	highest := number.Draw(t, "highest")

@@ -12,30 +12,30 @@ import (
 	"pgregory.net/rapid"
 )
 
-// network is an honest client, its requests and answers under way, and the
-// master's table. Messages are lost, doubled and overtaken.
+// network is a correct client, its requests and answers under way, and the
+// master's table. Messages are lost, duplicated and reordered.
 type network struct {
 	table    session.Table[string]
 	highest  api.RequestNumber
 	wanted   map[api.RequestNumber]bool
 	requests []session.Mutation
 	answers  []session.Request[string]
-	done     map[api.RequestNumber]string // what was answered first; grows only
+	done     map[api.RequestNumber]string // the first answer; never removed
 }
 
-// send puts a request for number under way, with the client's declaration of
-// now.
+// send puts a request for number under way, with the client's present
+// declaration.
 func (n *network) send(number api.RequestNumber) {
 	n.requests = append(n.requests, session.Mutation{
 		Session: 1, Number: number, HighestIssued: n.highest, Outstanding: slices.Sorted(maps.Keys(n.wanted)), Hash: uint64(number) * 7,
 	})
 }
 
-// step does one thing of what might happen next, if it can.
+// step does one possible next thing, if it can.
 func (n *network) step(t *rapid.T) {
 	what := rapid.IntRange(0, 9).Draw(t, "what")
 	switch {
-	case what <= 2 && len(n.wanted) < 4: // few, so that a run gets through many
+	case what <= 2 && len(n.wanted) < 4: // few, so that a run uses many numbers
 		n.highest++
 		n.wanted[n.highest] = true
 		n.send(n.highest)
@@ -55,8 +55,8 @@ func (n *network) step(t *rapid.T) {
 	}
 }
 
-// arrive lets the i-th request arrive, and leaves a copy under way if it is to
-// arrive once more.
+// arrive delivers the i-th request, and leaves a copy under way if again is
+// true.
 func (n *network) arrive(t *rapid.T, i int, again bool) {
 	m := n.requests[i]
 	if !again {
@@ -83,9 +83,9 @@ func (n *network) arrive(t *rapid.T, i int, again bool) {
 	n.answers = append(n.answers, session.Request[string]{Number: m.Number, Answer: answer})
 }
 
-// TestEveryRequestIsDoneAtMostOnce: whatever a network does to the requests and
-// answers of a client that numbers them honestly, none is done twice, an answer
-// is always the first, and no request is refused while its answer is wanted.
+// TestEveryRequestIsDoneAtMostOnce: for a client that numbers its requests
+// correctly, whatever the network does, no request is done twice, every answer
+// is the first one, and no request is refused while its answer is wanted.
 func TestEveryRequestIsDoneAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &network{table: session.NewTable[string](), wanted: map[api.RequestNumber]bool{}, done: map[api.RequestNumber]string{}}

@@ -10,22 +10,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// This file lets a client, a master and its successors live through random
-// histories: clocks that run apart as far as the bound allows, messages that
-// are late, lost or doubled, pauses, takeovers. It holds them to what the
-// package comment proves, and then replaces parts of the arithmetic, and of the
-// duties, by plausible wrong ones, each of which it must catch.
+// This file runs a client, a master and its successors through random
+// histories: clocks that differ in rate as far as the bound allows; late, lost
+// and duplicated messages; pauses; takeovers. It checks what the package
+// comment proves. Then it replaces parts of the arithmetic and of the duties by
+// plausible wrong ones, and must find a history that shows each of them to be
+// wrong.
 
 const theSession api.SessionID = 1
 
-// view is what a client believes.
+// view is what a client relies on.
 type view interface {
 	extend(sent, received session.Instant, g session.Grant)
 	end() session.Instant
 	freeAt(lockDelay time.Duration) session.Instant
 }
 
-// localView is what it believes by Local.
+// localView is the view that Local gives.
 type localView struct{ local *session.Local }
 
 func (v *localView) end() session.Instant                       { return v.local.End() }
@@ -38,7 +39,7 @@ func (v *localView) extend(sent, _ session.Instant, g session.Grant) {
 	v.local.Extend(sent, g)
 }
 
-// formulaView is what it believes by another formula.
+// formulaView is the view that another formula gives.
 type formulaView struct {
 	until   session.Instant
 	formula func(sent, received session.Instant, g session.Grant) session.Instant
@@ -51,7 +52,7 @@ func (v *formulaView) extend(sent, received session.Instant, g session.Grant) {
 	v.until = max(v.until, v.formula(sent, received, g))
 }
 
-// live plays one history by those rules and returns what went wrong.
+// live plays one history by those rules and returns the first violation.
 func live(choose func(string, int64, int64) int64, r rules) (*world, error) {
 	w := newWorld(choose, r)
 	for range 200 {
@@ -67,7 +68,8 @@ func liveSeed(seed uint64, r rules) (*world, error) {
 	return live(func(_ string, low, high int64) int64 { return low + random.Int64N(high-low+1) }, r)
 }
 
-// TestNobodyBelievesTooLong is the rule of the package, over random histories.
+// TestNobodyBelievesTooLong checks the rule of the package over random
+// histories.
 func TestNobodyBelievesTooLong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, err := live(func(what string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, what) }, rules{})
@@ -89,11 +91,11 @@ func TestNobodyBelievesTooLong(t *testing.T) {
 		}
 	}
 	if believed < histories/10 || freed < histories/20 {
-		t.Errorf("of %d histories a session that a client had believed in ended in %d, and a lock was freed in %d: too few to tell", histories, believed, freed)
+		t.Errorf("of %d histories, only %d end a session that a client relied on, and only %d free a lock: too few for a test", histories, believed, freed)
 	}
 }
 
-// histories is how many a wrong formula or master has to go wrong in.
+// histories is in how many histories a wrong formula or master must be caught.
 const histories = 5000
 
 // TestWrongArithmeticIsCaught plays by rules that are each wrong in one way.
@@ -146,7 +148,7 @@ func TestWrongArithmeticIsCaught(t *testing.T) {
 	})
 	for seed := range uint64(histories) {
 		if _, err := liveSeed(seed, right); err != nil {
-			t.Fatalf("history %d catches the right formula, written otherwise: %v", seed, err)
+			t.Fatalf("history %d catches the right formula, written differently: %v", seed, err)
 		}
 	}
 }

@@ -10,32 +10,32 @@ import (
 )
 
 // Table is the replicated table of sessions. R is the answer to a mutation; the
-// table keeps answers and does not look into them. The zero Table is not
-// usable; NewTable makes one. A copy is a snapshot, as with namespace.Tree: it
-// may be read by any number of goroutines while one goroutine changes the
-// original. A method that fails has changed nothing.
+// table stores answers and does not read them. The zero Table is not usable;
+// NewTable makes one. A copy is a snapshot, as with namespace.Tree: any number
+// of goroutines may read it while one goroutine changes the original. A method
+// that fails has changed nothing.
 type Table[R any] struct {
 	sessions *iradix.Tree[*Session[R]] // by key
 	nonces   *iradix.Tree[api.SessionID]
 	numbers  *iradix.Tree[int] // of sessions, by principal
 }
 
-// Session is one session's replicated record. One that is in a table is never
-// changed.
+// Session is one session's replicated record. A Session that is in a table
+// never changes.
 type Session[R any] struct {
 	ID        api.SessionID `cbor:"1,keyasint"`
 	Nonce     []byte        `cbor:"2,keyasint"` // the client's, so that a retried CreateSession finds it
 	Principal string        `cbor:"3,keyasint,omitempty"`
-	Host      string        `cbor:"4,keyasint,omitempty"` // for people
-	PID       int           `cbor:"5,keyasint,omitempty"` // for people
+	Host      string        `cbor:"4,keyasint,omitempty"` // shown to people
+	PID       int           `cbor:"5,keyasint,omitempty"` // shown to people
 	Lease     time.Duration `cbor:"6,keyasint"`           // the longest that any master may have granted
 	MayCache  bool          `cbor:"7,keyasint,omitempty"`
 	SinceUnix int64         `cbor:"8,keyasint,omitempty"` // for display only, never compared
 
-	HighestIssued api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number that its client is known to have given out
+	HighestIssued api.RequestNumber `cbor:"9,keyasint,omitempty"`  // the largest request number that its client is known to have used
 	Open          []Request[R]      `cbor:"10,keyasint,omitempty"` // those up to HighestIssued that are not finished, ascending; at most api.MaxOutstanding
 
-	Terminating *refusal.Intervention `cbor:"11,keyasint,omitempty"` // how the session is being ended by another; nil while it is not
+	Terminating *refusal.Intervention `cbor:"11,keyasint,omitempty"` // by whom and why the session is being terminated; nil if it is not
 	Asked       time.Duration         `cbor:"12,keyasint"`           // the lease that its client asked for
 }
 
@@ -47,14 +47,14 @@ func NewTable[R any]() Table[R] {
 // Len returns the number of sessions.
 func (t Table[R]) Len() int { return t.sessions.Len() }
 
-// Of returns the number of sessions of a principal.
+// Of returns the number of a principal's sessions.
 func (t Table[R]) Of(principal string) int {
 	n, _ := t.numbers.Get([]byte(principal))
 	return n
 }
 
-// Principals returns the principals that have sessions, by name: those that come
-// after the one of that name.
+// Principals returns the principals that have sessions, by name, beginning
+// behind the name after.
 func (t Table[R]) Principals(after string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		i := t.numbers.Root().Iterator()
@@ -77,12 +77,11 @@ func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
 	return t.Get(id)
 }
 
-// All returns every session by id: those of the moment of the call, whatever
-// becomes of the table while they are being read.
+// All returns every session by id, as of the call: later changes of the table
+// are not seen.
 func (t Table[R]) All() iter.Seq[*Session[R]] { return t.From(0) }
 
-// From returns the session of that id, if there is one, and those of greater ids,
-// as All does.
+// From returns the sessions with ids from first on, as All does.
 func (t Table[R]) From(first api.SessionID) iter.Seq[*Session[R]] {
 	return func(yield func(*Session[R]) bool) { // t is a copy
 		i := t.sessions.Root().Iterator()
@@ -93,11 +92,11 @@ func (t Table[R]) From(first api.SessionID) iter.Seq[*Session[R]] {
 }
 
 // Put adds a session, or one read from a snapshot, and replaces one of the same
-// id. The table keeps s, so the caller must not change it any more. That no two
-// sessions have one nonce is for the caller to see to, with ByNonce; Check
-// finds it.
+// id. The table keeps s: the caller must not change it afterwards. The caller
+// must make sure with ByNonce that no other session has the nonce; Check finds
+// it if not.
 func (t *Table[R]) Put(s *Session[R]) {
-	t.End(s.ID) // its nonce may be another
+	t.End(s.ID) // the replaced record may have another nonce
 	t.replace(s)
 	t.count(s.Principal, 1)
 	if len(s.Nonce) > 0 {
@@ -105,8 +104,8 @@ func (t *Table[R]) Put(s *Session[R]) {
 	}
 }
 
-// RaiseLease raises the longest lease a session may be granted; it never
-// lowers it. It fails with SessionExpired, and with InvalidArgument above
+// RaiseLease raises the longest lease that a session may be granted; it never
+// lowers it. The errors are SessionExpired, and InvalidArgument above
 // api.MaxLease.
 func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	if lease > api.MaxLease {
@@ -124,10 +123,10 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	return nil
 }
 
-// Terminate notes that a session is being ended by another than its client, and why:
-// from here on none of its requests is done. It fails with SessionExpired for a
-// session that is not there, and with InvalidArgument if the reason is longer than
-// api.MaxReason; one that is terminating already stays so for the first reason.
+// Terminate notes that another than its client ends a session, and why: from
+// now on Begin refuses the session's requests. The errors are SessionExpired
+// for an unknown session, and InvalidArgument if the reason is longer than
+// api.MaxReason. A session that is terminating already keeps its first reason.
 func (t *Table[R]) Terminate(id api.SessionID, by refusal.Intervention) error {
 	s, ok := t.Get(id)
 	switch {
@@ -171,7 +170,7 @@ func (t *Table[R]) count(principal string, more int) {
 func (t *Table[R]) replace(s *Session[R]) { t.sessions, _, _ = t.sessions.Insert(key(s.ID), s) }
 
 // Check verifies the invariants of the table, for tests and for snapshots that
-// were just read. It reports the first fault as Corrupt.
+// were just read. It returns the first problem as Corrupt.
 func (t Table[R]) Check() error {
 	nonces := 0
 	principals := map[string]int{}
@@ -225,10 +224,10 @@ func (s *Session[R]) check() error {
 	return nil
 }
 
-// key is a session's place in the table: the half-bytes of its number, the
+// key is a session's key in the table: the half-bytes of its number, the
 // highest first, so that keys are in the order of the numbers. A change copies
-// every node on the way to the key, and with whole bytes those have up to 256
-// children: a mutation among 100,000 sessions then takes three times as long.
+// every node on the way to the key. With whole bytes a node has up to 256
+// children, and a mutation among 100,000 sessions takes three times as long.
 func key(id api.SessionID) []byte {
 	k := make([]byte, 16)
 	for i := range k {

@@ -21,9 +21,9 @@ type twinSession struct {
 	done             map[api.RequestNumber]bool
 }
 
-// FuzzTable: whatever becomes of sessions, the table has them, their nonces and
-// their numbers by principal as plain maps would; a copy stays as it was; and of
-// a terminating session nothing is done any more (decision 10).
+// FuzzTable: after any operations, the table has the sessions, their nonces and
+// their numbers by principal that plain maps have; a copy does not change; and
+// no request of a terminating session is done (decision 10).
 func FuzzTable(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 2, 5, 0, 3, 9, 1, 1, 0, 2, 2, 1, 4, 2, 7, 4, 1, 3})
 	f.Add([]byte{0, 1, 7, 0, 1, 3, 3, 1, 1, 4, 1, 1, 2, 1, 8, 1, 1, 0, 0, 1, 2})
@@ -53,7 +53,7 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 		want = api.SessionExpired
 	}
 	switch what % 5 {
-	case 0: // a nonce of its own, or none
+	case 0: // a nonce of its own, or the empty one
 		nonce := []byte{byte(id), with % 3}[:with%3]
 		principal := []string{"", "ann", "bob"}[with%3]
 		table.Put(&session.Session[string]{ID: id, Nonce: nonce, Principal: principal, Lease: time.Second})

@@ -36,8 +36,7 @@ func mustCheck(t fataler, table session.Table[string]) {
 	}
 }
 
-// dump is everything that a table shows, to compare what it was with what it
-// is.
+// dump returns everything that a table shows, for comparisons.
 func dump(table session.Table[string]) []session.Session[string] {
 	var all []session.Session[string]
 	for s := range table.All() {
@@ -48,7 +47,7 @@ func dump(table session.Table[string]) []session.Session[string] {
 	return all
 }
 
-// order is one request of a transcript, and what is to become of it.
+// order is one request of a transcript, and its expected outcome.
 type order struct {
 	number, highest api.RequestNumber
 	outstanding     numbers
@@ -176,7 +175,7 @@ func TestTableKeepsRecords(t *testing.T) {
 		t.Error("found session 4, which was never put")
 	}
 	if _, ok := table.ByNonce(nil); ok {
-		t.Error("found a session by no nonce")
+		t.Error("found a session by the empty nonce")
 	}
 	var ids []api.SessionID
 	for s := range table.All() {
@@ -193,7 +192,7 @@ func TestTableKeepsRecords(t *testing.T) {
 		t.Error("the copy of the table changed with it")
 	}
 	for range table.All() {
-		t.Error("All gives something of an empty table")
+		t.Error("All returns sessions of an empty table")
 	}
 	mustCheck(t, table)
 	mustCheck(t, before)
@@ -292,7 +291,7 @@ func TestUnknownSession(t *testing.T) {
 		t.Fatalf("first arrival: %q", got)
 	}
 	table.End(1)
-	table.Finish(m, "answer") // its session ended while it was being done
+	table.Finish(m, "answer") // its session ended before its answer was stored
 	if _, _, err := table.Begin(m); !errors.Is(err, api.SessionExpired) {
 		t.Errorf("a retry in an ended session: %v, want SessionExpired", err)
 	}

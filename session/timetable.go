@@ -2,9 +2,9 @@ package session
 
 import "container/heap"
 
-// Timetable orders keys by the Instants at which they are due. The zero Timetable
-// is empty. Put and Drop take O(log n), the others O(1). It is for one goroutine at
-// a time.
+// Timetable orders keys by the Instants at which they are due. The zero
+// Timetable is empty. Put and Drop take O(log n), the others O(1). It is not
+// safe for concurrent use.
 type Timetable[K comparable] struct {
 	byKey map[K]*appointment[K]
 	queue appointments[K]
@@ -17,7 +17,7 @@ type appointment[K comparable] struct {
 	place int
 }
 
-// Put says when a key is due, instead of what was said before.
+// Put sets when a key is due, and replaces what was set before.
 func (t *Timetable[K]) Put(key K, at Instant) {
 	if one, ok := t.byKey[key]; ok {
 		one.at = at
@@ -32,7 +32,7 @@ func (t *Timetable[K]) Put(key K, at Instant) {
 	heap.Push(&t.queue, one)
 }
 
-// Drop forgets a key.
+// Drop removes a key.
 func (t *Timetable[K]) Drop(key K) {
 	if one, ok := t.byKey[key]; ok {
 		heap.Remove(&t.queue, one.place)
@@ -60,7 +60,7 @@ func (t *Timetable[K]) Next() (key K, at Instant, ok bool) {
 // Len returns the number of keys.
 func (t *Timetable[K]) Len() int { return len(t.queue) }
 
-// Clear forgets every key.
+// Clear removes every key.
 func (t *Timetable[K]) Clear() { *t = Timetable[K]{} }
 
 // appointments is a heap, the earliest first. Its methods are those of

@@ -8,17 +8,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// rules are what a history is played by. The zero rules are the right ones.
+// rules are the rules of a history. The zero rules are the right ones.
 type rules struct {
 	newView func() view // nil: Local
 
 	// Departures from the duties of a master.
 	proofLate      bool // t0 is read when the proof succeeds, not when it begins
-	proofSkipped   bool // nobody asks whether the epoch goes on
-	parkedLong     bool // Parked is up to the reply, not up to t0
-	takeoverShort  bool // a new master starts leases at the default, not at the longest granted
+	proofSkipped   bool // the master does not check that its epoch goes on
+	parkedLong     bool // Parked is counted up to the reply, not up to t0
+	takeoverShort  bool // a new master starts leases at the default length, not at the longest granted
 	expiringRaised bool // an EXPIRING session is granted leases
-	stoppedAtOnce  bool // a session that an operator ends is ended before the promise to it is over
+	stoppedAtOnce  bool // a session that an operator ends is ended before the end of the promise to it
 	delayForgotten bool // a new master does not wait for a lock-delay that its predecessor began
 }
 
@@ -31,26 +31,26 @@ type world struct {
 	view    view            // nil before the first reply
 	sent    []session.Instant
 	replies []message
-	masters []*master // the last is that of now; the others do not know it
+	masters []*master // the last is the present one; the others do not know that they were deposed
 
 	longest   time.Duration // the longest lease that may be granted, in the table
 	lockDelay time.Duration
 	ended     bool // the session
-	free      bool // the lock: another may have it
+	free      bool // the lock: another handle may have it
 	fault     error
 }
 
-// master is one epoch's, with a clock of its own.
+// master is the master of one epoch, with its own clock.
 type master struct {
 	now      session.Instant
 	epoch    api.Epoch
 	leases   *session.Leases
-	ticked   session.Instant // when its clock loop was last heard of
+	ticked   session.Instant // when its clock loop last ran
 	longest  time.Duration   // as of the end of its epoch
 	parked   []message
 	proving  []message
 	expiring bool
-	endFrom  session.Instant // when EXPIRING: its end is not proposed before
+	endFrom  session.Instant // when EXPIRING: its end is not proposed before this
 	delayEnd session.Instant // of the lock, once the session ended
 }
 
@@ -59,7 +59,7 @@ type message struct {
 	sent    session.Instant // by the client's clock
 	receipt session.Instant // by the master's
 	t0      session.Instant // by the master's
-	proven  bool            // no later epoch had begun when the proof did
+	proven  bool            // no later epoch had begun when the proof began
 	grant   session.Grant
 }
 
@@ -88,7 +88,7 @@ func (w *world) takeOver() {
 	w.masters = append(w.masters, m)
 }
 
-// act does one thing of what might happen next.
+// act does one possible next thing.
 func (w *world) act() {
 	m := w.master()
 	if w.choose("at a deposed master", 0, 3) == 0 {
@@ -152,7 +152,7 @@ func take[E any](w *world, from *[]E, what string) (e E, ok bool) {
 	return e, true
 }
 
-// grant ends a proof that succeeded.
+// grant handles a proof that succeeded.
 func (w *world) grant(m *master, r message) {
 	lease := m.longest
 	if w.choose("shorter", 0, 3) == 0 {
@@ -193,8 +193,9 @@ func (w *world) deliver() {
 	w.look()
 }
 
-// wait lets time pass: some, or just until the lease or the lock-delay is over
-// by the clock of the master of now, with every clock at its own rate.
+// wait lets time pass: some, or exactly until the end of the lease or of the
+// lock-delay by the clock of the present master, with every clock at its own
+// rate.
 func (w *world) wait() {
 	m := w.master()
 	longest := []int64{100e6, 2e9, 8e9}[w.choose("length of wait", 0, 2)]
@@ -218,7 +219,7 @@ func (w *world) wait() {
 			*c = c.Add((d*time.Duration(rates[i]) + 999) / 1000)
 		}
 	}
-	if w.choose("pause", 0, 9) == 0 { // nobody's clock loop runs
+	if w.choose("pause", 0, 9) == 0 { // no clock loop runs
 		pass(max(until.Sub(m.now), 0))
 		return
 	}
@@ -229,7 +230,7 @@ func (w *world) wait() {
 	}
 }
 
-// tick is the clock loops of all masters. Only that of the master of now has
+// tick runs the clock loops of all masters. Only that of the present master has
 // any effect.
 func (w *world) tick(commits bool) {
 	for _, m := range w.masters {
@@ -246,15 +247,15 @@ func (w *world) tick(commits bool) {
 	w.look()
 }
 
-// look is where the rule of the package is held to.
+// look checks the rule of the package.
 func (w *world) look() {
 	if w.view == nil || w.fault != nil {
 		return
 	}
 	if end := w.view.end(); w.ended && w.client < end {
-		w.fault = fmt.Errorf("the cell has ended the session, and its client believes in it for another %v", end.Sub(w.client))
+		w.fault = fmt.Errorf("the cell has ended the session, and its client relies on it for another %v", end.Sub(w.client))
 	}
 	if freeAt := w.view.freeAt(w.lockDelay); w.free && w.client < freeAt {
-		w.fault = fmt.Errorf("another may have the lock, and the client counts on it for another %v", freeAt.Sub(w.client))
+		w.fault = fmt.Errorf("another handle may have the lock, and the client relies on it for another %v", freeAt.Sub(w.client))
 	}
 }
