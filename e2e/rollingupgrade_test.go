@@ -20,6 +20,7 @@ func TestRollingUpgrade(t *testing.T) {
 	u := startUpgrade(t)
 	defer u.end(u.files.release, u.holders.release, u.holders.ephemeral)
 	defer u.traffic.stop()
+	u.compare()
 	u.rollUp()
 	for range max(1, *rounds/2) {
 		u.rollBack()
