@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,6 +117,15 @@ const (
 	DefaultLogStore = WALStore
 )
 
+// LogStores returns the names of all log stores.
+func LogStores() []LogStore {
+	var names []LogStore
+	for _, name := range disk.LogStores() {
+		names = append(names, LogStore(name))
+	}
+	return names
+}
+
 // DefaultElectionTimeout replaces a killed master within a second: three of the
 // four other replicas of five must have missed it, which takes 2.2 times as long
 // on average, as Raft looks at the clock (e2e TestMasterKilled). It is twice the
@@ -176,7 +186,7 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Data == "" {
 		fault("data: no directory is given")
 	}
-	if !disk.HasLogStore(disk.LogStore(cfg.LogStore)) {
+	if !slices.Contains(LogStores(), cfg.LogStore) {
 		fault("log-store: %q is none of %s", cfg.LogStore, disk.LogStoreNames(" and "))
 	}
 	if cfg.ElectionTimeout < MinElectionTimeout || cfg.ElectionTimeout > MaxElectionTimeout {

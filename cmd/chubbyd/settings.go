@@ -36,6 +36,7 @@ type key struct {
 // keys lists every setting. File, flags, environment, `config check`, `config example` and
 // docs/chubbyd.md all work from it.
 func keys() []key {
+	stores := oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.LogStores()...)
 	return []key{
 		{"cell", "the cell's name, the second part of every path", special(nameText, "", setCell)},
 		{"id", "this replica's name, one of the members", special(nameText, "", setID)},
@@ -44,7 +45,7 @@ func keys() []key {
 		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
 		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
-		{"log-store", "where the Raft log is kept: boltdb or wal", oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.BoltStore, cell.WALStore)},
+		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, func(s *settings) *time.Duration { return &s.replica.SlowClient })},
 		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, func(s *settings) *float64 { return &s.replica.KeepAlives })},

@@ -45,7 +45,7 @@ func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 		},
 	} {
 		for then, sent := range map[string][]crashSend{"": {installStep(4, 40)}, ", entries follow": {installStep(4, 40), appendStep(4, 41, 43, 43)}} {
-			for _, kind := range []LogStore{BoltStore, WALStore} {
+			for _, kind := range LogStores() {
 				t.Run(string(kind)+", "+at+then, func(t *testing.T) {
 					t.Parallel()
 					dir := filepath.Join(t.TempDir(), "data")

@@ -14,7 +14,7 @@ import (
 // TestDataDirIsOneReplicas: a directory serves the replica it was made for,
 // one process at a time, and nobody else on the machine.
 func TestDataDirIsOneReplicas(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "of", "replica")
 			if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755); err != nil { // a disk of its own

@@ -51,17 +51,20 @@ func logStores() []logStore {
 	}
 }
 
-// HasLogStore reports whether there is a log store of that name.
-func HasLogStore(name LogStore) bool {
-	_, ok := logStoreNamed(name)
-	return ok
+// LogStores returns the names of all log stores.
+func LogStores() []LogStore {
+	var names []LogStore
+	for _, s := range logStores() {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 // LogStoreNames lists the log stores for people, with a conjunction between them.
 func LogStoreNames(conjunction string) string {
 	var names []string
-	for _, s := range logStores() {
-		names = append(names, strconv.Quote(string(s.name)))
+	for _, name := range LogStores() {
+		names = append(names, strconv.Quote(string(name)))
 	}
 	return strings.Join(names, conjunction)
 }

@@ -17,7 +17,7 @@ import (
 // also if it is the last of the log.
 func TestEntryUnderSnapshotRots(t *testing.T) {
 	for name, c := range map[string]struct{ rotten, last uint64 }{"the last": {14, 14}, "that of the snapshot": {14, 17}, "one before": {13, 17}} {
-		for _, kind := range []LogStore{BoltStore, WALStore} {
+		for _, kind := range LogStores() {
 			t.Run(name+", "+string(kind), func(t *testing.T) {
 				t.Parallel()
 				dir := filepath.Join(t.TempDir(), "data")
@@ -55,7 +55,7 @@ func TestEntryUnderSnapshotRots(t *testing.T) {
 // TestRottenEntryEndsNoMaster: a master that finds an entry rotten which its snapshot
 // covers, and which a replica behind it needs, sends that the snapshot.
 func TestRottenEntryEndsNoMaster(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
@@ -93,7 +93,7 @@ func TestRottenEntryEndsNoMaster(t *testing.T) {
 // and Raft takes it for one that was compacted. That the disk rots is told nevertheless,
 // once; of an entry that was compacted nothing is.
 func TestRottenEntryIsToldOf(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
@@ -155,7 +155,7 @@ func (r *crashReplica) follow(last uint64, sent chan<- uint64, end <-chan struct
 // TestLogReachesBackBehindTheNewestSnapshot: a replica starts without its newest snapshot,
 // which has rotted, however many entries came since the one before.
 func TestLogReachesBackBehindTheNewestSnapshot(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
