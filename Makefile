@@ -62,7 +62,7 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master -full
 	go test -race -count 1 -timeout 60m -v -run 'TestCachesAreConsistent|TestCachedIsUncached|TestEventsOfManyChildren|TestExactlyOnce' ./cell -full
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
-	go test -count 1 -timeout 30m -v -run Storm ./client/recipe -rounds 10000
+	go test -count 1 -timeout 30m -v -run 'Random|Storm' ./client/recipe -rounds 10000
 	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
 .PHONY: nightly

@@ -100,10 +100,13 @@ func TestContenders(t *testing.T) {
 	var inside, overlaps, last atomic.Int64
 	counts := make([]int, contenders)
 	var total atomic.Int64
+	var handles []*client.Handle // opened before: who began earlier would have more turns
+	for range contenders {
+		handles = append(handles, w.handle(ctx, w.client(client.Config{}), "/ls/local/contended"))
+	}
 	var all sync.WaitGroup
 	end := time.Now().Add(span)
-	for i := range contenders {
-		h := w.handle(ctx, w.client(client.Config{}), "/ls/local/contended")
+	for i, h := range handles {
 		all.Go(func() {
 			for time.Now().Before(end) {
 				l, err := h.Acquire(ctx, api.Exclusive)

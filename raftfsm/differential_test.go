@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	operations = flag.Int("ops", 20_000, "how many commands TestMillion compares with the model")
+	operations = flag.Int("ops", 10_000, "how many commands TestMillion compares with the model")
 	seed       = flag.Uint64("seed", 0, "the seed of TestMillion's commands; 0 chooses one")
 )
 

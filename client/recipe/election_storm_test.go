@@ -131,7 +131,7 @@ func (b *ballot) reign(ctx context.Context, p *Primary, value string, others []s
 // context that has not ended, tokens rise, and observers see values with the tokens of their authors only.
 func TestElectionStorm(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.storm(5 * time.Minute)
+		w.storm(min(time.Duration(*rounds)*3*time.Second, 45*time.Minute)) // a world lasts an hour
 	})
 }
 

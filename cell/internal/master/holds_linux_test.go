@@ -46,8 +46,8 @@ func (h *holds) watch() time.Duration {
 }
 
 // In a large cell, nothing that clients or time can bring about holds the mutex for
-// long. Of three times that something is done the best counts: the machine may be
-// busy, and what grows with the cell is as slow each time.
+// long. What takes long is done again, three times in all: the machine may be busy,
+// and what grows with the cell is as slow each time.
 func TestNoHoldIsLong(t *testing.T) {
 	var clients []api.SessionID
 	prepare := func(s *raftfsm.State) {
@@ -91,7 +91,7 @@ func TestNoHoldIsLong(t *testing.T) {
 		m.crowd(t, clients)
 		for _, one := range m.largeWork(t, clients) {
 			best := time.Hour
-			for n := range 3 {
+			for n := 0; n < 3 && best > maxHold; n++ {
 				h.longest, h.number = 0, 0
 				one.do(n)
 				best = min(best, h.longest)
