@@ -5,14 +5,14 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// restoreAccess is the way back for a cell whose ACLs admit nobody any more. The
-// list everyone admits everybody again, and the root directory, the directory of
-// lists and each list in it name everyone. Every other node keeps its names: all
-// rights depend on lists, and everybody may write those again. Nothing that
-// clients may have cached survives the beginning of an epoch, so no change is to be
-// told of.
+// restoreAccess restores access to a cell whose ACLs admit no client. It makes
+// the list everyone admit everybody again, and makes the root directory, the
+// directory of lists and each list in it name everyone. Every other node keeps
+// its names: all rights depend on lists, and everybody may write the lists
+// again. It reports no changes, because clients drop their caches when an epoch
+// begins.
 func (s *State) restoreAccess(wall int64) {
-	s.bootstrap(wall) // what was deleted
+	s.bootstrap(wall) // creates again what was deleted
 	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {
@@ -20,13 +20,13 @@ func (s *State) restoreAccess(wall int64) {
 	}
 	for _, name := range names {
 		if n, there := s.Tree.Get(name); there && n.ACL != open {
-			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawGeneration) // it is there, and the names are short
+			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawGeneration) // cannot fail: the node exists, and the names are short
 		}
 	}
 	if n, there := s.Tree.Get(namespace.ACLFile(rootACL)); there && string(n.Contents) != everybody {
-		_, _ = s.Tree.SetContents(n.Ref(), namespace.Write{Contents: []byte(everybody), ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration) // it is there, and a file
+		_, _ = s.Tree.SetContents(n.Ref(), namespace.Write{Contents: []byte(everybody), ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration) // cannot fail: it exists, and is a file
 	}
 }
 
-// everybody is a list that admits everybody.
+// everybody is the contents of a list that admits everybody.
 const everybody = "*\n"

@@ -8,8 +8,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// However the lists were spoiled, everybody may write them again after a master has
-// restored access; other nodes keep their names, and nothing happens without.
+// After a master has restored access, everybody may write the lists again,
+// however they were damaged. Other nodes keep their names, and an ordinary
+// NewEpoch changes nothing.
 func TestRestoreAccess(t *testing.T) {
 	c := newCell(t)
 	tree := &c.state.Tree
@@ -52,7 +53,7 @@ func TestRestoreAccess(t *testing.T) {
 	begin(false)
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
 		if may(name) {
-			t.Fatalf("%q is open before: the test shows nothing", name)
+			t.Fatalf("%q is open before access is restored: the test proves nothing", name)
 		}
 	}
 	begin(true)
@@ -69,9 +70,9 @@ func TestRestoreAccess(t *testing.T) {
 	}
 }
 
-// A directory cannot take the name of a list, nor a file that of the directory of
-// lists: restoring access could not write the list then. Nor can a list be ephemeral:
-// what was restored would end with somebody's session.
+// A directory cannot take the name of a list, nor can a file take the name of the directory of
+// lists: restoring access could not write the list then. A list cannot be ephemeral, because a
+// restored list would be removed with a session.
 func TestListsKeepTheirPlace(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// cell is a state machine that is driven as the log would.
+// cell is a state machine to which a test applies commands as the log would.
 type cell struct {
 	t     testing.TB
 	state raftfsm.State
@@ -39,8 +39,8 @@ func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
 	return c.applyIn(c.term, command)
 }
 
-// applyIn applies a command that was proposed in another epoch than the one it
-// is committed in.
+// applyIn applies a command that was proposed in another epoch than the one in
+// which it is committed.
 func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	c.t.Helper()
 	c.index++
@@ -69,7 +69,7 @@ func (c *cell) session(nonce string) api.SessionID {
 	return r.Session
 }
 
-// mutation numbers the next request of a session that waits for no other.
+// mutation numbers the next request of a session without outstanding requests.
 func (c *cell) mutation(id api.SessionID) session.Mutation {
 	c.next[id]++
 	n := c.next[id]

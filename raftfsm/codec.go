@@ -13,8 +13,9 @@ import (
 
 // codec is the form of entries in the log and of records in a snapshot: CBOR
 // (RFC 8949) in its core deterministic encoding, structs keyed by small
-// integers. Equal values have equal bytes on every replica and version, a new
-// field is a new number, and what this version does not know is an error, for
+// integers. Equal values have equal bytes on every replica and version, and a
+// new field is a new number. An unknown field is an error, because a replica
+// that skipped it would diverge.
 // a replica that skipped it would diverge.
 type codec struct {
 	enc cbor.EncMode
@@ -32,7 +33,7 @@ func newCodec() codec {
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
-		MaxArrayElements:  1 << 24, // above what any list of a state grows to: what was written must be readable
+		MaxArrayElements:  1 << 24, // more than any list of a state has: a replica must be able to read what it wrote
 		MaxNestedLevels:   16,
 		UTF8:              cbor.UTF8RejectInvalid,
 	}.DecMode()
@@ -42,12 +43,12 @@ func newCodec() codec {
 	return codec{enc: enc, dec: dec}
 }
 
-// Encoded is a command in the form that it has in a log entry. Its length is the
-// one measure of how much a command adds to an entry.
+// Encoded is a command as it is in a log entry. Its length is the only measure
+// of how much a command adds to an entry.
 type Encoded []byte
 
-// Encode writes the command for the log of a state of that feature level. It is an
-// error, Unavailable, if the command needs a higher one.
+// Encode writes the command for the log of a state of that feature level. The
+// error is Unavailable if the command needs a higher level.
 func (c Command) Encode(level int) (Encoded, error) {
 	if err := checkCommand(c, level); err != nil {
 		return nil, err
@@ -59,24 +60,23 @@ func (c Command) Encode(level int) (Encoded, error) {
 	return data, nil
 }
 
-// Size returns how many bytes a part of a command, such as a Claim or an End, has
-// in the command's encoding.
+// Size returns the number of bytes that a part of a command, such as a Claim or
+// an End, has in the command's encoding.
 func Size(part any) int {
 	data, err := entryCodec.enc.Marshal(part)
 	if err != nil {
-		return math.MaxInt32 // nothing has room for it; Command.Encode says why
+		return math.MaxInt32 // too large for every limit; Command.Encode returns the reason
 	}
 	return len(data)
 }
 
-// entryFormat is the first byte of an entry in the log: the format of the others. Any
-// other change than a new format is a new field, a new number or a new command, and has
-// a feature level (see MaxLevel).
+// entryFormat is the first byte of an entry in the log: the format of the rest. A change that needs
+// no new format is a new field, a new number or a new command, and has a feature level (see
+// MaxLevel).
 const entryFormat = 1
 
-// JoinEntry writes an entry for the Raft log from commands that are encoded
-// already. It adds less than 40 bytes to theirs: the format, the epoch, the time, and
-// the heads of a map and a list.
+// JoinEntry writes an entry for the Raft log from encoded commands. It adds less than 40 bytes to
+// theirs: the format, the epoch, the time, and the heads of a map and a list.
 func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
 	raw := make([]cbor.RawMessage, len(commands))
 	for i, c := range commands {
@@ -106,17 +106,17 @@ func (e Entry) Encode() ([]byte, error) {
 	return JoinEntry(e.Epoch, e.Wall, commands)
 }
 
-// Why an entry or a snapshot cannot be read, if it is not damaged: in the chain of every
-// error about one.
+// The reasons why an undamaged entry or snapshot cannot be read. errors.Is finds them in every such
+// error.
 var (
-	// ErrNewer says that something in it is unknown to this version: a newer version wrote
-	// it, and can read it.
+	// ErrNewer: a part of it is unknown to this version. A newer version wrote it, and can read it.
 	ErrNewer = errors.New("a newer version of Chubby wrote it")
-	// ErrUnreleased says that a build of before the first release wrote it.
+	// ErrUnreleased: a build from before the first release wrote it.
 	ErrUnreleased = errors.New("it was written before v0.1.0, the first release, and no release can read it")
 )
 
-// unreadable is the error about what could not be read because of err.
+// unreadable returns the error for something that could not be read because of
+// err.
 func unreadable(what string, err error) error {
 	var unknown *cbor.UnknownFieldError
 	if errors.As(err, &unknown) {
@@ -129,8 +129,8 @@ func unreadable(what string, err error) error {
 	return &api.Error{Code: api.Corrupt, Message: message, Err: err}
 }
 
-// DecodeEntry reads what Entry.Encode and JoinEntry write. Anything else is Corrupt, and ErrNewer or
-// ErrUnreleased if that is why.
+// DecodeEntry reads what Entry.Encode and JoinEntry write. Anything else is Corrupt, with ErrNewer
+// or ErrUnreleased in the chain if that is the reason.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
 	if err := checkEntryFormat(data); err != nil {
@@ -150,9 +150,10 @@ func DecodeEntry(data []byte) (Entry, error) {
 	return e, nil
 }
 
-// checkEntryFormat returns an error for an entry that is not of this format.
+// checkEntryFormat returns an error for an entry that does not have this
+// format.
 func checkEntryFormat(data []byte) error {
-	const cborMap = 0b101 // the three first bits of a map, which entries were before v0.1.0
+	const cborMap = 0b101 // the first three bits of a map; before v0.1.0 entries were maps
 	switch {
 	case len(data) == 0:
 		return errors.New("it is empty")
@@ -166,8 +167,8 @@ func checkEntryFormat(data []byte) error {
 	return nil
 }
 
-// checkCause returns an error for a refusal whose code this version does not know: what
-// a retry is answered depends on it.
+// checkCause returns an error for a refusal whose code this version does not know: the answers to
+// retries depend on it.
 func checkCause(r *refusal.Refusal) error {
 	switch {
 	case r == nil || r.Cause.IsKnown():

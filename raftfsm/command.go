@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Entry is what one Raft log entry holds: a batch of commands, proposed by the
-// master of one epoch.
+// Entry is the contents of one Raft log entry: a batch of commands, proposed by
+// the master of one epoch.
 type Entry struct {
 	Epoch    api.Epoch `cbor:"1,keyasint"`
 	Wall     int64     `cbor:"2,keyasint,omitempty"` // the proposer's seconds since 1970; for display only, never compared
@@ -40,7 +40,8 @@ type Command struct {
 	RaiseLevel    *RaiseLevel    `cbor:"19,keyasint,omitempty"`
 }
 
-// By returns the session whose request a command is, 0 if it is the master's own.
+// By returns the session whose request a command is, 0 if the command is the
+// master's own.
 func (c Command) By() api.SessionID {
 	switch {
 	case c.Open != nil:
@@ -71,7 +72,7 @@ func (c Command) By() api.SessionID {
 	return 0
 }
 
-// Successions returns the locks that a command grants or hands on, and to which claims.
+// Successions returns the locks that a command grants or hands on, each with its claims.
 func (c Command) Successions() []Succession {
 	switch {
 	case c.Acquire != nil:
@@ -92,20 +93,20 @@ func (c Command) Successions() []Succession {
 	return nil
 }
 
-// NewEpoch is a new master's first command (Chubby §2.9, step 1). The first of
-// all bootstraps the cell with the id and secret that it proposes; those of later
-// ones are ignored.
+// NewEpoch is a new master's first command (Chubby §2.9, step 1). The first one
+// of a cell bootstraps it with the id and secret that it proposes; those of
+// later ones are ignored.
 type NewEpoch struct {
 	Cell   string     `cbor:"1,keyasint"`
 	CellID api.CellID `cbor:"2,keyasint"`
 	Secret []byte     `cbor:"3,keyasint"`
 
-	Level int `cbor:"4,keyasint,omitempty"` // at which the cell begins
+	Level int `cbor:"4,keyasint,omitempty"` // the level at which the cell begins
 
-	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // whoever has the machine of the master takes the ACLs back
+	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // restore everybody's access to the ACLs, as an operator of the master's machine wants it
 }
 
-// CreateSession adds a session, or finds the one that has that nonce.
+// CreateSession adds a session, or finds the session with that nonce.
 type CreateSession struct {
 	Nonce     []byte        `cbor:"1,keyasint"`
 	Principal string        `cbor:"2,keyasint,omitempty"`
@@ -116,15 +117,15 @@ type CreateSession struct {
 }
 
 // RaiseLease raises the longest lease a session may be granted. It commits
-// before the first such grant, so that a new master knows how far its
-// predecessor may have gone.
+// before the first such grant, so that a new master knows the longest lease
+// that its predecessor may have granted.
 type RaiseLease struct {
 	Session api.SessionID `cbor:"1,keyasint"`
 	Lease   time.Duration `cbor:"2,keyasint"`
 }
 
-// EndSessions ends sessions, and with each its locks and its place among the
-// openers of ephemeral nodes, in one step.
+// EndSessions ends sessions. In the same step, their locks are released and
+// their handles are removed from the openers of ephemeral nodes.
 type EndSessions struct {
 	Ends        []End        `cbor:"1,keyasint"`
 	Successions []Succession `cbor:"2,keyasint,omitempty"`
@@ -134,31 +135,31 @@ type EndSessions struct {
 type End struct {
 	Session      api.SessionID `cbor:"1,keyasint"`
 	Reason       api.EndReason `cbor:"2,keyasint"`
-	Acknowledged bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it any more
+	Acknowledged bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it
 }
 
-// Failed reports whether a session that ended so leaves its lock-delays behind:
-// not one whose client knew of the end.
+// Failed reports whether the session leaves its lock-delays behind. It does not
+// if its client knew of the end.
 func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Acknowledged }
 
-// Succession names the claims that are to be granted a lock next, in their order. A
-// command that frees locks carries one for each of those that somebody waits for; a
-// succession of a lock that the command did not free does nothing.
+// Succession names the claims that are to be granted a lock next, in their
+// order. A command that frees locks carries one for each of them that has
+// waiters. A succession of a lock that the command did not free does nothing.
 type Succession struct {
 	Lock   namespace.Ref `cbor:"1,keyasint"`
 	Claims []Claim       `cbor:"2,keyasint"`
 }
 
 // Claim is one request for a lock: Acquire's or TryAcquire's. A grant is the
-// stored answer of that request, so it is made once, by whichever command gets
-// there first.
+// stored answer of that request, so only the first command that grants it has
+// an effect.
 type Claim struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Handle        api.HandleID     `cbor:"2,keyasint"`
 	Mode          api.LockMode     `cbor:"3,keyasint"`
 	Delay         time.Duration    `cbor:"4,keyasint,omitempty"`
 	Reason        string           `cbor:"5,keyasint,omitempty"`
-	Try           bool             `cbor:"6,keyasint,omitempty"` // a lock that is not to be had is an answer, not a wait
+	Try           bool             `cbor:"6,keyasint,omitempty"` // do not wait: answer at once if the lock is not free
 	Preconditions []Precondition   `cbor:"7,keyasint,omitempty"`
 }
 
@@ -169,15 +170,15 @@ type Open struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Name          api.Name         `cbor:"2,keyasint"`
 	Create        api.Create       `cbor:"3,keyasint,omitempty"`
-	Kind          api.Kind         `cbor:"4,keyasint,omitempty"` // 0: either, when it is there
+	Kind          api.Kind         `cbor:"4,keyasint,omitempty"` // 0: either, if the node exists
 	Ephemeral     bool             `cbor:"5,keyasint,omitempty"`
 	Contents      []byte           `cbor:"6,keyasint,omitempty"`
 	ACL           api.ACL          `cbor:"7,keyasint"`
-	Rights        namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle is to be for
+	Rights        namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle may be used for
 	Preconditions []Precondition   `cbor:"9,keyasint,omitempty"`
 }
 
-// Close gives up what a handle holds of a node.
+// Close releases what a handle holds of a node.
 type Close struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Node        namespace.Ref    `cbor:"2,keyasint"`
@@ -194,7 +195,7 @@ type SetContents struct {
 	Preconditions []Precondition   `cbor:"5,keyasint,omitempty"`
 }
 
-// SetACL replaces those of a node's ACL names that are not empty.
+// SetACL replaces a node's ACL names by those that are not empty.
 type SetACL struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Node          namespace.Ref    `cbor:"2,keyasint"`
@@ -211,12 +212,12 @@ type Delete struct {
 	Preconditions []Precondition   `cbor:"4,keyasint,omitempty"`
 }
 
-// Acquire grants a lock to those claims that can have it.
+// Acquire grants a lock to the claims that can have it.
 type Acquire struct {
 	Succession
 }
 
-// Release gives a lock back and hands it on in the same step.
+// Release releases a lock and hands it on in the same step.
 type Release struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Lock        namespace.Ref    `cbor:"2,keyasint"`
@@ -225,17 +226,18 @@ type Release struct {
 	Successions []Succession     `cbor:"5,keyasint,omitempty"`
 }
 
-// EndDelay ends a lock-delay that the master has timed, and hands the lock on.
+// EndDelay ends a lock-delay that the master has counted, and hands the lock
+// on.
 type EndDelay struct {
 	Name        api.Name     `cbor:"1,keyasint"`
 	ID          uint64       `cbor:"2,keyasint"`
 	Successions []Succession `cbor:"3,keyasint,omitempty"`
 }
 
-// Cancel withdraws a request that is not done yet; of one that is, it learns
-// the answer (Chubby §4.4). The mutation is that request's own, whatever its hash.
-// With a refusal it is the master who does not want it done, and a retry of that
-// very request, the hash included, is answered so.
+// Cancel withdraws a request that is not done yet; if the request is done, the
+// result is its answer (Chubby §4.4). The mutation is that of the request; its
+// hash does not matter. With a refusal it is the master that cancels the
+// request: a retry of the same request, with the same hash, gets this refusal.
 type Cancel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Refusal  *refusal.Refusal `cbor:"2,keyasint,omitempty"`
@@ -246,15 +248,14 @@ type Remove struct {
 	Nodes []namespace.Ref `cbor:"1,keyasint"`
 }
 
-// Revoke begins to take a lock away from its holders, for an operator. It is free
-// once they have acknowledged that (Evict) or their sessions have ended; with Now at
-// once.
+// Revoke begins to take a lock away from its holders, for an operator. The lock is free once they
+// have acknowledged that (Evict) or their sessions have ended; with Now it is free at once.
 type Revoke struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Lock        namespace.Ref    `cbor:"2,keyasint"`
 	Why         string           `cbor:"3,keyasint"`
 	Now         bool             `cbor:"4,keyasint,omitempty"`
-	Successions []Succession     `cbor:"5,keyasint,omitempty"` // with Now
+	Successions []Succession     `cbor:"5,keyasint,omitempty"` // only with Now
 }
 
 // Evict takes a revoked lock from holders that have acknowledged the revocation.
@@ -265,8 +266,8 @@ type Evict struct {
 	Successions []Succession      `cbor:"4,keyasint,omitempty"`
 }
 
-// Terminate begins to end another client's session: what it holds is not taken from
-// it yet, but nothing is done for it any more.
+// Terminate begins to end another client's session: the session keeps what it
+// holds for now, but its requests are refused.
 type Terminate struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Target   api.SessionID    `cbor:"2,keyasint"`
@@ -281,7 +282,7 @@ type SetQuota struct {
 	Quota     api.Quota        `cbor:"4,keyasint"`
 }
 
-// RaiseLevel takes the cell to a feature level that all of its replicas know.
+// RaiseLevel raises the cell to a feature level that all of its replicas know.
 type RaiseLevel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	To       int              `cbor:"2,keyasint"`

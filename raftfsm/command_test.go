@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// everyCommand calls do with each command that there is, empty, and with its name.
+// everyCommand calls do with each command, empty, and with its name.
 func everyCommand(do func(name string, c raftfsm.Command)) {
 	fields := reflect.TypeFor[raftfsm.Command]()
 	for i := range fields.NumField() {
@@ -19,8 +19,7 @@ func everyCommand(do func(name string, c raftfsm.Command)) {
 	}
 }
 
-// A command is added in one place, and these methods must not forget it: State.Apply,
-// Command.Successions and Command.By.
+// State.Apply, Command.Successions and Command.By must know every command.
 func TestEveryCommandIsKnown(t *testing.T) {
 	nothing := newCell(t).apply(raftfsm.Command{}).Answer
 	everyCommand(func(name string, c raftfsm.Command) {

@@ -22,7 +22,7 @@ var (
 	seed       = flag.Uint64("seed", 0, "the seed of TestMillion's commands; 0 chooses one")
 )
 
-// pair is a State and its model, under the same log.
+// pair is a State and its model, with the same log.
 type pair struct {
 	model   *model
 	driver  *driver
@@ -30,7 +30,7 @@ type pair struct {
 	replica raftfsm.State // a second one, which is read from a snapshot now and then
 	index   uint64
 	term    uint64
-	steps   int // that were done
+	steps   int // how many were done
 	log     [][]byte
 	terms   []uint64       // of the entries of log
 	seen    map[string]int // how often each kind of command had each code
@@ -42,7 +42,7 @@ func newPair() *pair {
 	return p
 }
 
-// founding is what every run begins with: a master, and somebody to serve.
+// founding is how every run begins: with a master, and a session.
 func founding() []raftfsm.Command {
 	c := choices{}
 	d := driver{choices: c, m: newModel()}
@@ -51,8 +51,8 @@ func founding() []raftfsm.Command {
 	}
 }
 
-// run compares a State with the model over all the steps, and says where they
-// first differ. A panic is a difference.
+// run compares a State with the model over all the steps, and returns where
+// they first differ. A panic is a difference.
 func (p *pair) run(steps []step) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -79,12 +79,12 @@ func (p *pair) run(steps []step) (err error) {
 	return nil
 }
 
-// do applies a command to all three; a late one was proposed in the epoch
-// before.
+// do applies a command to the state, the replica and the model; a late one was
+// proposed in the epoch before.
 func (p *pair) do(c raftfsm.Command, late bool) error {
 	p.index++
 	if c.NewEpoch != nil && !p.driver.rarely(3) {
-		p.term++ // else a replica begins the epoch of its term a second time
+		p.term++ // otherwise a replica would begin the epoch of its term twice
 	}
 	entry := raftfsm.Entry{Epoch: api.Epoch(p.term), Wall: int64(p.index), Commands: []raftfsm.Command{c}}
 	if late {
@@ -122,7 +122,7 @@ func apply(s *raftfsm.State, index, term uint64, data []byte) (raftfsm.Result, e
 	return s.Apply(index, term, entry)[0], nil
 }
 
-// bare is a result without messages, in which nothing is nil.
+// bare returns a result without causes and messages, in which nothing is nil.
 func bare(r raftfsm.Result) raftfsm.Result {
 	r.Answer = silent(r.Answer)
 	r.Claims = slices.Clone(r.Claims)
@@ -141,9 +141,9 @@ func full[T any](list []T) []T {
 	return list
 }
 
-// compare looks at everything: what is in the state, whether it is sound, and
-// whether it is the same on the other replica and after a snapshot, from which
-// the other replica goes on.
+// compare compares everything: what the state contains, whether it is sound,
+// and whether it is the same on the other replica and after a snapshot, from
+// which the other replica goes on.
 func (p *pair) compare() error {
 	if err := p.state.Check(); err != nil {
 		return err
@@ -160,20 +160,20 @@ func (p *pair) compare() error {
 	}
 	var other bytes.Buffer
 	if _, err := p.replica.WriteTo(&other); err != nil || !bytes.Equal(snapshot.Bytes(), other.Bytes()) {
-		return fmt.Errorf("the same log gives another state on another replica (%w)", err)
+		return fmt.Errorf("the same log gives a different state on another replica (%w)", err)
 	}
 	read, err := raftfsm.ReadState(&snapshot, maxTestLevel)
 	if err != nil {
 		return err
 	}
 	if _, err := read.WriteTo(&snapshot); err != nil || !bytes.Equal(snapshot.Bytes(), other.Bytes()) {
-		return fmt.Errorf("a snapshot reads back as another (%w)", err)
+		return fmt.Errorf("a snapshot reads back as a different one (%w)", err)
 	}
 	p.replica = read
 	return nil
 }
 
-// replay applies the whole log again, from nothing.
+// replay applies the whole log again to a new state.
 func (p *pair) replay() error {
 	s := raftfsm.NewState()
 	for i, data := range p.log {
@@ -201,8 +201,8 @@ func runSteps(steps []step) error {
 	return p.replay()
 }
 
-// Whatever the log says, the state does what its model does, on every replica
-// and after every snapshot.
+// For any log, the state does the same as its model, on every replica and after
+// every snapshot.
 func TestStateAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) (s step) {
@@ -215,13 +215,13 @@ func TestStateAgainstModel(t *testing.T) {
 	})
 }
 
-// episode is how many commands come before a new beginning: after more, most of
-// what can be used up is.
+// episode is the number of commands after which a run begins anew: after more,
+// most quotas and numbers are used up.
 const episode = 2_500
 
-// TestMillion compares a long run, in episodes, with the model; what fails is
-// cut down to the steps that it needs. The whole million, which takes under a
-// minute, is go test -run TestMillion ./raftfsm -ops 1000000.
+// TestMillion compares a long run, in episodes, with the model, and reduces a
+// failure to the steps that it needs. A million commands take less than a
+// minute: go test -run TestMillion ./raftfsm -ops 1000000.
 func TestMillion(t *testing.T) {
 	begin := *seed
 	if begin == 0 {
@@ -261,9 +261,9 @@ func randomSteps(seed, more uint64, n int) []step {
 	return steps
 }
 
-// shrink leaves out what it can of the steps, in ever smaller pieces, and makes
-// 0 what it can of the rest, as long as they fail (delta debugging) and have not
-// been tried more than so often.
+// shrink removes the steps that it can, in ever smaller pieces, and sets what
+// it can of the rest to 0, as long as the steps fail (delta debugging) and it
+// has made fewer than the given number of tries.
 func shrink(steps []step, most int, try func([]step) bool) []step {
 	fails := func(steps []step) bool {
 		most--
@@ -310,7 +310,7 @@ func trace(steps []step) string {
 	return b.String()
 }
 
-// The cutting down finds what matters, and nothing else.
+// shrink finds the steps that matter, and no others.
 func TestShrink(t *testing.T) {
 	steps := make([]step, 1000)
 	for i := range steps {

@@ -13,7 +13,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// claim asks for a lock, through a handle that has it open if it must be open.
+// claim asks for a lock, through a handle that has the node open if that is
+// necessary.
 func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	by := namespace.Owner{Session: d.session(), Handle: api.HandleID(1 + d.pick(2))}
 	if n := d.m.nodes[ref.Name]; n != nil && n.ephemeral {
@@ -32,8 +33,8 @@ func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	return c
 }
 
-// successors are those who wait for a lock, in their order; some are left out,
-// and sometimes somebody is named who did not wait.
+// successors returns claims that wait for a lock, in their order; some are left
+// out, and sometimes there is one that does not wait.
 func (d *driver) successors(name api.Name) (claims []raftfsm.Claim) {
 	for _, w := range d.waiting {
 		if w.lock.Name == name && !d.rarely(6) {
@@ -46,8 +47,8 @@ func (d *driver) successors(name api.Name) (claims []raftfsm.Claim) {
 	return claims
 }
 
-// successions are those of a command that frees the lock of that name; sometimes
-// there is one of another lock, too.
+// successions returns the successions for a command that frees the lock of that
+// name; sometimes there is one of another lock, too.
 func (d *driver) successions(name api.Name) []raftfsm.Succession {
 	n := d.m.nodes[name]
 	if n == nil {
@@ -72,7 +73,7 @@ func (d *driver) acquire() raftfsm.Command {
 	return raftfsm.Command{Acquire: &c}
 }
 
-// locked is a node whose lock is held, if there is any.
+// locked returns a node whose lock is held, if there is one.
 func (d *driver) locked(revoked bool) namespace.Ref {
 	var held []namespace.Ref
 	for _, name := range slices.Sorted(maps.Keys(d.m.nodes)) {
@@ -106,7 +107,7 @@ func (d *driver) letGo(kind int) raftfsm.Command {
 	switch kind % 4 {
 	case 0:
 		if ref.Name == "/acl" || ref.Name == "/acl/everyone" || !d.rarely(2) {
-			break // or soon there would be nothing left
+			break // otherwise nothing would be left soon
 		}
 		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Preconditions: d.preconditions()}}
 	case 1, 2:
@@ -124,7 +125,7 @@ func (d *driver) letGo(kind int) raftfsm.Command {
 	return raftfsm.Command{Close: &raftfsm.Close{Mutation: d.mutation(by.Session), Node: ref, Handle: by.Handle, Successions: d.successions(ref.Name)}}
 }
 
-// loss takes from somebody what it has.
+// loss takes something away from a session.
 func (d *driver) loss(kind int) raftfsm.Command {
 	why := one(&d.choices, "stuck", "", strings.Repeat("x", api.MaxReason), strings.Repeat("x", api.MaxReason+1))
 	switch kind % 8 {
@@ -153,7 +154,7 @@ func (d *driver) loss(kind int) raftfsm.Command {
 	return raftfsm.Command{Evict: &c}
 }
 
-// cancel withdraws a request that waits, or any.
+// cancel withdraws a request, mostly one that waits.
 func (d *driver) cancel() raftfsm.Command {
 	var q session.Mutation
 	switch {
@@ -171,7 +172,7 @@ func (d *driver) cancel() raftfsm.Command {
 	return raftfsm.Command{Cancel: c}
 }
 
-// end is the end of sessions or of a delay.
+// end ends sessions or a lock-delay.
 func (d *driver) end() raftfsm.Command {
 	name := d.name()
 	if delayed := slices.Sorted(maps.Keys(d.m.delays)); len(delayed) > 0 && d.rarely(2) {
@@ -197,7 +198,7 @@ func (d *driver) end() raftfsm.Command {
 	return raftfsm.Command{EndSessions: &c}
 }
 
-// terminating returns a session that somebody is ending, 0 if there is none.
+// terminating returns a session that is being terminated, 0 if there is none.
 func (d *driver) terminating() api.SessionID {
 	for _, id := range slices.Sorted(maps.Keys(d.m.clients)) {
 		if d.m.clients[id].record.Terminating != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// step is the choices behind one command. It says nothing by itself: what it
-// means depends on the steps before it, so that any of these can be left out,
-// and any byte of it can be made 0, which is the simplest choice.
+// step is the choices behind one command. Its meaning depends on the steps
+// before it, so that any of them can be left out, and any byte can be made 0,
+// which is the simplest choice.
 type step [28]byte
 
-// choices gives out the bytes of a step, and zeros when they are used up.
+// choices returns the bytes of a step, and then zeros.
 type choices struct{ left []byte }
 
 // pick returns a number below n; n is at most 256.
@@ -33,24 +33,24 @@ func (c *choices) pick(n int) int {
 // rarely is true once in n times.
 func (c *choices) rarely(n int) bool { return c.pick(n) == n-1 }
 
-// one picks one of some things.
+// one picks one of its arguments.
 func one[T any](c *choices, of ...T) T { return of[c.pick(len(of))] }
 
-// driver turns steps into commands that are likely to mean something to the
-// model, as the masters and clients of a cell would send them, and some that
-// nobody would send.
+// driver turns steps into commands, mostly such as the masters and clients of a
+// cell would send in the present state of the model, and some that none would
+// send.
 type driver struct {
 	choices
 	m       *model
 	clients map[api.SessionID]*driverClient
 	waiting []driverWaiter
-	sent    []raftfsm.Command // some of the latest, to be sent again
-	held    []raftfsm.Command // made, and overtaken on the way
+	sent    []raftfsm.Command // some of the latest, to be repeated
+	held    []raftfsm.Command // made, and applied after later ones
 }
 
 type driverClient struct {
 	given  api.RequestNumber   // the latest
-	wanted []api.RequestNumber // whose answers it still wants, ascending
+	wanted []api.RequestNumber // whose answers the client still wants, ascending
 }
 
 type driverWaiter struct {
@@ -60,7 +60,7 @@ type driverWaiter struct {
 
 func newDriver(m *model) *driver { return &driver{m: m, clients: map[api.SessionID]*driverClient{}} }
 
-// Names that a node may have, and some that none can have.
+// Names that a node may have, and some that are invalid.
 var (
 	driverNames = []api.Name{
 		"/a", "/d", "/d/x", "/d/y", "/d/e", "/d/e/f", "/d/e/g", "/b", "", "/acl/ops", "/acl/few", "/acl/everyone", "/acl",
@@ -74,7 +74,7 @@ var (
 func (d *driver) command(s step) raftfsm.Command {
 	d.left = s[:]
 	kind := d.pick(256)
-	switch { // first, so that what is left out below leaves something to work on
+	switch { // first, so that the steps below have something to work on
 	case kind < 62:
 		return d.open()
 	case kind < 75:
@@ -94,7 +94,7 @@ func (d *driver) command(s step) raftfsm.Command {
 	return c
 }
 
-// maxTestLevel is the highest feature level that a test raises a state to.
+// maxTestLevel is the highest feature level to which a test raises a state.
 const maxTestLevel = 9
 
 func (d *driver) fresh(kind int) raftfsm.Command {
@@ -125,7 +125,7 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 	return raftfsm.Command{}
 }
 
-// session is most often one that lives.
+// session returns a session that mostly exists.
 func (d *driver) session() api.SessionID {
 	if live := slices.Sorted(maps.Keys(d.m.clients)); len(live) > 0 && !d.rarely(20) {
 		return live[d.pick(len(live))]
@@ -143,7 +143,7 @@ func (d *driver) name() api.Name {
 	return driverNames[d.pick(9)]
 }
 
-// ref is most often to a node that is there.
+// ref returns a reference, mostly to a node that exists.
 func (d *driver) ref() namespace.Ref {
 	name := d.name()
 	if there := d.ordinary(); d.m.nodes[name] == nil && len(there) > 0 && !d.rarely(6) {
@@ -156,12 +156,12 @@ func (d *driver) ref() namespace.Ref {
 	return namespace.Ref{Name: name, Instance: n.instance}
 }
 
-// ordinary lists the nodes that are there, but for the lists.
+// ordinary lists the nodes that are not access control lists.
 func (d *driver) ordinary() []api.Name {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.m.nodes)), func(name api.Name) bool { return strings.HasPrefix(string(name), "/acl") })
 }
 
-// owner is most often a handle that has the node.
+// owner returns a handle, mostly one that has the node.
 func (d *driver) owner(ref namespace.Ref) namespace.Owner {
 	if n := d.m.nodes[ref.Name]; n != nil && !d.rarely(4) {
 		owners := slices.SortedFunc(maps.Keys(n.openers), compareOwners)
@@ -175,7 +175,8 @@ func (d *driver) owner(ref namespace.Ref) namespace.Owner {
 	return namespace.Owner{Session: d.session(), Handle: api.HandleID(1 + d.pick(3))}
 }
 
-// mutation numbers a request, and declares what its client still wants.
+// mutation numbers a request, and declares which answers its client still
+// wants.
 func (d *driver) mutation(id api.SessionID) session.Mutation {
 	c := d.clients[id]
 	if c == nil {
@@ -197,7 +198,7 @@ func (d *driver) mutation(id api.SessionID) session.Mutation {
 	return q
 }
 
-// spoil makes a request wrong, or its declaration.
+// spoil makes a request or its declaration wrong.
 func (d *driver) spoil(q *session.Mutation) {
 	switch d.pick(7) {
 	case 0:
@@ -219,8 +220,8 @@ func (d *driver) spoil(q *session.Mutation) {
 	}
 }
 
-// again sends what was sent before: the same, or under another hash, or with a
-// later declaration.
+// again repeats a command: unchanged, with another hash, or with a later
+// declaration.
 func (d *driver) again() raftfsm.Command {
 	if len(d.sent) == 0 {
 		return raftfsm.Command{}
@@ -238,7 +239,7 @@ func (d *driver) again() raftfsm.Command {
 	return c
 }
 
-// observe learns what became of a command.
+// observe learns from the result of a command.
 func (d *driver) observe(c raftfsm.Command, r raftfsm.Result) {
 	if mutationOf(c) != nil && d.left != nil {
 		if d.sent = append(d.sent, c); len(d.sent) > 24 {
@@ -289,13 +290,13 @@ func (d *driver) list() string {
 	return one(&d.choices, "", "", "", "", "", "", "", "", "", "ops", "few", "everyone", "none")
 }
 
-// contents are such as the file should have.
+// contents returns contents that fit the file.
 func (d *driver) contents(name api.Name) []byte {
 	switch {
 	case strings.HasPrefix(string(name), "/acl/"):
 		return []byte(one(&d.choices, driverLists...))
 	case d.rarely(256):
-		return make([]byte, api.MaxContents+d.pick(2)) // the largest that is allowed, or one byte more
+		return make([]byte, api.MaxContents+d.pick(2)) // the largest allowed size, or one byte more
 	}
 	return []byte(one(&d.choices, driverContents...))
 }
@@ -368,7 +369,7 @@ func (d *driver) setQuota() *raftfsm.SetQuota {
 	if !d.rarely(3) {
 		c.Quota = api.Quota{Nodes: one(&d.choices, 0, 2, 3, 5, -1), Bytes: one[int64](&d.choices, 0, 10, 20, 40), Sessions: one(&d.choices, 0, 1, 2)}
 	}
-	if d.rarely(3) { // just what is used, or one more
+	if d.rarely(3) { // exactly the present usage, or one more
 		used := d.m.usage(c.Principal)
 		if c.Directory != nil {
 			used = d.m.below(c.Directory.Name)

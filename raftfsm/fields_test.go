@@ -17,7 +17,7 @@ var updateFields = flag.Bool("update", false, "add new fields to testdata/fields
 
 const fieldsFile = "testdata/fields.txt"
 
-// schemaField is one field of what is in the log or in snapshots, in the words of
+// schemaField is one field in the log or in snapshots, as a line of
 // testdata/fields.txt.
 type schemaField struct {
 	owner, name, key, kind string
@@ -40,7 +40,7 @@ func schema() (list []schemaField) {
 	return list
 }
 
-// formOf names a type, and what it is encoded as.
+// formOf returns a type's name and its encoding.
 func formOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -58,8 +58,8 @@ func formOf(t reflect.Type) string {
 	return t.String() + "(" + t.Kind().String() + ")"
 }
 
-// faults compares the fields that there are with those of a file, and says what is to be
-// done about each that does not fit. What it returns second is to be added to the file.
+// faults compares the present fields with those of a file, and says what to do about each that
+// differs. added are the fields to be added to the file.
 func faults(was, is []schemaField) (faults []string, added []schemaField) {
 	known, owners, keys := map[string]schemaField{}, map[string]bool{}, map[string]string{}
 	for _, f := range was {
@@ -125,9 +125,9 @@ func readFields(t *testing.T) (list []schemaField) {
 	return list
 }
 
-// The file lists every field that a released version has written, so that no change of a
-// type makes its logs and snapshots unreadable, or lets a replica write what the others
-// cannot read. -update adds fields to it; nothing else is ever changed in it.
+// The file lists every field that a released version has written. So no change of a type can make
+// its logs and snapshots unreadable, or let a replica write what the others cannot read. -update
+// adds fields to the file and never changes or removes one.
 func TestFields(t *testing.T) {
 	wrong, added := faults(readFields(t), schema())
 	for _, fault := range wrong {
@@ -155,7 +155,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Each way in which a change of a field could harm is found, and what to do is said.
+// Each harmful change of a field is found, and the message says what to do.
 func TestFaultsOfFields(t *testing.T) {
 	old := schemaField{owner: "raftfsm.Open", name: "Name", key: "2", kind: "api.Name(string)", since: 1}
 	with := func(change func(f *schemaField)) []schemaField {
@@ -223,7 +223,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// What the cell's level does not have is refused before it is proposed.
+// A command with a field above the cell's level is refused before it is
+// proposed.
 func TestCommandAboveTheLevel(t *testing.T) {
 	c := Command{RaiseLease: &RaiseLease{Session: 1, Lease: api.MaxLease}}
 	if _, err := c.Encode(1); err != nil {

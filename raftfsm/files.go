@@ -50,17 +50,18 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner, wall int64) (node *nam
 	if c.Ephemeral {
 		spec.Opener = by
 	}
-	// The counter moves on even if the node cannot be created: the same on
-	// every replica, and a number is not missed.
+	// The counter moves on even if the node cannot be created: that is the same
+	// on every replica, and a gap in the numbers does no harm.
 	node, err = s.Tree.Create(c.Name, spec, s.drawGeneration())
 	return node, err == nil, err
 }
 
-// checkCreate reports why a principal cannot create a node as asked: it needs the
-// right to write the directory, lists that are there to name, and room.
+// checkCreate returns why a principal cannot create a node as asked. The
+// principal needs the right to write the directory, the named lists must exist,
+// and there must be room.
 func (s *State) checkCreate(c *Open, principal string) error {
 	if err := namespace.CheckName(c.Name); err != nil {
-		return err // it has no parent to ask
+		return err // a name without a parent has no ACL to check
 	}
 	if err := s.checkPlace(c); err != nil {
 		return err
@@ -76,9 +77,9 @@ func (s *State) checkCreate(c *Open, principal string) error {
 	return s.checkQuota(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
 }
 
-// checkPlace keeps what is not an access control list out of the directory of
-// lists, and a file out of that directory's place: it must always be possible to
-// write a list that admits somebody, for longer than a session (see restoreAccess).
+// checkPlace refuses anything but access control lists in the directory of
+// lists, and a file in that directory's place: a list that admits somebody must
+// always be writable, and must outlive a session (see restoreAccess).
 func (s *State) checkPlace(c *Open) error {
 	switch {
 	case c.Name == api.ACLDir && (c.Kind != api.Directory || c.Ephemeral):
@@ -89,13 +90,14 @@ func (s *State) checkPlace(c *Open) error {
 	return nil
 }
 
-// noSuchACL refuses a name that would shut everybody out.
+// noSuchACL refuses an ACL name without a list, which would lock out every
+// client.
 func noSuchACL(name string) error {
 	return &refusal.Refusal{Cause: refusal.ACLUnknown, List: namespace.ACLFile(name)}
 }
 
-// CheckOpen reports why a session cannot open a node that is there as asked; nil
-// if it can.
+// CheckOpen returns why a session cannot open an existing node as asked, or
+// nil.
 func (s *State) CheckOpen(id api.SessionID, node *namespace.Node, c *Open) error {
 	if err := checkExisting(node, c.Create, c.Kind); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (s *State) setACL(c *SetACL) Result {
 	})
 }
 
-// changed describes one change of a node, which may be gone, in its directory.
+// changed describes one change of a node, which may be gone, and its directory.
 func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generation api.Generation) []namespace.Change {
 	c := namespace.Change{Kind: kind, Node: node, Generation: generation}
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && node.Name != "" {
@@ -155,8 +157,8 @@ func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generatio
 	return []namespace.Change{c}
 }
 
-// removed describes the removal of a node. A dying directory goes with the last
-// of its children.
+// removed adds the removal of a node to r. The removal of the last child of a
+// dying directory makes the directory removable.
 func (s *State) removed(r *Result, node namespace.Ref) {
 	r.Changes = append(r.Changes, s.changed(namespace.Removed, node, node.Instance)...)
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && parent.Dying() && parent.Children == 0 {
@@ -175,7 +177,7 @@ func (s *State) delete(c *Delete) Result {
 	})
 }
 
-// close never fails: what is gone is closed (Chubby §2.6).
+// close never fails: a handle whose node is gone is closed (Chubby §2.6).
 func (s *State) close(c *Close, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		dropped, err := s.Tree.Close(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle})
@@ -188,7 +190,7 @@ func (s *State) close(c *Close, wall int64) Result {
 	})
 }
 
-// remove removes those of the nodes that are still dying.
+// remove removes the nodes in c that are still dying.
 func (s *State) remove(c *Remove) Result {
 	var r Result
 	for _, ref := range c.Nodes {

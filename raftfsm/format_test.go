@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// What another version wrote is told apart from what is damaged: of a newer one, and of
-// before the first release.
+// Entries and snapshots of a newer version, and those from before the first release, are
+// distinguished from damaged ones.
 func TestFormatsOfOtherVersions(t *testing.T) {
 	c := newCell(t)
 	entry, err := raftfsm.Entry{Epoch: 1, Wall: 1}.Encode()

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// populated returns a State after so many random commands, beside its model.
+// populated returns a State after that many random commands, with its model.
 func populated(tb testing.TB, seed uint64, commands int) *pair {
 	tb.Helper()
 	p := newPair()
@@ -23,8 +23,8 @@ func populated(tb testing.TB, seed uint64, commands int) *pair {
 	return p
 }
 
-// Whatever is read as an entry is applied without a panic, leaves the state
-// whole, and the same on every replica, and reads back as it was written.
+// Every entry that can be decoded is applied without a panic, leaves a sound
+// state, the same on every replica, and is encoded as it was decoded.
 func FuzzApply(f *testing.F) {
 	p := populated(f, 1, 1500)
 	for _, data := range p.log[len(p.log)-200:] {
@@ -69,8 +69,8 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// FuzzModel looks for commands whose results are not those of the model. What it
-// finds is a choice of commands, as in TestMillion.
+// FuzzModel looks for commands whose results differ from the model's. An input
+// is a choice of commands, as in TestMillion.
 func FuzzModel(f *testing.F) {
 	for seed := range uint64(4) {
 		var data []byte
@@ -92,8 +92,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// Whatever is read as a snapshot under a sum that fits is sound: it goes through
-// a snapshot unchanged, and entries can be applied to it.
+// Every snapshot with a correct sum that can be read is sound: it is written as
+// it was read, and entries can be applied to it.
 func FuzzRestore(f *testing.F) {
 	for seed := range uint64(3) {
 		p := populated(f, seed, 30+200*int(seed))
@@ -119,7 +119,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		again, err := raftfsm.ReadState(&b, math.MaxInt)
 		if err != nil || hash(t, again) != hash(t, state) {
-			t.Fatalf("a snapshot reads back as another (%v)", err)
+			t.Fatalf("a snapshot reads back as a different one (%v)", err)
 		}
 		for i, data := range log {
 			entry, err := raftfsm.DecodeEntry(data)
@@ -135,7 +135,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Whatever is read as a snapshot is whole, and is written as it was read.
+// Every snapshot that can be read is whole, and is written as it was read.
 func FuzzReadState(f *testing.F) {
 	for seed := range uint64(4) {
 		var b bytes.Buffer
@@ -154,7 +154,7 @@ func FuzzReadState(f *testing.F) {
 		}
 		var b bytes.Buffer
 		if _, err := state.WriteTo(&b); err != nil || !bytes.Equal(b.Bytes(), data) {
-			t.Fatalf("a snapshot reads back as another (%v)", err)
+			t.Fatalf("a snapshot reads back as a different one (%v)", err)
 		}
 	})
 }

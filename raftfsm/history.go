@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// ApplyData reads an entry of the Raft log, applies it, and adds it to the running hash.
-// known is the highest feature level that the replica knows: MaxLevel outside of tests.
-// If the entry cannot be read, or takes the cell to a level that the replica does not
-// know, the state stays as it was, and the replica must stop: it cannot follow its cell.
-// Such an error is Corrupt, with ErrNewer or ErrUnreleased in its chain if that is why.
+// ApplyData reads an entry of the Raft log, applies it, and adds it to the running hash. known is
+// the highest feature level that the replica knows: MaxLevel outside of tests. If the entry cannot
+// be read, or raises the cell to a level that the replica does not know, the state does not change,
+// and the replica must stop: it cannot follow its cell. Such an error is Corrupt, with ErrNewer or
+// ErrUnreleased in its chain if that is why.
 func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result, error) {
 	entry, err := DecodeEntry(data)
 	if err != nil {
@@ -23,8 +23,9 @@ func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result,
 	return results, nil
 }
 
-// chain returns the running hash after an entry: of the one before, of the entry,
-// and of numbers that show cheaply what it made of the state.
+// chain returns the running hash after an entry. It covers the hash before, the
+// entry, and some numbers of the state that are cheap to read and show a
+// divergence.
 func chain(s *State, index, term uint64, data []byte) uint64 {
 	counts := s.Tree.Counts()
 	sum := sha256.New()

@@ -17,7 +17,7 @@ import (
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix)
 const MaxLevel = 2
 
-// modifiedUnix is the time to keep with contents that are written at wall: 0 below level 2.
+// modifiedUnix returns the time to store with contents written at wall: 0 below level 2.
 func (s *State) modifiedUnix(wall int64) int64 {
 	if s.Level < 2 {
 		return 0
@@ -25,7 +25,8 @@ func (s *State) modifiedUnix(wall int64) int64 {
 	return wall
 }
 
-// checkLevel returns ErrNewer for a level above the one that a replica knows.
+// checkLevel returns ErrNewer for a level above the highest that a replica
+// knows.
 func checkLevel(level, known int) error {
 	if level > known {
 		return fmt.Errorf("%w: it is of feature level %d, and this replica knows levels up to %d", ErrNewer, level, known)
@@ -33,9 +34,9 @@ func checkLevel(level, known int) error {
 	return nil
 }
 
-// checkEntry returns ErrNewer if an entry takes the state to a level above the one that a
-// replica knows. The level that a NewEpoch carries means nothing once the cell is
-// bootstrapped: a newer master may be elected before the cell is taken to its level.
+// checkEntry returns ErrNewer if an entry raises the state to a level above the highest that a
+// replica knows. The level in a NewEpoch has no meaning once the cell is bootstrapped: a newer
+// master may be elected before the cell is raised to its level.
 func (s *State) checkEntry(e Entry, known int) error {
 	for _, c := range e.Commands {
 		level := 0
@@ -52,8 +53,7 @@ func (s *State) checkEntry(e Entry, known int) error {
 	return nil
 }
 
-// raiseLevel takes the state to a higher level. It needs the right to change the ACL of
-// the root.
+// raiseLevel raises the state's level. It needs the right to change the ACL of the root.
 func (s *State) raiseLevel(c *RaiseLevel) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		root, _ := s.Tree.Get("")
@@ -68,8 +68,8 @@ func (s *State) raiseLevel(c *RaiseLevel) Result {
 	})
 }
 
-// Level returns the feature level that a state must have for the command to be put into
-// its log: the highest that a field which is set was added at.
+// Level returns the feature level that a state must have before the command may be in its log: the
+// highest level at which a field that is set was added.
 func (c Command) Level() int {
 	level := 1
 	if commandGates != nil {
@@ -81,8 +81,8 @@ func (c Command) Level() int {
 	return level
 }
 
-// checkCommand returns an error for a command that a state of that level must not have in
-// its log: replicas that do not know more could not read it.
+// checkCommand returns an error for a command that must not be in the log of a state of that level,
+// because replicas that know no higher level could not read it.
 func checkCommand(c Command, level int) error {
 	if needed := c.Level(); needed > level {
 		return api.Errorf(api.Unavailable, "this needs feature level %d, and the cell is at level %d: finish the upgrade of the cell (chubbyctl cell upgrade status)", needed, level)
@@ -90,8 +90,9 @@ func checkCommand(c Command, level int) error {
 	return nil
 }
 
-// gates are the fields of a type that were added after level 1, and those with such
-// fields in them. A type without any has nil, which costs nothing to ask.
+// gates are the fields of a type that were added after level 1, and the fields
+// that contain such fields. For a type without any it is nil, and checking
+// costs nothing.
 type gates struct {
 	fields []gate // of a struct
 	elem   *gates // of a pointer, a slice or an array
@@ -100,14 +101,14 @@ type gates struct {
 // gate is one of a struct's fields.
 type gate struct {
 	index int
-	since int    // the level that it was added at
-	in    *gates // what is in it
+	since int    // the level at which it was added
+	in    *gates // the gates of its type
 }
 
-// commandGates is immutable and made once: commands are encoded in a hot path.
+// commandGates is immutable and made once: encoding commands is a hot path.
 var commandGates = gatesOf(reflect.TypeFor[Command]())
 
-// gatesOf returns the gates of a type. Types do not contain themselves here.
+// gatesOf returns the gates of a type. The types here are not recursive.
 func gatesOf(t reflect.Type) *gates {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -138,7 +139,8 @@ func sinceLevel(f reflect.StructField) int {
 	return level
 }
 
-// level returns the highest level that what is set in a value was added at.
+// level returns the highest level at which a field that is set in the value was
+// added.
 func (g *gates) level(v reflect.Value) int {
 	level := 1
 	switch {

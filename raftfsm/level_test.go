@@ -10,8 +10,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A generation is that of one content of a name, also if the file was deleted and
-// created again meanwhile: a condition on what was read before is not met.
+// No two contents of one name have the same generation, even if the file was
+// deleted and created again: a condition on the generation read before is not
+// met then.
 func TestGenerationOutlivesTheNode(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -38,8 +39,8 @@ func TestGenerationOutlivesTheNode(t *testing.T) {
 	}
 }
 
-// A replica that does not know the level of its cell stops, and says why. The level at
-// which a newer master would bootstrap the cell does not matter to a cell that there is.
+// A replica that does not know the level of its cell stops, and says why. The level at which a
+// newer master would bootstrap a cell has no effect on an existing cell.
 func TestUnknownLevelIsRefused(t *testing.T) {
 	newer := func(term uint64) []byte {
 		data, err := raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}}.Encode()
@@ -77,8 +78,8 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 	}
 }
 
-// Who may change the ACL of the root raises the level, upwards only, to one that all
-// replicas know; it survives a snapshot. A replica that does not know it stops.
+// A client that may change the ACL of the root can raise the level, never lower it. The level
+// survives a snapshot. A replica that does not know it stops.
 func TestRaiseLevel(t *testing.T) {
 	const next = raftfsm.MaxLevel + 1
 	c := newCell(t)
@@ -122,8 +123,8 @@ func TestRaiseLevel(t *testing.T) {
 	}
 }
 
-// Contents have the time of their last write from level 2 on: a replica of v0.1.0 computes
-// the same state below it. Writing keeps it, and nothing else changes it.
+// From level 2 on, contents have the time of their last write; below it, the state is the one that
+// v0.1.0 computes. Only a write changes the time.
 func TestModifiedFromLevelTwo(t *testing.T) {
 	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
 	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
@@ -132,7 +133,7 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 		t.Helper()
 		node, ok := c.state.Tree.Get(name)
 		if !ok {
-			t.Fatalf("there is no %v", name)
+			t.Fatalf("%v does not exist", name)
 		}
 		return node.ModifiedUnix
 	}
@@ -144,20 +145,20 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 	}
 	old, _ := c.file(a, "/old")
 	if told := write(old); told != 0 || modified("/old") != 0 {
-		t.Errorf("at level 1 the contents are of %d, and the answer says %d", modified("/old"), told)
+		t.Errorf("at level 1 the contents have the time %d, and the answer says %d", modified("/old"), told)
 	}
 	c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: 2}}), api.OK)
 	if modified("/old") != 0 {
-		t.Error("raising the level made up a time")
+		t.Error("raising the level set a time")
 	}
 	created, _ := c.file(a, "/new")
 	if now := int64(c.index); modified("/new") != now {
-		t.Errorf("the new file is of %d, want %d", modified("/new"), now)
+		t.Errorf("the new file has the time %d, want %d", modified("/new"), now)
 	}
 	for _, node := range []namespace.Ref{old, created} {
 		told := write(node)
 		if now := int64(c.index); told != now || modified(node.Name) != now {
-			t.Errorf("%v is of %d, and the answer says %d; want %d", node.Name, modified(node.Name), told, now)
+			t.Errorf("%v has the time %d, and the answer says %d; want %d", node.Name, modified(node.Name), told, now)
 		}
 		c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(a), Node: node, ACL: api.ACL{Read: "everyone"}}}), api.OK)
 		if modified(node.Name) != told {

@@ -17,9 +17,9 @@ func (s *State) handOver(r *Result, successions []Succession, wall int64) {
 	}
 }
 
-// grant gives a lock to those of the claims that can have it, in their order. A grant is the claim's stored answer, so a claim that was answered
-// already, by this or another command, is not granted twice; a session that
-// has ended is granted nothing.
+// grant gives a lock to the claims that can have it, in their order. A grant is the claim's stored
+// answer: a claim that was answered already, by this or another command, is not granted twice. A
+// session that has ended is granted nothing.
 func (s *State) grant(next Succession, wall int64) []ClaimResult {
 	results := make([]ClaimResult, len(next.Claims))
 	for i, c := range next.Claims {
@@ -60,8 +60,8 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 	return r
 }
 
-// worthWaiting reports whether a lock that was refused with err may be granted
-// to by later: not if by holds it itself.
+// worthWaiting reports whether a claim that was refused with err may be granted
+// later. It may not if by itself holds the lock.
 func (s *State) worthWaiting(lock namespace.Ref, by namespace.Owner, err error) bool {
 	if errors.Is(err, api.LockDelayed) {
 		return true

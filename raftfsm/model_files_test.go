@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// wellFormed reports whether a name could be a node's.
+// wellFormed reports whether a name is valid.
 func wellFormed(name api.Name) bool {
 	if name == "" {
 		return true
@@ -59,7 +59,7 @@ func (m *model) below(dir api.Name) (u namespace.Usage) {
 	return u
 }
 
-// usage adds up what a principal created that is still there.
+// usage adds up the existing nodes that a principal created.
 func (m *model) usage(principal string) (u namespace.Usage) {
 	for _, n := range m.nodes {
 		if n.creator == principal {
@@ -70,7 +70,8 @@ func (m *model) usage(principal string) (u namespace.Usage) {
 	return u
 }
 
-// fits reports whether a limit leaves room; only what grows needs any.
+// fits reports whether a limit leaves room; a change that needs no more always
+// fits.
 func fits(limit, used, more namespace.Usage) bool {
 	nodes := more.Nodes <= 0 || limit.Nodes == 0 || used.Nodes+more.Nodes <= limit.Nodes
 	bytes := more.Bytes <= 0 || limit.Bytes == 0 || used.Bytes+more.Bytes <= limit.Bytes
@@ -121,7 +122,7 @@ func (m *model) permits(n *modelNode, principal string, rights namespace.Rights)
 		(rights&namespace.ToChange == 0 || m.admits(n.acl.Change, principal))
 }
 
-// lacksList reports whether one of the names is of no list.
+// lacksList reports whether one of the names has no list.
 func (m *model) lacksList(acl api.ACL) bool {
 	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
 		if n := m.nodes["/acl/"+api.Name(name)]; name != "" && (n == nil || n.kind != api.File) {
@@ -210,7 +211,7 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 	return api.OK
 }
 
-// change describes a change, in the directory of the node.
+// change describes a change of a node and its directory.
 func (m *model) change(what namespace.ChangeKind, node namespace.Ref, generation api.Generation) namespace.Change {
 	c := namespace.Change{Kind: what, Node: node, Generation: generation}
 	if node.Name != "" {
@@ -278,8 +279,8 @@ func (m *model) delete(c *raftfsm.Delete) raftfsm.Result {
 	return r
 }
 
-// remove: ephemeral nodes that nobody has open go, directories when they are
-// empty (decision 11).
+// remove removes ephemeral nodes that no handle has open, directories when they
+// are empty (decision 11).
 func (m *model) remove(c *raftfsm.Remove) (r raftfsm.Result) {
 	for _, ref := range c.Nodes {
 		if n := m.resolve(ref); n != nil && n.dying() && m.children(ref.Name) == 0 {
@@ -289,7 +290,7 @@ func (m *model) remove(c *raftfsm.Remove) (r raftfsm.Result) {
 	return r
 }
 
-// gone takes a node out. A dying directory can go when its last child has.
+// gone removes a node. A dying directory can be removed after its last child.
 func (m *model) gone(r *raftfsm.Result, node namespace.Ref) {
 	delete(m.nodes, node.Name)
 	c := m.change(namespace.Removed, node, node.Instance)
@@ -299,7 +300,7 @@ func (m *model) gone(r *raftfsm.Result, node namespace.Ref) {
 	}
 }
 
-// setQuota: who may change the ACL of the root may.
+// setQuota needs the right to change the ACL of the root.
 func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 	q := c.Quota
 	if !m.admits(m.nodes[""].acl.Change, m.principal(c.Mutation.Session)) {
@@ -328,7 +329,8 @@ func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 	return api.OK
 }
 
-// raiseLevel: who may change the ACL of the root may; the level never goes back.
+// raiseLevel needs the right to change the ACL of the root; the level never
+// goes back.
 func (m *model) raiseLevel(c *raftfsm.RaiseLevel) api.Code {
 	switch {
 	case !m.admits(m.nodes[""].acl.Change, m.principal(c.Mutation.Session)):

@@ -44,8 +44,8 @@ func (n *modelNode) lockHeld() raftfsm.Answer {
 	return a
 }
 
-// checkPreconditions: each sequencer is of a lock that is held so, by somebody whom nobody
-// is taking it from (Chubby §2.4).
+// checkPreconditions reports whether each sequencer's lock is held so, is not being revoked, and
+// has a holder that is not being terminated (Chubby §2.4).
 func (m *model) checkPreconditions(preconditions []raftfsm.Precondition) bool {
 	for _, p := range preconditions {
 		n := m.nodes[p.Lock]
@@ -59,7 +59,7 @@ func (m *model) checkPreconditions(preconditions []raftfsm.Precondition) bool {
 	return true
 }
 
-// handOver: a lock that a command freed goes to those whom it names, and no other lock.
+// handOver grants the locks that a command freed, and no others, to the named claims.
 func (m *model) handOver(r *raftfsm.Result, next []raftfsm.Succession, wall int64) {
 	for _, n := range next {
 		if slices.Contains(r.Free, n.Lock.Name) {
@@ -86,7 +86,7 @@ func (m *model) grant(r *raftfsm.Result, next raftfsm.Succession, wall int64) {
 	}
 }
 
-// acquire grants a lock or says why not, and whether it is worth waiting.
+// acquire grants a lock, or says why not and whether the claim may wait.
 func (m *model) acquire(lock namespace.Ref, by namespace.Owner, c raftfsm.Claim, wall int64) (a raftfsm.Answer, wait bool) {
 	n := m.resolve(lock)
 	if !c.Mode.Valid() || c.Delay < 0 || c.Delay > api.MaxLockDelay || len(c.Reason) > api.MaxReason {
@@ -114,7 +114,7 @@ func (m *model) acquire(lock namespace.Ref, by namespace.Owner, c raftfsm.Claim,
 	return raftfsm.Answer{Generation: n.lock, Lock: lock, Mode: c.Mode, Handle: c.Handle}, false
 }
 
-// letGo takes a lock from those of its holders that go, and returns them.
+// letGo removes the holders for which goes is true, and returns them.
 func (n *modelNode) letGo(goes func(namespace.Owner) bool) (left []namespace.Holder) {
 	var stay []namespace.Holder
 	for _, h := range n.holders {
@@ -130,7 +130,7 @@ func (n *modelNode) letGo(goes func(namespace.Owner) bool) (left []namespace.Hol
 	return left
 }
 
-// tell says what was let go of a node.
+// tell adds what was released of a node to the result.
 func (m *model) tell(r *raftfsm.Result, name api.Name, left []namespace.Holder) {
 	if _, delayed := m.delays[name]; !delayed && len(left) > 0 {
 		r.Free = append(r.Free, name)
@@ -170,7 +170,7 @@ func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
 	return r
 }
 
-// endDelay ends the delay that the master timed, and no later one.
+// endDelay ends the delay that the master has counted, and no later one.
 func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
 	if d, ok := m.delays[c.Name]; !ok || d.ID != c.ID {
 		return r
@@ -181,8 +181,7 @@ func (m *model) endDelay(c *raftfsm.EndDelay, wall int64) (r raftfsm.Result) {
 	return r
 }
 
-// revoke: who may change the ACL of a node may take its lock away
-// (decision 10).
+// revoke needs the right to change the ACL of the node (decision 10).
 func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	n, by := m.resolve(c.Lock), m.principal(c.Mutation.Session)
 	switch {
@@ -210,7 +209,7 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	return r
 }
 
-// evict takes a revoked lock from holders that have acknowledged that, without delay.
+// evict takes a revoked lock from holders that have acknowledged it, without delay.
 func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Generation, holders []namespace.Owner) {
 	n := m.resolve(lock)
 	if n == nil || n.revoked == nil || n.lock != generation {
@@ -225,9 +224,9 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	}
 }
 
-// endSessions: what a session has ends with it; the locks of one that failed are
-// delayed, if their holder asked for it, in their mode or that of an earlier
-// failure if that is stricter, and for the longest that was asked for (Chubby
+// endSessions releases what the sessions have. Locks of a failed session are
+// delayed if a holder asked for it: in the stricter mode of this and an earlier
+// failure, and for the longest time that a failed holder asked for (Chubby
 // §2.4).
 func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Result) {
 	for _, end := range c.Ends {

@@ -11,14 +11,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// model is what a State is specified to be (Chubby §2.3 to §2.8, decisions 4 to
-// 13), with plain maps, and by looking at everything every time: it keeps no
-// index, no count and no sum. It takes the commands of a log and answers them
-// with the results that the State must give, causes left out.
+// model specifies a State (Chubby §2.3 to §2.8, decisions 4 to 13), with plain
+// maps and full scans: it keeps no index, no count and no sum. It takes the
+// commands of a log and answers them with the results that the State must give,
+// without causes.
 type model struct {
 	bootstrapped bool
 	level        int
-	wall         int64 // of the entry that is applied
+	wall         int64 // of the entry that is being applied
 	epoch        api.Epoch
 	counter      uint64
 	nodes        map[api.Name]*modelNode
@@ -35,7 +35,7 @@ type modelNode struct {
 	acl                           api.ACL
 	creator                       string
 	modified                      int64
-	limit                         namespace.Usage // of what is below it; zeros are none
+	limit                         namespace.Usage // of what is below it; zeros set no limit
 
 	mode    api.LockMode
 	holders []namespace.Holder
@@ -43,8 +43,8 @@ type modelNode struct {
 	revoked *refusal.Intervention
 }
 
-// modelSession knows of the requests up to highest; of those the client has
-// given up some, and of the others some are answered.
+// modelSession knows of the requests up to highest: some the client has
+// finished with, and some of the others are answered.
 type modelSession struct {
 	record  session.Session[raftfsm.Answer] // all but its requests
 	highest api.RequestNumber
@@ -67,15 +67,14 @@ func newModel() *model {
 
 func (m *model) draw() uint64 { m.counter++; return m.counter }
 
-// newNode gives a node its instance, which is the generation of what it begins with.
+// newNode gives a node its instance, which is also its first content and ACL generation.
 func (m *model) newNode(n modelNode) *modelNode {
 	n.instance = api.Generation(m.draw())
 	n.content, n.acls, n.modified = n.instance, n.instance, m.modified()
 	return &n
 }
 
-// refused is an answer with that code, and with some cause that has it: the model does
-// not say which.
+// refused returns an answer with some cause that has that code: the model does not say which.
 func refused(code api.Code) raftfsm.Answer {
 	if code == api.OK {
 		return raftfsm.Answer{}
@@ -93,7 +92,8 @@ func causeOf(code api.Code) refusal.Cause {
 	panic(code.String() + " has no cause")
 }
 
-// apply is one command of an entry of that epoch, in a log entry of that term.
+// apply applies one command of an entry of that epoch, in a log entry of that
+// term.
 func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Command) raftfsm.Result {
 	if uint64(epoch) != term || c.NewEpoch == nil && m.epoch != epoch {
 		return raftfsm.Result{Answer: refused(api.StaleEpoch)}
@@ -139,8 +139,8 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	return m.applyToLocks(c, wall)
 }
 
-// newEpoch of the first master founds the cell. No epoch begins twice, and none
-// after a later one.
+// newEpoch begins an epoch. The first one bootstraps the cell. No epoch begins
+// twice, and none after a later one.
 func (m *model) newEpoch(epoch api.Epoch, level int) raftfsm.Answer {
 	if epoch <= m.epoch {
 		return refused(api.StaleEpoch)
@@ -156,7 +156,7 @@ func (m *model) newEpoch(epoch api.Epoch, level int) raftfsm.Answer {
 	return refused(api.OK)
 }
 
-// modified is when contents that are written now were written: from level 2 on.
+// modified returns the time to keep with contents written now: 0 below level 2.
 func (m *model) modified() int64 {
 	if m.level < 2 {
 		return 0
@@ -202,8 +202,8 @@ func (m *model) raiseLease(c *raftfsm.RaiseLease) raftfsm.Answer {
 	return refused(api.OK)
 }
 
-// terminate: one's own principal's sessions, or with the right to change the ACL of
-// the root all.
+// terminate is for sessions of the same principal, and for all with the right
+// to change the ACL of the root.
 func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 	by, target := m.principal(c.Mutation.Session), m.clients[c.Target]
 	switch {
@@ -226,8 +226,8 @@ func (m *model) principal(id api.SessionID) string {
 	return ""
 }
 
-// begin hears what a request declares, unless it is refused. ok is true for one
-// that is to be done.
+// begin notes what a request declares, unless it is refused. ok is true if the
+// request is to be done.
 func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 	var code api.Code
 	switch s := m.clients[q.Session]; {
@@ -253,7 +253,7 @@ func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 	return refused(code), false
 }
 
-// declared reports whether what a request says of the others makes sense.
+// declared reports whether a request's declaration is valid.
 func declared(q session.Mutation) bool {
 	among := false
 	for i, n := range q.Outstanding {
@@ -299,7 +299,7 @@ func (m *model) once(q session.Mutation, preconditions []raftfsm.Precondition, d
 	return r
 }
 
-// replay: a grant is told again only while it stands.
+// replay repeats a grant only while it is valid.
 func (m *model) replay(id api.SessionID, a raftfsm.Answer) raftfsm.Answer {
 	if a.Refusal != nil || a.Generation == 0 {
 		return a
@@ -311,4 +311,4 @@ func (m *model) replay(id api.SessionID, a raftfsm.Answer) raftfsm.Answer {
 	return a
 }
 
-// The rest is what a State shows of itself, in a form that compares and prints.
+// The rest shows the model in a form that can be compared and printed.

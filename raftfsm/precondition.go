@@ -6,17 +6,17 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Precondition is a sequencer of this cell, as a condition: a command that carries one
-// does nothing unless the lock is held in that mode and generation when the
-// command is applied (Chubby §2.6, SetSequencer).
+// Precondition is a sequencer of this cell, as a condition: a command that carries one does nothing
+// unless the lock is held in that mode and generation when the command is applied (Chubby §2.6,
+// SetSequencer).
 type Precondition struct {
 	Lock       api.Name       `cbor:"1,keyasint"`
 	Mode       api.LockMode   `cbor:"2,keyasint"`
 	Generation api.Generation `cbor:"3,keyasint"`
 }
 
-// CheckPrecondition returns BadSequencer, and why, unless the lock is held in that mode
-// and generation, is not being revoked, and one of its holders is not being terminated.
+// CheckPrecondition returns BadSequencer, with the reason, unless the lock is held in that mode and
+// generation, is not being revoked, and a holder has a session that is not terminating.
 func (s *State) CheckPrecondition(p Precondition) error {
 	node, ok := s.Tree.Get(p.Lock)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Quota returns what a principal may use: what was set for it, and for the rest
-// usual.
+// Quota returns what a principal may use: the limits that were set for it, and
+// those of api.DefaultQuota for the others.
 func (s *State) Quota(principal string) api.Quota {
 	own, _ := s.quotas.Get([]byte(principal))
 	usual := api.DefaultQuota()
@@ -21,11 +21,11 @@ func (s *State) Quota(principal string) api.Quota {
 	}
 }
 
-// Quotas returns what was set, by principal.
+// Quotas returns the quotas that were set, by principal.
 func (s *State) Quotas() iter.Seq2[string, api.Quota] { return s.QuotasFrom("") }
 
-// QuotasFrom returns what was set for the principal of that name, and for those
-// that come after it.
+// QuotasFrom returns the quotas that were set for the principal first and for
+// those after it, by principal.
 func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 	return func(yield func(string, api.Quota) bool) {
 		i := s.quotas.Root().Iterator()
@@ -35,7 +35,8 @@ func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
 	}
 }
 
-// room returns QuotaExceeded if a principal may not add so much at that name.
+// checkQuota returns QuotaExceeded if a principal may not add that much at that
+// name.
 func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage) error {
 	quota := s.Quota(principal)
 	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
@@ -46,8 +47,8 @@ func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage
 	return s.Tree.CheckQuota(name, more)
 }
 
-// setQuota changes the quota of a principal or of a directory. Who may change
-// the ACL of the root may do that.
+// setQuota changes the quota of a principal or of a directory. It needs the
+// right to change the ACL of the root.
 func (s *State) setQuota(c *SetQuota) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		root, _ := s.Tree.Get("")
@@ -68,7 +69,7 @@ func (s *State) setQuota(c *SetQuota) Result {
 	})
 }
 
-// restoreQuota sets a principal's quota; one of zeros is none.
+// restoreQuota sets a principal's quota; a quota of zeros removes it.
 func (s *State) restoreQuota(principal string, q api.Quota) {
 	if q == (api.Quota{}) {
 		s.quotas, _, _ = s.quotas.Delete([]byte(principal))

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// records are the types of everything that is in the log and in snapshots.
+// records returns the types of everything in the log and in snapshots.
 func records() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[Entry](),
@@ -21,8 +21,8 @@ func records() []reflect.Type {
 	}
 }
 
-// everyField calls do once with each field of the records and of what is in them, and
-// with the name of its struct.
+// everyField calls do once with each field of the records and of the types in them, and with the
+// name of its struct.
 func everyField(do func(owner string, field reflect.StructField)) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
@@ -51,14 +51,14 @@ func everyField(do func(owner string, field reflect.StructField)) {
 	}
 }
 
-// shortName is the name of a type with its package, without those of its parameters.
+// shortName returns a type's name with its package, without its type parameters.
 func shortName(t reflect.Type) string {
 	name, _, _ := strings.Cut(t.String(), "[")
 	return name
 }
 
-// texts are the fields with text in the log and in snapshots: what users supplied, and
-// what names the cell.
+// texts lists the text fields in the log and in snapshots: what users supplied, and what names the
+// cell.
 func texts() map[string]string {
 	const (
 		name      = "a name that a user chose"
@@ -101,9 +101,9 @@ func texts() map[string]string {
 	}
 }
 
-// No sentence of ours is in the replicated state: what is refused has a cause and facts
-// (package refusal). So two versions that word something differently have equal states,
-// and equal hashes of them, after the same log.
+// The replicated state contains no sentences of this program: a refusal has a cause and facts
+// (package refusal). So two versions that word something differently have equal states, and equal
+// hashes of them, after the same log.
 func TestNoProseIsReplicated(t *testing.T) {
 	allowed := texts()
 	everyField(func(owner string, f reflect.StructField) {

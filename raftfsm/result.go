@@ -8,9 +8,9 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Answer is what a request's caller is told. It is kept for retries.
+// Answer is the answer to a request. It is kept for retries.
 type Answer struct {
-	Refusal *refusal.Refusal `cbor:"1,keyasint,omitempty"` // nil if it was done
+	Refusal *refusal.Refusal `cbor:"1,keyasint,omitempty"` // nil if the request was done
 
 	Created    bool           `cbor:"2,keyasint,omitempty"` // of Open
 	Generation api.Generation `cbor:"3,keyasint,omitempty"` // of a grant
@@ -20,7 +20,7 @@ type Answer struct {
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
 }
 
-// Stat is a node's metadata as it was when a request was done.
+// Stat is a node's metadata at the time when a request was done.
 type Stat struct {
 	Name      api.Name       `cbor:"1,keyasint"`
 	Kind      api.Kind       `cbor:"2,keyasint"`
@@ -37,24 +37,24 @@ type Stat struct {
 	ModifiedUnix int64 `cbor:"12,keyasint,omitempty" since:"2"`
 }
 
-// Result is everything that one command did: the answer to its caller, and
-// what its effects were, for the master to act upon. The effects are not kept.
+// Result is everything that one command did: the answer to its caller, and its
+// effects, on which the master acts. The effects are not kept.
 type Result struct {
 	Answer
 	Session api.SessionID // of CreateSession
 
 	Claims      []ClaimResult          // of every claim in the command, in order
-	Ended       []Ended                // sessions that are no more
-	Free        []api.Name             // locks that somebody who waits might now have
-	Vacant      []namespace.Vacancy    // that this command made; one that names a successor may have filled it
+	Ended       []Ended                // sessions that have ended
+	Free        []api.Name             // locks that a waiter may now be able to have
+	Vacant      []namespace.Vacancy    // locks that lost their last holder; a claim in the command may have been granted them since
 	Delayed     []api.Name             // locks on which a lock-delay began or was renewed
-	Dying       []namespace.Ref        // ephemeral nodes that nobody has open any more
-	Changes     []namespace.Change     // of what clients see of nodes, in their order
+	Dying       []namespace.Ref        // ephemeral nodes that no handle has open
+	Changes     []namespace.Change     // of what clients see of nodes, in order
 	Revoked     []namespace.Revocation // locks that are being taken away
-	Terminating []api.SessionID        // sessions that are being ended by another than their client
+	Terminating []api.SessionID        // sessions that another than their client is ending
 }
 
-// Ended is a session that is no more, and whose it was.
+// Ended is a session that has ended, and its principal.
 type Ended struct {
 	End
 	Principal string
@@ -62,8 +62,8 @@ type Ended struct {
 	PID       int
 }
 
-// ClaimResult is what became of one claim. While it is Pending the claim has no
-// answer yet: the lock is not to be had, and the claimant goes on waiting.
+// ClaimResult is the result of one claim. If it is Pending, the claim has no
+// answer yet: it cannot have the lock now, and goes on waiting.
 type ClaimResult struct {
 	Owner   namespace.Owner
 	Number  api.RequestNumber
@@ -71,10 +71,10 @@ type ClaimResult struct {
 	Answer  Answer
 }
 
-// Code returns the code of the answer's refusal, api.OK if it is none.
+// Code returns the code of the answer's refusal, api.OK without one.
 func (a Answer) Code() api.Code { return a.Refusal.Code() }
 
-// Err returns the answer's refusal as an error for its caller, nil if it is none. It says
+// Err returns the answer's refusal as an error for its caller, nil without one. The error says
 // whether the refusal is final.
 func (a Answer) Err() error {
 	if a.Refusal == nil {
@@ -85,8 +85,8 @@ func (a Answer) Err() error {
 	return e
 }
 
-// refused is the answer that carries err. What the pure packages return is a refusal; of
-// anything else there is nothing to say that every replica would say alike.
+// refused is the answer that carries err. The packages namespace and session return refusals; any
+// other error becomes a cause without details, which is the same on every replica.
 func refused(err error) Answer {
 	r := &refusal.Refusal{Cause: refusal.Unexplained}
 	errors.As(err, &r)

@@ -9,9 +9,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A refusal is called final only if the request was not done and never will be: not
-// that of a command which came into the log in another epoch, which its client asks
-// for again.
+// A refusal is final only if the request was not done and never will be. The
+// refusal of a command that was committed in a later epoch is not: its client
+// sends it again.
 func TestRefusalThatIsNotFinal(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -24,7 +24,7 @@ func TestRefusalThatIsNotFinal(t *testing.T) {
 		t.Errorf("a write of an earlier epoch: %v, final", r.Err())
 	}
 	if r := c.apply(write); r.Err() != nil {
-		t.Errorf("asked again: %v", r.Err())
+		t.Errorf("sent again: %v", r.Err())
 	}
 	release := raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: 1}}
 	if r := c.apply(release); !errors.As(r.Err(), &e) || e.Code != api.NotHeld || !e.Final {
@@ -66,7 +66,7 @@ func TestRetriesAreAnsweredOnce(t *testing.T) {
 	}
 }
 
-// CreateSession with the same nonce is the same session.
+// CreateSession twice with the same nonce makes one session.
 func TestCreateSessionOnce(t *testing.T) {
 	c := newCell(t)
 	if a, b := c.session("a"), c.session("a"); a != b {
@@ -74,7 +74,7 @@ func TestCreateSessionOnce(t *testing.T) {
 	}
 }
 
-// A repeated grant is believed only while it stands.
+// A grant is repeated only while the lock is held.
 func TestReplayedGrant(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -82,13 +82,13 @@ func TestReplayedGrant(t *testing.T) {
 	claim := c.claim(id, h)
 	first := c.acquire(lock, claim)[0].Answer
 	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.OK || again.Generation != first.Generation {
-		t.Errorf("the retry of a grant that stands: %+v", again)
+		t.Errorf("the retry of a valid grant: %+v", again)
 	}
 	c.apply(raftfsm.Command{Release: &raftfsm.Release{
 		Mutation: session.Mutation{Session: id, Number: 3, HighestIssued: 3, Outstanding: []api.RequestNumber{2, 3}, Hash: 1},
 		Lock:     lock, Handle: h, Generation: first.Generation,
 	}})
 	if again := c.acquire(lock, claim)[0].Answer; again.Code() != api.LockLost {
-		t.Errorf("the retry of a grant that was given back: %+v", again)
+		t.Errorf("the retry of a grant that was released: %+v", again)
 	}
 }

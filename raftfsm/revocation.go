@@ -6,8 +6,8 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// revoke begins to take a lock away (decision 10). It needs the right to change the
-// ACL of the node.
+// revoke begins to take a lock away (decision 10). It needs the right to change
+// the ACL of the node.
 func (s *State) revoke(c *Revoke, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
@@ -36,15 +36,15 @@ func (s *State) evict(c *Evict, wall int64) Result {
 	return r
 }
 
-// evicted hands on what an eviction left free.
+// evicted hands on the locks that an eviction freed.
 func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession, wall int64) {
 	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
 	s.handOver(r, successions, wall)
 }
 
-// terminate begins to end another's session: its locks' sequencers are not valid any
-// more, and none of its requests is done. One may do that to one's own
-// principal's sessions, and who may change the ACL of the root to all.
+// terminate begins to end another client's session: the sequencers of its locks become invalid, and
+// its requests are refused. A client may terminate the sessions of its own principal, and all
+// sessions with the right to change the ACL of the root.
 func (s *State) terminate(c *Terminate) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
@@ -63,7 +63,7 @@ func (s *State) terminate(c *Terminate) Result {
 	})
 }
 
-// principal returns whom a session belongs to.
+// principal returns the principal of a session.
 func (s *State) principal(id api.SessionID) string {
 	if one, ok := s.Sessions.Get(id); ok {
 		return one.Principal

@@ -15,7 +15,7 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// The model finds all of this too, but does not say it as plainly.
+// The model covers all of this too; these tests say it more plainly.
 
 func (c *cell) want(r raftfsm.Result, code api.Code) raftfsm.Result {
 	c.t.Helper()
@@ -34,7 +34,7 @@ func (c *cell) write(id api.SessionID, name api.Name, contents string) raftfsm.R
 	return c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: node.Ref(), Contents: []byte(contents)}})
 }
 
-// held returns a lock that session a holds, and its token.
+// held returns a lock that session a holds, its handle and its token.
 func (c *cell) held(a api.SessionID) (lock namespace.Ref, h api.HandleID, token api.Generation) {
 	c.t.Helper()
 	lock, h = c.file(a, "/lock")
@@ -45,7 +45,7 @@ func (c *cell) held(a api.SessionID) (lock namespace.Ref, h api.HandleID, token 
 	return lock, h, r[0].Answer.Generation
 }
 
-// What is no name is an answer: it has no parent whose ACL could be asked, nor
+// An invalid name is answered: it has no parent with an ACL to check, and no
 // quotas above it.
 func TestNoNameIsAnAnswer(t *testing.T) {
 	c := newCell(t)
@@ -66,8 +66,8 @@ func TestNoNameIsAnAnswer(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(a), Principal: "a", Quota: api.Quota{Waiters: -1}}}), api.InvalidArgument)
 }
 
-// A precondition that is not met is the answer, permanently: a retry does not find the lock held
-// again and do the command after all (decision 13; Chubby §2.6, SetSequencer).
+// The refusal of a precondition is kept as the answer: a retry must not do the command if the lock
+// is held again (decision 13; Chubby §2.6, SetSequencer).
 func TestRefusedGuardIsKept(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -102,9 +102,9 @@ func TestRefusedGuardIsKept(t *testing.T) {
 	}
 }
 
-// A lock that is being taken away is not granted again to who asks what became
-// of its request: it may have acknowledged the loss already, and would believe
-// in the lock for ever (decisions 10 and 13).
+// A retry must not repeat the grant of a lock that is being revoked: its client
+// may have acknowledged the revocation already, and would rely on the lock
+// permanently (decisions 10 and 13).
 func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -116,7 +116,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	if again := c.acquire(lock, claim)[0]; again.Answer.Code() != api.LockLost {
-		t.Errorf("the retry of a grant that is revoked: %+v", again)
+		t.Errorf("the retry of a revoked grant: %+v", again)
 	}
 	condition := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
 	if err := c.state.CheckPrecondition(condition); api.CodeOf(err) != api.BadSequencer {
@@ -125,7 +125,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	_, hb := c.file(b, "/lock")
 	next := c.claim(b, hb)
 	if r := c.acquire(lock, next)[0]; !r.Pending {
-		t.Errorf("while the holder has not let go: %+v", r)
+		t.Errorf("while the lock is still held: %+v", r)
 	}
 	evict := raftfsm.Evict{Lock: lock, Generation: token, Holders: []namespace.Owner{{Session: a, Handle: h}}, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{next}}}}
 	if r := c.apply(raftfsm.Command{Evict: &evict}); len(r.Claims) != 1 || r.Claims[0].Answer.Generation <= token {
@@ -134,8 +134,9 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.NotHeld)
 }
 
-// Of a terminating session no request is done, also none that waited, and the
-// sequencers of its locks are void; but its locks are not free (decision 10).
+// No request of a terminating session is done, also none that waited, and the
+// sequencers of its locks are invalid; but its locks are not free (decision
+// 10).
 func TestTerminatingSession(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -158,9 +159,9 @@ func TestTerminatingSession(t *testing.T) {
 	}
 	end := raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByOperator, Acknowledged: true}}}
 	if r := c.apply(raftfsm.Command{EndSessions: &end}); len(r.Delayed) > 0 || !slices.Equal(r.Free, []api.Name{"/lock"}) {
-		t.Errorf("its client has heard of the end: %+v", r)
+		t.Errorf("after its client acknowledged the end: %+v", r)
 	}
-	for _, list := range []string{"b\n", "*\n"} { // one's own principal's sessions, or with the right to change the root
+	for _, list := range []string{"b\n", "*\n"} { // a client's own principal's sessions, or all with the right to change the root
 		c.want(c.write(b, "/acl/everyone", "b\n"), api.OK)
 		d := c.session("d")
 		c.want(terminate(d, b, "stuck"), api.PermissionDenied)
@@ -170,7 +171,7 @@ func TestTerminatingSession(t *testing.T) {
 	}
 }
 
-// A quota is in the way of what grows, and of nothing else.
+// A quota refuses what needs more room, and nothing else.
 func TestQuotasOfPrincipals(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -185,12 +186,12 @@ func TestQuotasOfPrincipals(t *testing.T) {
 		return raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(id), Name: "/h", Create: api.MayCreate}}
 	}
 	c.want(c.apply(create(a)), api.QuotaExceeded)
-	c.want(c.write(b, "/f", "0123456789abc"), api.QuotaExceeded) // it counts against who created it
+	c.want(c.write(b, "/f", "0123456789abc"), api.QuotaExceeded) // it counts for its creator
 	c.want(c.write(b, "/f", "0123456789ab"), api.OK)
 	second := raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte("a2"), Principal: "a", Lease: time.Second}}
 	c.want(c.apply(second), api.QuotaExceeded)
 	quota(api.Quota{Nodes: 1, Bytes: 1, Sessions: 1})
-	c.want(c.write(a, "/f", "0123456789a"), api.OK) // less than before, and still too much
+	c.want(c.write(a, "/f", "0123456789a"), api.OK) // less than before, though still too much
 	c.want(c.write(a, "/f", "abcdefghijk"), api.OK)
 	node, _ := c.state.Tree.Get("/g")
 	c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(a), Node: node.Ref()}}), api.OK)
@@ -202,8 +203,9 @@ func TestQuotasOfPrincipals(t *testing.T) {
 	}
 }
 
-// What was written can be read: a lock may have any number of holders, and their
-// answers are kept. Of those an answer names some.
+// A replica can read every snapshot that it writes: a lock may have any number
+// of holders, and their answers are kept. An answer names only some of the
+// holders.
 func TestSnapshotOfManyHolders(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -249,7 +251,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	}
 }
 
-// A snapshot that says something twice is none, though its sum fits.
+// A snapshot with a repeated record is refused, though its sum is right.
 func TestSnapshotSaysNothingTwice(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -296,7 +298,7 @@ func join(title []byte, records [][]byte) []byte {
 	return append(snapshot, sum[:]...)
 }
 
-// Chubby §2.3: who may write a directory may create in it, and nobody else.
+// Chubby §2.3: only a client that may write a directory may create nodes in it.
 func TestCreateNeedsTheDirectory(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -313,8 +315,9 @@ func TestCreateNeedsTheDirectory(t *testing.T) {
 	}
 }
 
-// A dying directory is told of again when its last child has gone, by whatever
-// way: nobody else would remove it (Chubby §2.3, decision 11).
+// A dying directory is reported again when its last child is removed, by any
+// operation: otherwise the master would never remove it (Chubby §2.3, decision
+// 11).
 func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 	for _, ephemeral := range []bool{true, false} {
 		c := newCell(t)

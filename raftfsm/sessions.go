@@ -31,8 +31,8 @@ func (s *State) raiseLease(c *RaiseLease) Result {
 	return Result{}
 }
 
-// endSessions ends sessions in the order given. One that is not there is
-// skipped: it has ended before.
+// endSessions ends sessions in the order given. It skips sessions that have
+// ended already.
 func (s *State) endSessions(c *EndSessions, wall int64) Result {
 	var r Result
 	for _, end := range c.Ends {
@@ -52,11 +52,12 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 	return r
 }
 
-// cancel withdraws a request. If it is done, its answer stands, even a grant.
+// cancel withdraws a request. If the request is done, its answer stays valid,
+// even a grant.
 func (s *State) cancel(c *Cancel) Result {
 	m := c.Mutation
 	if c.Refusal == nil {
-		m.Hash = 0 // whatever was asked
+		m.Hash = 0 // matches any request with this number
 	}
 	return s.once(m, nil, func() Result {
 		if c.Refusal != nil {

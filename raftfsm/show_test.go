@@ -21,7 +21,7 @@ func copyOf(c raftfsm.Command) raftfsm.Command {
 	return entry.Commands[0]
 }
 
-// kindOf names the one field of a command that is set.
+// kindOf returns the name of the field of a command that is set.
 func kindOf(c raftfsm.Command) string {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
@@ -32,7 +32,7 @@ func kindOf(c raftfsm.Command) string {
 	return "nothing"
 }
 
-// show writes a command for people.
+// show formats a command for people.
 func show(c raftfsm.Command) string {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
@@ -43,7 +43,7 @@ func show(c raftfsm.Command) string {
 	return "nothing"
 }
 
-// showResult leaves out what is empty.
+// showResult formats a result without its empty fields.
 func showResult(r raftfsm.Result) string {
 	var b strings.Builder
 	v := reflect.ValueOf(r)

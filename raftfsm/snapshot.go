@@ -22,20 +22,22 @@ import (
 //	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | SHA-256
 //
 // where a record is a uvarint length and that many bytes of CBOR, the header
-// counts what follows, nodes come parents first, and the sum covers everything
-// before it. Equal states have equal snapshots.
+// counts the records of each kind, parents come before their children, and the
+// sum covers everything before it. Equal states have equal snapshots.
 //
-// The number in the magic is the format; 1 was that of before the first release.
+// The number in the magic is the format; builds before the first release wrote
+// 1.
 const (
 	magicText      = "chubby snapshot "
 	snapshotFormat = 2
 	snapshotMagic  = magicText + "2\n"
 )
 
-// maxRecord bounds the length of a record that is believed at all. It is far
-// above that of any that is written, such as a lock with a hundred thousand
-// holders who all say why: a snapshot that could not be read again would be the
-// end of the replica. What is said and not there is not allocated.
+// maxRecord is the largest length of a record that is accepted. It is far above
+// the largest that is written, such as a lock with a hundred thousand holders
+// that all give a reason: a replica could not start from a snapshot that it
+// cannot read. The reader does not allocate this length before it has read the
+// bytes.
 const maxRecord = 1 << 30
 
 type header struct {
@@ -88,7 +90,7 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	return out.n, nil
 }
 
-// header returns what a snapshot of the state begins with.
+// header returns the header of the state's snapshot.
 func (s State) header() header {
 	delays := 0
 	for range s.Tree.Delays() {
@@ -110,7 +112,7 @@ func (s State) Hash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// recordWriter keeps the first error, and the sum of what was written.
+// recordWriter keeps the first error, and the sum of the bytes written.
 type recordWriter struct {
 	w   io.Writer
 	sum hash.Hash
@@ -137,11 +139,10 @@ func (o *recordWriter) record(v any) {
 	o.bytes(data)
 }
 
-// ReadState reads a snapshot, and checks its sum and every invariant of the
-// state. known is the highest feature level that the replica knows: MaxLevel outside of
-// tests. Anything that is not a whole snapshot is Corrupt, and ErrNewer or ErrUnreleased
-// if that is why; nothing it says can make the reader allocate more than a small multiple
-// of what it reads.
+// ReadState reads a snapshot, and checks its sum and every invariant of the state. known is the
+// highest feature level that the replica knows: MaxLevel outside of tests. Anything but a whole
+// snapshot is Corrupt, with ErrNewer or ErrUnreleased in the chain if that is the reason. Whatever
+// the input, the reader allocates at most a small multiple of the bytes that it reads.
 func ReadState(r io.Reader, known int) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New(), known: known}
 	s, err := in.state()
@@ -154,11 +155,11 @@ func ReadState(r io.Reader, known int) (State, error) {
 	return s, nil
 }
 
-// recordReader keeps the sum of what was read.
+// recordReader keeps the sum of the bytes read.
 type recordReader struct {
 	r     *bufio.Reader
 	sum   hash.Hash
-	known int // the highest feature level that is accepted
+	known int // the highest feature level that the replica knows
 }
 
 func (in *recordReader) state() (State, error) {
@@ -199,7 +200,7 @@ func (in *recordReader) state() (State, error) {
 	return s, nil
 }
 
-// checkMagic returns an error for what a snapshot of this format does not begin with.
+// checkMagic returns an error if a snapshot of this format does not begin so.
 func checkMagic(magic string) error {
 	number, ok := strings.CutPrefix(magic, magicText)
 	number, _, _ = strings.Cut(number, "\n")

@@ -19,11 +19,11 @@ type State struct {
 	Secret  []byte     // signs handles, sessions and tickets
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
-	Counter uint64     // the fencing counter: instances, all generations, sessions and delays are drawn from it
+	Counter uint64     // the fencing counter: source of instances, all generations, sessions and delays
 	Level   int        // the feature level; see MaxLevel
-	History uint64     // a running hash of all entries applied; ApplyData keeps it, and Apply leaves it alone
+	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
-	quotas *iradix.Tree[api.Quota] // that were set, by principal
+	quotas *iradix.Tree[api.Quota] // those that were set, by principal
 }
 
 // NewState returns the state of a cell before its bootstrap.
@@ -36,13 +36,13 @@ func NewState() State {
 	}
 }
 
-// rootACL is the name of the ACL that the root directory starts with, and
-// everything below inherits. The bootstrap of a cell makes its file, which admits
-// everybody.
+// rootACL is the name of the ACL that the root directory begins with, and that
+// everything below inherits. The bootstrap of a cell creates its file, which
+// admits everybody.
 const rootACL = "everyone"
 
-// draw returns the next number of the fencing counter. One counter serves for
-// everything, so that no number is used for two things (decision 7).
+// draw returns the next number of the fencing counter. There is one counter, so
+// that no number is used for two things (decision 7).
 func (s *State) draw() uint64 {
 	s.Counter++
 	return s.Counter
@@ -51,9 +51,9 @@ func (s *State) draw() uint64 {
 func (s *State) drawGeneration() api.Generation { return api.Generation(s.draw()) }
 
 // Apply applies one entry of the Raft log and returns one result a command.
-// term is the term of the log entry: commands of another epoch, or before that
-// epoch's NewEpoch, and a NewEpoch of one that has begun, are answered with
-// StaleEpoch and do nothing.
+// term is the term of the log entry. Commands of another epoch, or from before
+// that epoch's NewEpoch, and a NewEpoch of an epoch that has begun do nothing:
+// their answer is StaleEpoch.
 func (s *State) Apply(index, term uint64, e Entry) []Result {
 	s.Applied = index
 	results := make([]Result, len(e.Commands))
@@ -72,8 +72,8 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 	return results
 }
 
-// apply dispatches one command of the current epoch. The wall clock goes into
-// records that people read, and nowhere else.
+// apply dispatches one command of the current epoch. Use the wall clock only
+// for records that people read.
 func (s *State) apply(c Command, wall int64) Result {
 	switch {
 	case c.CreateSession != nil:
@@ -116,15 +116,15 @@ func (s *State) apply(c Command, wall int64) Result {
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }
 
-// Try returns what a command of the current epoch would be answered with now. It
+// Try returns the answer that a command of the current epoch would get now. It
 // changes nothing.
 func (s *State) Try(c Command) Answer {
 	tried := *s
 	return tried.apply(c, 0).Answer
 }
 
-// newEpoch begins an epoch, once: its master numbers grants, events and tickets
-// from 1, so there may be no second one in it.
+// newEpoch begins an epoch. Each epoch begins only once, because its master
+// numbers grants, events and tickets from 1.
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	if epoch <= s.Epoch {
 		return refuse(&refusal.Refusal{Cause: refusal.EpochBegun, Epoch: epoch, CurrentEpoch: s.Epoch})
@@ -140,8 +140,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	return Result{}
 }
 
-// bootstrap makes what every cell begins with: the directory of ACLs, and the list
-// that admits everybody.
+// bootstrap creates the directory of ACLs, and the list that admits everybody.
 func (s *State) bootstrap(wall int64) {
 	for _, spec := range []struct {
 		name api.Name
@@ -151,12 +150,12 @@ func (s *State) bootstrap(wall int64) {
 		{namespace.ACLFile(rootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
 	} {
 		spec.ModifiedUnix = s.modifiedUnix(wall)
-		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // what is there already stays as it is
+		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // an existing node stays as it is
 	}
 }
 
-// once makes a mutation happen exactly once: do is called for the first arrival
-// of a request, if its preconditions are met, and its answer is kept; a retry gets
+// once makes a mutation happen exactly once: it calls do for the first arrival
+// of a request, if the preconditions hold, and keeps the answer; a retry gets
 // that answer and has no effects (decision 13).
 func (s *State) once(m session.Mutation, preconditions []Precondition, do func() Result) Result {
 	answer, done, err := s.Sessions.Begin(m)
@@ -176,9 +175,10 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 	return r
 }
 
-// replay returns the answer to a retry. A grant is repeated only while the session
-// holds the lock and it is not being revoked: its client may have acknowledged the
-// revocation already, and would not be told of it a second time.
+// replay returns the answer to a retry. It repeats a grant only while the
+// session holds the lock and it is not being revoked: the client may have
+// acknowledged the revocation already, and would not get the event a second
+// time.
 func (s *State) replay(id api.SessionID, a Answer) Answer {
 	if a.Refusal != nil || a.Generation == 0 {
 		return a

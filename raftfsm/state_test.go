@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// An epoch begins once: two masters in one epoch would number grants, events and
-// tickets alike. An earlier one than the cell's never begins.
+// An epoch begins once: two masters of one epoch would use the same numbers for
+// grants, events and tickets. An epoch before the cell's never begins.
 func TestEpochBeginsOnce(t *testing.T) {
 	c := newCell(t)
 	begin := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("other")}}
@@ -27,12 +27,12 @@ func TestEpochBeginsOnce(t *testing.T) {
 	}
 	c.term++
 	if id := c.session("a"); id == 0 {
-		t.Error("the epoch that had begun does not go on")
+		t.Error("the epoch does not go on")
 	}
 }
 
-// A command of another epoch than its log entry's term, or of an epoch that
-// has not begun, does nothing: what a deposed master decided late is void
+// A command of another epoch than its log entry's term, or of an epoch that has
+// not begun, does nothing: late decisions of a deposed master have no effect
 // (decision 4).
 func TestStaleEpochsAreRefused(t *testing.T) {
 	c := newCell(t)
@@ -60,8 +60,8 @@ func TestStaleEpochsAreRefused(t *testing.T) {
 	}
 }
 
-// Release and the next grant are one entry; a dead session, one that was
-// answered already and one that withdrew are passed over (decision 8).
+// Release and the next grant are one entry. Ended sessions, answered claims and
+// withdrawn claims are skipped (decision 8).
 func TestHandOverInOneEntry(t *testing.T) {
 	c := newCell(t)
 	a, b, dead, withdrawn := c.session("a"), c.session("b"), c.session("dead"), c.session("withdrawn")
@@ -92,12 +92,12 @@ func TestHandOverInOneEntry(t *testing.T) {
 		t.Errorf("token %d follows %d", next.Generation, held.Generation)
 	}
 	if r := c.apply(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claims[2].Mutation}}); r.Code() != api.OK || r.Generation == 0 {
-		t.Errorf("withdrawing what was granted must tell of the grant: %+v", r.Answer)
+		t.Errorf("withdrawing a granted claim must return the grant: %+v", r.Answer)
 	}
 }
 
-// The lock of a failed holder is delayed until the master says that the delay
-// is over; one that closed leaves none (Chubby §2.4).
+// The lock of a failed holder is delayed until the master ends the delay; a
+// closed session leaves none (Chubby §2.4).
 func TestLockDelay(t *testing.T) {
 	for _, why := range []api.EndReason{api.ByExpiry, api.ByOperator, api.ByClose} {
 		c := newCell(t)
@@ -153,7 +153,8 @@ func TestNotRecursive(t *testing.T) {
 	}
 }
 
-// Ephemeral nodes go in a second step; until then their name is taken.
+// Ephemeral nodes are removed in a second step; until then their names are
+// taken.
 func TestEphemeralsDie(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -178,8 +179,8 @@ func TestEphemeralsDie(t *testing.T) {
 	}
 }
 
-// random returns a command of any kind, likely to mean something to a cell that
-// has applied others like it.
+// random returns a command of any kind, such as a cell that has applied others
+// like it may get.
 func random(r *rand.Rand, c *cell) raftfsm.Command {
 	id := api.SessionID(r.IntN(40))
 	name := []api.Name{"", "/a", "/b", "/a/x", "/a/y", "/e"}[r.IntN(6)]
@@ -230,8 +231,8 @@ func random(r *rand.Rand, c *cell) raftfsm.Command {
 	return raftfsm.Command{Release: &raftfsm.Release{Mutation: m, Lock: ref, Handle: api.HandleID(r.IntN(4)), Generation: generation}}
 }
 
-// The same log gives the same state, whether all of it is applied or what follows a
-// snapshot; and a snapshot that was taken before does not change.
+// The same log gives the same state, whether a replica applies all of it or the
+// part after a snapshot; and a snapshot taken before does not change.
 func TestSameLogSameState(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -276,7 +277,7 @@ func TestSameLogSameState(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		apply(&restored, half, len(log))
-		c.state.History = whole.History // Apply does not keep it
+		c.state.History = whole.History // Apply does not update it
 		want := hash(t, c.state)
 		for what, got := range map[string]string{"from the beginning": hash(t, whole), "from a snapshot": hash(t, restored)} {
 			if got != want || whole.History == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// view is everything there is in a state, one line each.
+// view returns everything in a state, one line each.
 func (m *model) view() []string {
 	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", m.epoch, m.level, m.counter, len(m.clients))}
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
@@ -77,7 +77,7 @@ func (m *model) sessionsOf(principal string) (n int) {
 	return n
 }
 
-// view of a state, in the same form.
+// view returns everything in a state, in the form of model.view.
 func view(s *raftfsm.State) []string {
 	lines := []string{fmt.Sprintf("epoch %d level %d counter %d sessions %d", s.Epoch, s.Level, s.Counter, s.Sessions.Len())}
 	var nodes []*namespace.Node
@@ -116,7 +116,7 @@ func (m *model) stat(name api.Name) *raftfsm.Stat {
 	}
 }
 
-// silent leaves of a refusal what the model says of it, too.
+// silent reduces a refusal to what the model says of it.
 func silent(a raftfsm.Answer) raftfsm.Answer {
 	if a.Refusal == nil {
 		return a
