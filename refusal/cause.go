@@ -6,14 +6,14 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Cause is why something is refused. The list is closed, and its numbers are stable: they
-// are in the log and in snapshots, and none is reused. A new cause gets a number above
-// the others, and a level (see package raftfsm, "Feature levels").
+// Cause is why something is refused. The list is closed, and its numbers are stable: they are in
+// the log and in snapshots, and are never reused. A new cause gets a number above the others, and a
+// level (see package raftfsm, "Feature levels").
 type Cause uint16
 
 // The causes that concern a command, or the epoch of its master.
 const (
-	EmptyCommand Cause = 1 // it does nothing that this version knows
+	EmptyCommand Cause = 1 // no field that this version knows is set
 	OtherTerm    Cause = 2 // proposed in Epoch, committed in CurrentEpoch
 	EpochUnbegun Cause = 3 // proposed in Epoch; the cell is in CurrentEpoch
 	EpochBegun   Cause = 4 // Epoch was to begin; the cell is in CurrentEpoch
@@ -40,7 +40,7 @@ const (
 	LeaseOutOfRange    Cause = 16 // Length
 	LeaseTooLong       Cause = 17 // Length, Session
 	SessionQuota       Cause = 18 // Principal, Used, Allowed
-	TerminationTooLong Cause = 19 // why it was asked for, above Allowed
+	TerminationTooLong Cause = 19 // the given reason is longer than Allowed
 )
 
 // The causes that concern a node, or its name.
@@ -53,7 +53,7 @@ const (
 	NodeExists          Cause = 25 // Kind
 	NodeDying           Cause = 26
 	ParentDying         Cause = 27
-	NodeDyingElsewhere  Cause = 28 // with the session that had it
+	NodeDyingElsewhere  Cause = 28 // when a session opens a node that is dying
 	ParentUnknown       Cause = 29 // Name is the parent's
 	ParentIsFile        Cause = 30 // Name and Kind are the parent's
 	KindInvalid         Cause = 31 // Kind
@@ -79,8 +79,8 @@ const (
 const (
 	ACLNameTooLong      Cause = 48 // Allowed bytes
 	ACLUnknown          Cause = 49 // List
-	ACLDirectoryKind    Cause = 50 // the directory of lists would be something else
-	ACLFileKind         Cause = 51 // a list would be something else
+	ACLDirectoryKind    Cause = 50 // another kind of node in the place of the directory of lists
+	ACLFileKind         Cause = 51 // another kind of node in the place of a list
 	NotAdmittedToRead   Cause = 52 // Principal, List, Name and Kind of the node
 	NotAdmittedToWrite  Cause = 53 // the same
 	NotAdmittedToChange Cause = 54 // the same
@@ -105,8 +105,8 @@ const (
 	WaiterQuota         Cause = 69 // Principal, Used, Allowed
 )
 
-// The causes that concern a lock, or a handle that it is wanted through. Of those with
-// the code LockHeld, Holders, HolderCount and Mode are set.
+// The causes that concern a lock, or the handle through which a client wants it. Those with the
+// code LockHeld have Holders, HolderCount and Mode.
 const (
 	ModeInvalid              Cause = 70 // Wanted
 	LockForNobody            Cause = 71
@@ -122,7 +122,7 @@ const (
 	NotHolder                Cause = 81
 	HeldInOther              Cause = 82 // Current, Generation
 	HeldByNobody             Cause = 83
-	RevocationTooLong        Cause = 84 // why it was asked for, above Allowed
+	RevocationTooLong        Cause = 84 // the given reason is longer than Allowed
 	HandleClosed             Cause = 85
 	HandleClosedWhileWaiting Cause = 86
 	HandleClosedWhileAsked   Cause = 87
@@ -141,8 +141,7 @@ const (
 // LevelReached refuses to raise the feature level of a cell that is at level Used.
 const LevelReached Cause = 95
 
-// Code returns the code of a cause, api.Uncertain for one that this version does not
-// know.
+// Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {
 		return row.code
@@ -150,8 +149,8 @@ func (c Cause) Code() api.Code {
 	return api.Uncertain
 }
 
-// Level returns the feature level from which on a cell may refuse something for that
-// cause. All so far are of the first.
+// Level returns the feature level from which on a cell may refuse something with that cause. So far
+// it is 1 for all.
 func (c Cause) Level() int { return 1 }
 
 // IsKnown reports whether c is a cause of this version.

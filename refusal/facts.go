@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// fact is something that a sentence about a refusal mentions.
+// fact returns a value for a sentence about a refusal.
 type fact func(r *Refusal) any
 
 func epoch(r *Refusal) any         { return r.Epoch }
@@ -39,7 +39,7 @@ func maxGeneration(*Refusal) any { return uint64(api.MaxGeneration) }
 func exclusive(*Refusal) any     { return api.Exclusive }
 func shared(*Refusal) any        { return api.Shared }
 
-// node says what kind of node it is.
+// node returns the kind of the node, in words.
 func node(r *Refusal) any {
 	switch {
 	case r.Name == "":
@@ -50,7 +50,7 @@ func node(r *Refusal) any {
 	return "the node"
 }
 
-// directory is the name of a directory, which of the root is empty.
+// directory returns the name of a directory; the root's name is empty.
 func directory(r *Refusal) any {
 	if r.Name == "" {
 		return "/"
@@ -60,7 +60,7 @@ func directory(r *Refusal) any {
 
 // holders names the first holders, and says how many more there are.
 func holders(r *Refusal) any {
-	const named = 3 // all are in Holders, as far as there is room
+	const named = 3 // for the sentence; Holders has up to MaxHolders
 	var who []string
 	for _, s := range r.Holders[:min(len(r.Holders), named)] {
 		who = append(who, s.String())
@@ -81,7 +81,7 @@ func quota(r *Refusal) any {
 func quotaNodes(r *Refusal) any { return quota(r).(api.Quota).Nodes }
 func quotaBytes(r *Refusal) any { return quota(r).(api.Quota).Bytes }
 
-// by is what an operator did, empty if that is not known.
+// by returns the operator's intervention, the zero value if it is unknown.
 func by(r *Refusal) Intervention {
 	if r.By == nil {
 		return Intervention{}

@@ -7,9 +7,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Refusal is an answer that says no. The comment of its Cause says which of the other
-// fields are set. A Refusal that was returned or stored is never changed. It is an error:
-// errors.Is finds its code, and errors.As makes the *api.Error of it.
+// Refusal is a negative answer. The comment of its Cause says which of the other fields are set. A
+// Refusal that was returned or stored never changes. It is an error: errors.Is finds its code, and
+// errors.As its *api.Error.
 type Refusal struct {
 	Cause Cause `cbor:"1,keyasint"`
 
@@ -22,32 +22,32 @@ type Refusal struct {
 	By        *Intervention `cbor:"8,keyasint,omitempty"`
 
 	Request       api.RequestNumber `cbor:"9,keyasint,omitempty"`
-	Listed        api.RequestNumber `cbor:"10,keyasint,omitempty"` // as outstanding
-	Previous      api.RequestNumber `cbor:"11,keyasint,omitempty"` // the one listed before
+	Listed        api.RequestNumber `cbor:"10,keyasint,omitempty"` // a number listed as outstanding
+	Previous      api.RequestNumber `cbor:"11,keyasint,omitempty"` // the number listed before it
 	HighestIssued api.RequestNumber `cbor:"12,keyasint,omitempty"`
 
 	Epoch        api.Epoch      `cbor:"13,keyasint,omitempty"` // of the command
 	CurrentEpoch api.Epoch      `cbor:"14,keyasint,omitempty"` // of the cell
-	Generation   api.Generation `cbor:"15,keyasint,omitempty"` // that was asked for, or that the caller has
-	Current      api.Generation `cbor:"16,keyasint,omitempty"` // that there is
+	Generation   api.Generation `cbor:"15,keyasint,omitempty"` // the generation that was asked for, or that the caller has
+	Current      api.Generation `cbor:"16,keyasint,omitempty"` // the present generation
 
-	Mode        api.LockMode    `cbor:"17,keyasint,omitempty"` // in which the lock is held, or was
-	Wanted      api.LockMode    `cbor:"18,keyasint,omitempty"` // in which it was asked for
+	Mode        api.LockMode    `cbor:"17,keyasint,omitempty"` // in which the lock is or was held
+	Wanted      api.LockMode    `cbor:"18,keyasint,omitempty"` // the mode that was asked for
 	Holders     []api.SessionID `cbor:"19,keyasint,omitempty"` // MaxHolders at most, in the order of their grants
-	HolderCount int             `cbor:"20,keyasint,omitempty"` // of all
+	HolderCount int             `cbor:"20,keyasint,omitempty"` // the number of all holders
 	Length      time.Duration   `cbor:"21,keyasint,omitempty"` // of a lease or a lock-delay
 
-	Used    int64      `cbor:"22,keyasint,omitempty"` // or the size of what is too large
+	Used    int64      `cbor:"22,keyasint,omitempty"` // or the size of something too large
 	Allowed int64      `cbor:"23,keyasint,omitempty"`
-	More    int64      `cbor:"24,keyasint,omitempty"` // that was asked for
+	More    int64      `cbor:"24,keyasint,omitempty"` // what was asked for
 	Quota   *api.Quota `cbor:"25,keyasint,omitempty"`
 }
 
-// MaxHolders bounds the holders that a refusal names: a lock may have many thousands,
-// and each session has up to api.MaxOutstanding answers kept. The tree has them all.
+// MaxHolders bounds the holders that a refusal names: a lock may have many thousands, and each
+// session keeps up to api.MaxOutstanding answers. The tree has all holders.
 const MaxHolders = 100
 
-// Code returns the code of the cause; that of no refusal, nil, is api.OK.
+// Code returns the code of the cause, api.OK for a nil Refusal.
 func (r *Refusal) Code() api.Code {
 	if r == nil {
 		return api.OK
@@ -83,13 +83,13 @@ func (r *Refusal) Err() *api.Error {
 	return e
 }
 
-// Is reports whether target is the refusal's code.
+// Is reports whether target is the refusal's code, for errors.Is.
 func (r *Refusal) Is(target error) bool {
 	code, ok := target.(api.Code)
 	return ok && code == r.Code()
 }
 
-// As makes the refusal an *api.Error, if that is what is looked for.
+// As stores the refusal's *api.Error in target, for errors.As.
 func (r *Refusal) As(target any) bool {
 	e, ok := target.(**api.Error)
 	if ok {
@@ -98,9 +98,9 @@ func (r *Refusal) As(target any) bool {
 	return ok
 }
 
-// IsFinal reports whether a refusal with that code says of a request that it was not
-// done, and never will be. The others say something of the replica that was asked, or of
-// the session: an earlier copy may have been done, or a later one may be.
+// IsFinal reports whether a refusal with that code means that the request was not done, and never
+// will be. Other codes concern the replica that was asked, or the session: an earlier copy of the
+// request may have been done, or a later one may be.
 func IsFinal(code api.Code) bool {
 	switch code {
 	case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.SessionExpired, api.DeadlineExceeded:
@@ -109,8 +109,8 @@ func IsFinal(code api.Code) bool {
 	return true
 }
 
-// Intervention is what an operator did to a lock or to a session: who did it, and why, in
-// the operator's words.
+// Intervention is what an operator did to a lock or to a session: who did it, and why, in the
+// operator's words.
 type Intervention struct {
 	Principal string `cbor:"1,keyasint,omitempty"`
 	Why       string `cbor:"2,keyasint,omitempty"`
@@ -119,8 +119,8 @@ type Intervention struct {
 // String returns who did it, and why.
 func (i Intervention) String() string { return i.Principal + ": " + i.Why }
 
-// Break returns the sentence about a lock that was broken so.
+// Break returns the sentence about a lock that an operator broke.
 func (i Intervention) Break() string { return "broken by " + i.String() }
 
-// Termination returns the sentence about a session that was ended so.
+// Termination returns the sentence about a session that an operator ended.
 func (i Intervention) Termination() string { return "ended by " + i.String() }

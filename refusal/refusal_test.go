@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/causes.txt anew")
 
-// sample is a refusal with every fact.
+// sample returns a refusal that has every fact.
 func sample(c refusal.Cause) *refusal.Refusal {
 	return &refusal.Refusal{
 		Cause:         c,
@@ -46,7 +46,7 @@ func sample(c refusal.Cause) *refusal.Refusal {
 	}
 }
 
-// every calls do with each cause. They are numbered without a gap.
+// every calls do with each cause. Their numbers have no gap.
 func every(do func(c refusal.Cause)) (last refusal.Cause) {
 	for c := refusal.Cause(1); c.IsKnown(); c++ {
 		do(c)
@@ -55,8 +55,8 @@ func every(do func(c refusal.Cause)) (last refusal.Cause) {
 	return last
 }
 
-// The numbers and codes of causes are in logs and snapshots, so they stay as they are.
-// The sentences may change; this shows how. -update writes the file.
+// The numbers and codes of causes are in logs and snapshots, so they must not change. The sentences
+// may change; the file shows the difference. -update writes the file.
 func TestCauses(t *testing.T) {
 	var b strings.Builder
 	last := every(func(c refusal.Cause) {
@@ -90,7 +90,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A refusal is an error with its code, and an *api.Error for whoever asks for one.
+// A refusal is an error with its code, and errors.As gets an *api.Error from
+// it.
 func TestRefusalIsAnError(t *testing.T) {
 	every(func(c refusal.Cause) {
 		err := fmt.Errorf("wrapped: %w", sample(c))
@@ -112,7 +113,7 @@ func TestRefusalIsAnError(t *testing.T) {
 	}
 }
 
-// What a newer version has stored has no code that an older one could conclude from.
+// An older version must not draw conclusions from a cause that a newer one has stored.
 func TestUnknownCause(t *testing.T) {
 	r := &refusal.Refusal{Cause: 60_000}
 	if r.Cause.IsKnown() || r.Code() != api.Uncertain || refusal.IsFinal(r.Code()) || r.Message() != "cause 60000" {

@@ -4,8 +4,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// row is what a cause means: its code, and a format for its sentence with the facts that
-// belong into it.
+// row is the code of a cause, and the format of its sentence with the facts that go into it.
 type row struct {
 	code   api.Code
 	format string
