@@ -8,13 +8,13 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A process that crashes between the rename and the sync of the directory leaves a
-// file that the next crash, of the machine, may undo. Whoever opens it lets
-// requests in by what is in it, and must make it last first.
+// A process that crashes between the rename and the sync of the directory
+// leaves a file that a later crash of the machine may undo. A store that opens
+// the file must make it durable before requests are let in by its contents.
 func TestWhatIsReadIsDurable(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "guard")
 	crash := errors.New("the process ends here")
-	durable := true // what the file holds survives a crash of the machine
+	durable := true // whether the file's contents survive a crash of the machine
 	store, err := openFileStore(name, func(string) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +40,6 @@ func TestWhatIsReadIsDurable(t *testing.T) {
 	}
 	defer store.Close()
 	if seen, err := store.Load(t.Context()); err != nil || len(seen) != 1 || seen[0] != s || !durable {
-		t.Errorf("%v (%v) is believed; durable: %t", seen, err, durable)
+		t.Errorf("%v (%v) is used; durable: %t", seen, err, durable)
 	}
 }

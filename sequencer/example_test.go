@@ -54,8 +54,8 @@ func ExampleGuard() {
 	// {Accepted:2 RefusedStale:1 RefusedLost:0 RefusedMissing:0 RefusedOther:0}
 }
 
-// Where the write carries the token and the storage compares it, Check is
-// enough: it turns stale requests away before they reach the storage.
+// If the write carries the token and the storage compares it, Check is enough:
+// it refuses stale requests before they reach the storage.
 func ExampleGuard_Check() {
 	directory, _ := os.MkdirTemp("", "guard")
 	defer os.RemoveAll(directory)
@@ -83,8 +83,8 @@ func ExampleGuard_Check() {
 	// UPDATE jobs SET state = 'done', token = 57 WHERE id = 7 AND token <= 57
 }
 
-// A sequencer says which lock is held, in which mode, and its token. Its parts can be read without
-// asking the cell; whether it is valid only the cell, or a guard, can say.
+// A sequencer says which lock is held, in which mode, and its token. A program can read these parts
+// without asking the cell; only the cell or a guard knows whether they are still valid.
 func ExampleParse() {
 	s, err := sequencer.Parse("chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary")
 	if err != nil {

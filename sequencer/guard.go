@@ -11,26 +11,28 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Guard lets requests in by their sequencers: only of the locks, the cell and
-// the mode of its configuration, and never one with a lower token than one of
-// that lock that it let in before, in this process or an earlier one on the
-// same Store. A token higher than all before is stored before its first request
-// passes.
+// Guard lets requests in by their sequencers: only those of the locks, the cell
+// and the mode of its configuration, and never one with a lower token than it
+// let in before for that lock, in this process or an earlier one with the same
+// Store. It stores a token higher than all before, and then lets its first
+// request in. A Guard is safe for concurrent use.
 type Guard struct {
 	config   GuardConfig
-	cellName string // of every lock accepted
+	cellName string // the cell of every lock accepted
 	accepted atomic.Uint64
 	stale    atomic.Uint64
 	lost     atomic.Uint64
 	missing  atomic.Uint64
 	other    atomic.Uint64
 
-	// saving is held, by filling it, while a new sequencer is judged and stored,
-	// so that the store's order is the order in which tokens rise.
+	// saving is a lock, held by filling it, for judging and storing a new
+	// sequencer, so that the store gets the tokens in the order in which they
+	// rise.
 	saving chan struct{}
 
-	// newest finds the lock of a request whose text was let in before, without
-	// parsing it and without a mutex. The map is replaced, under mu, not changed.
+	// newest finds the lock of a text that was let in before, without parsing
+	// the text and without a mutex. The map is never changed; it is replaced,
+	// under mu.
 	newest atomic.Pointer[map[string]*admission]
 
 	mu    sync.Mutex // guards the fields below, and replacing newest
@@ -44,19 +46,19 @@ type admission struct {
 	lock *lock
 }
 
-// Stats counts what a Guard decided since it was made.
+// Stats counts a Guard's decisions since it was made.
 type Stats struct {
 	Accepted       uint64 // requests let in
 	RefusedStale   uint64 // requests whose token was below the newest of their lock
-	RefusedLost    uint64 // requests whose lock was lost, as the Checker says
+	RefusedLost    uint64 // requests whose lock was lost, according to the Checker
 	RefusedMissing uint64 // requests that carried no sequencer, or several: see CountMissing
 	RefusedOther   uint64 // requests refused for any other reason: malformed, another lock, time ran out, …
 }
 
-// NewGuard reads the store and returns a Guard. It fails with InvalidArgument,
-// naming every fault, if the configuration contradicts itself or the store, and
-// with the store's own error if that cannot be read: a guard that has lost its
-// memory must not begin.
+// NewGuard reads the store and returns a Guard. If the configuration
+// contradicts itself or the store, the error is InvalidArgument and names every
+// fault. If the store cannot be read, it is the store's own error: a guard must
+// not start without the tokens that it has seen.
 func NewGuard(ctx context.Context, config GuardConfig) (*Guard, error) {
 	if config.Mode == 0 {
 		config.Mode = api.Exclusive
@@ -87,7 +89,7 @@ func NewGuard(ctx context.Context, config GuardConfig) (*Guard, error) {
 	return g, nil
 }
 
-// remember takes over what the store holds of this guard's cell.
+// remember reads the saved sequencers of this guard's cell.
 func (g *Guard) remember(saved []Sequencer) error {
 	for _, s := range saved {
 		if fault := s.fault(); fault != "" {
@@ -108,7 +110,8 @@ func (g *Guard) remember(saved []Sequencer) error {
 	}
 	table := make(map[string]*admission, len(g.locks))
 	for _, a := range g.locks {
-		// An earlier configuration may have let in what this one does not.
+		// An earlier configuration may have accepted locks that this one does
+		// not.
 		if g.concerns(a.seq) == nil {
 			table[a.seq.String()] = a
 		}
@@ -118,16 +121,17 @@ func (g *Guard) remember(saved []Sequencer) error {
 }
 
 // Check lets one request in, or refuses it, by the text of its sequencer, and
-// returns the sequencer. It is enough only where the write that follows carries
+// returns the sequencer. It is enough only if the write that follows carries
 // the token and the storage compares it; see Do.
 //
-// A refusal is an *api.Error: BadSequencer if the request must not be served
-// (malformed, another lock, cell or mode, stale, or lost; a stale or lost one is
-// a Refusal, and its message has both tokens), QuotaExceeded above MaxLocks, Unavailable if a new token
-// could not be stored, Cancelled or DeadlineExceeded if ctx ended before that.
-// Nothing was let in then; all but BadSequencer may be tried again.
+// A refusal is an *api.Error. The code is BadSequencer if the request must not
+// be served: the text is malformed; the lock, cell or mode is another; or the
+// sequencer is stale or lost. For a stale or lost one, the error is a Refusal
+// and its message has both tokens. The other codes are QuotaExceeded above
+// MaxLocks, Unavailable if a new token could not be stored, and Cancelled or
+// DeadlineExceeded if ctx ended before that; the caller may try again.
 //
-// For the newest token of a lock, without a Checker, it costs a look-up.
+// For the newest token of a lock, without a Checker, Check costs one look-up.
 func (g *Guard) Check(ctx context.Context, text string) (Sequencer, error) {
 	a, err := g.admit(ctx, text)
 	if err != nil {
@@ -139,16 +143,16 @@ func (g *Guard) Check(ctx context.Context, text string) (Sequencer, error) {
 
 // Do runs serve if Check would let the request in, in a section of its lock:
 // serve begins only after every serve of a lower token has returned, and no
-// serve of a lower token begins after that. To come to that end, the arrival of
-// a higher token cancels the context that running serves of lower tokens were
-// given, with the refusal as the cause; a serve that ignores its context keeps
-// the newer primary waiting until ctx ends, so give ctx a deadline. The Checker is
-// asked again after such a wait.
+// serve of a lower token begins after that. When a higher token arrives, Do
+// cancels the contexts of running serves of lower tokens, with the refusal as
+// the cause. A serve that ignores its context makes the newer primary wait
+// until ctx ends, so give ctx a deadline. After such a wait, Do asks the
+// Checker again.
 //
-// Do returns serve's error as it is, and Check's if serve was not called.
+// Do returns serve's error unchanged, or Check's if serve was not called.
 // FromContext finds the sequencer in serve's context. Requests of one token run
-// side by side. A serve must not wait for a Do with a higher token of its own
-// lock, which waits for it. A section also ends when serve panics.
+// concurrently. A serve must not wait for a Do with a higher token of its own
+// lock, because that one waits for it. A section also ends when serve panics.
 func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Context) error) error {
 	a, err := g.admit(ctx, text)
 	if err != nil {
@@ -160,7 +164,7 @@ func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Cont
 	}
 	defer a.lock.leave(inside)
 	if waited {
-		// For as long as older requests took to leave: what the Checker said before that may be true no more.
+		// While older requests left, the Checker's earlier answer may have become wrong.
 		if err := g.confirm(inside.ctx, a); err != nil {
 			return g.refused(err)
 		}
@@ -171,14 +175,14 @@ func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Cont
 
 type contextKey struct{}
 
-// FromContext returns the sequencer that a Guard let the running request in by.
+// FromContext returns the sequencer of the request that a Guard runs in ctx.
 func FromContext(ctx context.Context) (Sequencer, bool) {
 	s, ok := ctx.Value(contextKey{}).(Sequencer)
 	return s, ok
 }
 
-// Stats returns the counts so far. They are read one by one, so requests that
-// are decided meanwhile may be in one and not yet in another.
+// Stats returns the counts so far. It reads them one by one, so a request that
+// is decided meanwhile may be in one count and not yet in another.
 func (g *Guard) Stats() Stats {
 	return Stats{
 		Accepted: g.accepted.Load(), RefusedStale: g.stale.Load(), RefusedLost: g.lost.Load(),
@@ -186,9 +190,9 @@ func (g *Guard) Stats() Stats {
 	}
 }
 
-// CountMissing counts a request that was refused by who carries sequencers over
-// a wire, because it brought none, or more than one. The interceptors of seqgrpc
-// and the middleware of seqhttp call it; nobody else need.
+// CountMissing counts a request that was refused because it carried no
+// sequencer, or more than one. It is for code that receives sequencers over a
+// wire, such as the interceptors of seqgrpc and the middleware of seqhttp.
 func (g *Guard) CountMissing() { g.missing.Add(1) }
 
 // refused counts a refusal and returns the error for the caller.
@@ -206,8 +210,8 @@ func (g *Guard) refused(err error) error {
 	return err
 }
 
-// admit returns the admission of a text whose token is, at that moment, the
-// newest of its lock and durably so.
+// admit returns the admission of a text whose token is at that moment the
+// newest of its lock, and durable.
 func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	if a := (*g.newest.Load())[text]; a != nil {
 		return a, g.confirm(ctx, a)
@@ -226,8 +230,8 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	if a != nil {
 		return a, g.confirm(ctx, a)
 	}
-	// A Checker is asked before the token counts, or an invented one would lock
-	// the true holder out.
+	// Ask the Checker before the token counts: otherwise an invented token
+	// would lock the true holder out.
 	if err := g.ask(ctx, s); err != nil {
 		return nil, err
 	}
@@ -235,14 +239,14 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	// And asked again, as the store may have taken its time: one that keeps good
-	// answers knows as a rule.
+	// Ask again, because the store may have been slow. A Checker that caches
+	// mostly knows the answer.
 	return a, g.confirm(ctx, a)
 }
 
-// confirm is the part of a decision that is not settled by having let the same
-// sequencer in before. It comes after every wait: what a Checker said before one
-// is too old to let a request in.
+// confirm checks what may have changed since the sequencer was let in before.
+// Call it after every wait: the Checker's answer from before a wait is too old
+// to let a request in.
 func (g *Guard) confirm(ctx context.Context, a *admission) error {
 	err := g.ask(ctx, a.seq)
 	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
@@ -268,8 +272,8 @@ func (g *Guard) ask(ctx context.Context, s Sequencer) error {
 	return lost
 }
 
-// concerns refuses a sequencer of a lock or mode that proves nothing here. A
-// valid sequencer of another lock is as good as none: anyone can have one.
+// concerns refuses a sequencer of another lock or of too weak a mode. A valid
+// sequencer of another lock proves nothing here: any client can get one.
 func (g *Guard) concerns(s Sequencer) error {
 	if !g.config.accepts(s.Path) {
 		return refusal(s, "this server is not protected by that lock but by %s", g.config.describe())
@@ -280,8 +284,8 @@ func (g *Guard) concerns(s Sequencer) error {
 	return nil
 }
 
-// judge compares s with what is known. It returns an admission if s is the
-// newest of its lock, neither if it would become that, and an error if not.
+// judge compares s with the newest sequencers. It returns an admission if s is
+// the newest of its lock, nil and nil if s is newer, and an error otherwise.
 func (g *Guard) judge(s Sequencer) (*admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -308,7 +312,7 @@ func (g *Guard) judge(s Sequencer) (*admission, error) {
 	return known, nil
 }
 
-// raise makes s the newest of its lock: durably first, then for everyone.
+// raise makes s the newest of its lock: durably first, then for all requests.
 func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
 	select {
 	case g.saving <- struct{}{}:
@@ -316,11 +320,12 @@ func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
 	case <-ctx.Done():
 		return nil, ended(ctx, s)
 	}
-	// Others may have been stored while this one waited.
+	// Others may have been stored while this request waited.
 	if a, err := g.judge(s); a != nil || err != nil {
 		return a, err
 	}
-	// A save that fails may have been done, so the first attempt decides the cell.
+	// A failed save may have taken effect, so already the first attempt fixes
+	// the cell.
 	g.mu.Lock()
 	g.cell = s.Cell
 	g.mu.Unlock()
@@ -341,8 +346,8 @@ func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
 	return a, nil
 }
 
-// publish makes s, already stored, the one that requests of its lock are
-// compared with. The caller holds mu.
+// publish makes s, which is stored, the sequencer to which requests of its lock
+// are compared. The caller holds mu.
 func (g *Guard) publish(s Sequencer) *admission {
 	table := maps.Clone(*g.newest.Load())
 	a := &admission{seq: s}

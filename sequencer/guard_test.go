@@ -46,18 +46,18 @@ func TestSequencerThatProvesNothingHere(t *testing.T) {
 	}
 	refuse(t, exact, foreign, api.BadSequencer, string(cellA), string(cellB))
 	refuse(t, exact, shared("/ls/foo/svc/primary", 1<<50), api.BadSequencer, "shared", "exclusive")
-	accept(t, exact, of(primary, 1)) // none of these raised anything
+	accept(t, exact, of(primary, 1)) // none of these raised the token
 
 	below := newGuard(t, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo/svc"), Mode: api.Shared, MaxLocks: 3})
 	for _, path := range []string{"/ls/foo/svcs", "/ls/foo", "/ls/foo/sv", "/ls/bar/svc/a"} {
 		refuse(t, below, at(path), api.BadSequencer)
 	}
 	accept(t, below, shared("/ls/foo/svc", 5))
-	accept(t, below, shared("/ls/foo/svc/a", 3)) // locks are apart
+	accept(t, below, shared("/ls/foo/svc/a", 3)) // each lock has its own token
 	accept(t, below, of(api.MustParsePath("/ls/foo/svc/a/b"), 4))
 	refuse(t, below, of(api.MustParsePath("/ls/foo/svc"), 5), api.BadSequencer, "mode")
 	refuse(t, below, at("/ls/foo/svc/c"), api.QuotaExceeded, "3 locks")
-	accept(t, below, shared("/ls/foo/svc", 6)) // a full table still moves on
+	accept(t, below, shared("/ls/foo/svc", 6)) // a full table still accepts newer tokens of its locks
 }
 
 func TestFirstCellIsTrustedAndRemembered(t *testing.T) {
@@ -73,22 +73,22 @@ func TestFirstCellIsTrustedAndRemembered(t *testing.T) {
 
 	store = openStore(t, name)
 	refuse(t, newGuard(t, sequencer.GuardConfig{Store: store}), other, api.BadSequencer, string(cellA))
-	// The cell was founded anew, and the operator says so.
+	// The cell was bootstrapped again, and the operator pins its new id.
 	pinned := newGuard(t, sequencer.GuardConfig{Store: store, Cell: cellB})
 	other.Generation = 3
 	accept(t, pinned, other)
 	refuse(t, pinned, of(primary, 42), api.BadSequencer, string(cellB))
-	// What the first cell's locks reached is not forgotten either.
+	// The guard still knows the tokens of the first cell's locks.
 	refuse(t, newGuard(t, sequencer.GuardConfig{Store: store, Cell: cellA}), of(primary, 40), api.BadSequencer, "41")
-	// Which of the two counts, a guard cannot know.
+	// The guard cannot know which of the two cells to accept.
 	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: store, Locks: []api.Path{primary}})
 	if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "set Cell") {
 		t.Errorf("two cells in the store: %v", err)
 	}
 }
 
-// What a server with a laxer configuration let in, the next one judges anew,
-// and yet does not forget.
+// A guard with a stricter configuration judges anew what an earlier one let in,
+// and still remembers it.
 func TestStricterConfigurationAfterRestart(t *testing.T) {
 	store := &memory{}
 	shared := of(primary, 41)
@@ -118,8 +118,8 @@ func TestConfigurationFaultsAreAllNamed(t *testing.T) {
 	}
 }
 
-// A new token passes no sooner than it is stored, keeps nobody else waiting
-// meanwhile, and counts for nothing if it cannot be stored.
+// A new token is let in only after it was stored, makes no other request wait
+// meanwhile, and has no effect if it cannot be stored.
 func TestNewTokenIsStoredFirst(t *testing.T) {
 	saving, proceed := make(chan struct{}), make(chan error)
 	store := &memory{before: func(_ context.Context, s sequencer.Sequencer) error {
@@ -138,7 +138,7 @@ func TestNewTokenIsStoredFirst(t *testing.T) {
 			result <- err
 		}()
 		<-saving
-		accept(t, guard, of(primary, 41)) // the store's slowness is not the others'
+		accept(t, guard, of(primary, 41)) // a slow store does not delay other requests
 		select {
 		case err := <-result:
 			t.Fatalf("let in before it was stored: %v", err)
@@ -158,7 +158,7 @@ func TestNewTokenIsStoredFirst(t *testing.T) {
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "57")
 }
 
-// checker answers for a session.
+// checker answers in place of a session.
 type checker func(sequencer.Sequencer) error
 
 func (c checker) CheckSequencer(_ context.Context, s sequencer.Sequencer) error { return c(s) }
@@ -173,14 +173,14 @@ func TestCheckerDecidesBesides(t *testing.T) {
 		return nil
 	})})
 	accept(t, guard, of(primary, 41))
-	// An invented token is refused, and locks nobody out.
+	// An invented token is refused, and locks out no holder.
 	refuse(t, guard, of(primary, 1<<50), api.BadSequencer, "not held")
 	accept(t, guard, of(primary, 41))
-	// A lost lock is refused although no newer token has come.
+	// A lost lock is refused although no newer token has arrived.
 	valid = 57
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "not held")
 	accept(t, guard, of(primary, 57))
-	// What the cell says does not lower what was seen.
+	// The cell's answer does not lower the newest token.
 	valid = 41
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "57 was seen")
 	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 3, RefusedStale: 1, RefusedLost: 2}); got != want {
@@ -188,7 +188,7 @@ func TestCheckerDecidesBesides(t *testing.T) {
 	}
 }
 
-// Whoever is refused is told both tokens, in words and in fields.
+// A refused caller gets both tokens, in words and in fields.
 func TestRefusalsCarryBothTokens(t *testing.T) {
 	guard := newGuard(t, sequencer.GuardConfig{Checker: checker(func(s sequencer.Sequencer) error {
 		if s.Token() > 57 {
@@ -225,7 +225,7 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 			}
 		}
 	}
-	// A store of the caller's own may know a newer one, and say so.
+	// A caller's own store may know a newer token, and report it.
 	told := sequencer.Stale(of(primary, 41), 57)
 	guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
 	_, err := guard.Check(t.Context(), of(primary, 41).String())
@@ -236,7 +236,7 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 }
 
 // Of two new tokens that arrive together, the lower one waits while the higher
-// is stored, and is then stale, whether or not the store would notice.
+// is stored, and is then stale, even if the store would accept it.
 func TestTokensRiseInOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
@@ -270,8 +270,8 @@ func TestTokensRiseInOneOrder(t *testing.T) {
 	})
 }
 
-// A request whose check with the cell takes long is stale if a newer one has
-// passed meanwhile.
+// A request whose check with the cell takes long is stale if a newer one was
+// let in meanwhile.
 func TestOvertakenWhileChecking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, proceed := false, make(chan struct{})
@@ -297,8 +297,8 @@ func TestOvertakenWhileChecking(t *testing.T) {
 	})
 }
 
-// However callers overlap and the server restarts, none is let in with a token
-// below one that was let in before it asked.
+// With concurrent callers and restarts of the server, no request is let in with
+// a token below one that was let in before the request arrived.
 func TestNeverLowerThanBefore(t *testing.T) {
 	const restarts, callers, requests, locks = 8, 8, 60, 3
 	name := filepath.Join(t.TempDir(), "guard")
@@ -337,7 +337,7 @@ func TestNeverLowerThanBefore(t *testing.T) {
 		group.Wait()
 		if stats := guard.Stats(); stats.Accepted == 0 || stats.RefusedStale == 0 ||
 			stats.Accepted+stats.RefusedStale+stats.RefusedOther != callers*requests {
-			t.Errorf("%+v of %d requests: the test shows nothing, or one is not counted", stats, callers*requests)
+			t.Errorf("%+v of %d requests: the test proves nothing, or a request is not counted", stats, callers*requests)
 		}
 		_ = store.Close()
 	}

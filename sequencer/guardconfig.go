@@ -8,64 +8,68 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// DefaultMaxLocks is how many locks a Guard keeps apart unless told otherwise.
-// Each costs a few hundred bytes of memory and about a hundred in a FileStore,
-// which is written as a whole when a lock changes hands.
+// DefaultMaxLocks is how many locks a Guard distinguishes by default. Each
+// costs a few hundred bytes of memory and about a hundred in a FileStore, which
+// rewrites its whole file when a lock changes hands.
 const DefaultMaxLocks = 4096
 
-// GuardConfig says which sequencers a Guard lets in. At least one of Locks and
-// Prefix, and Store, must be set.
+// GuardConfig says which sequencers a Guard accepts. Store must be set, and at
+// least one of Locks and Prefix.
 type GuardConfig struct {
-	// Locks are the locks accepted, by their whole paths. The cell is written as
-	// the cell calls itself, for that is what its sequencers say.
+	// Locks are the accepted locks, by their whole paths. Write the cell's own
+	// name, because that name is in its sequencers.
 	Locks []api.Path
-	// Prefix accepts the lock of this node and of every node below it. The locks
-	// and the prefix of one Guard are all of one cell.
+	// Prefix accepts the lock of this node and of every node below it. All
+	// locks and the prefix of one Guard must belong to one cell.
 	Prefix api.Path
-	// Cell, if set, is the only cell id accepted. If not, the first sequencer that
-	// proves anything decides, and Store remembers. A cell that is founded anew has another
-	// id and counts from the start, so it is accepted only once pinned here.
+	// Cell, if set, is the only cell id accepted. If it is not set, the first sequencer that is
+	// otherwise acceptable decides, and Store remembers its cell. A cell that is bootstrapped again
+	// has another id and counts from the start: set Cell to accept it.
 	Cell api.CellID
-	// Mode is the weakest mode accepted: Exclusive (the default, for servers that
-	// take orders from one primary) or Shared, which takes both.
+	// Mode is the weakest mode accepted: Exclusive (the default, for servers
+	// with one primary), or Shared, which accepts both.
 	Mode api.LockMode
 	// Store keeps the newest sequencer of each lock across restarts.
 	Store Store
-	// Checker, if set, is asked about every request besides, so that a sequencer
-	// is refused from the moment its lock is lost and not only from the moment a
-	// newer one arrives, and an invented one at once.
+	// Checker, if set, is also asked about every request. With it a sequencer
+	// is refused as soon as its lock is lost, not only when a newer one
+	// arrives, and an invented sequencer is refused at once.
 	Checker Checker
-	// MaxLocks bounds the locks told apart below Prefix; zero means
-	// DefaultMaxLocks. The first use of one more is refused with QuotaExceeded:
-	// forgetting a lock would let its stale holders in.
+	// MaxLocks is the largest number of locks below Prefix that the Guard
+	// distinguishes; zero means DefaultMaxLocks. The first use of one more is
+	// refused with QuotaExceeded: if the Guard forgot a lock, it would let
+	// stale holders in.
 	MaxLocks int
 }
 
 // Store keeps the most recent sequencer of each lock across restarts. A Guard
-// calls Load once, before anything else, and never two Saves at a time.
+// calls Load once, before anything else, and never calls Save concurrently.
 type Store interface {
 	// Load returns everything saved, in any order, of any number of locks. An
-	// empty store returns nothing and no error; one that cannot tell what was
-	// saved must fail, because to a Guard nothing means that all are new.
+	// empty store returns nothing and no error. A store that cannot tell what
+	// was saved must fail: a Guard that gets nothing accepts every token as
+	// new.
 	Load(ctx context.Context) ([]Sequencer, error)
-	// Save keeps s as the newest of its lock (Cell and Path). When it returns nil,
-	// s must survive a crash of the machine. It must fail with BadSequencer, and
-	// change nothing, if it holds a greater token of that lock; other errors may
-	// leave s saved or not. It should give up when ctx ends.
+	// Save keeps s as the newest of its lock (Cell and Path). When it returns
+	// nil, s must survive a crash of the machine. It must fail with
+	// BadSequencer, and change nothing, if it has a greater token of that lock.
+	// After any other error s may be saved or not. Save should return when ctx
+	// ends.
 	Save(ctx context.Context, s Sequencer) error
 }
 
 // Checker tells whether a sequencer is still valid; a session with the cell can
-// (Chubby §2.4: "against the server's Chubby cache"). It is called for each
-// request, from any goroutine, before the request is let in. Its error refuses
+// (Chubby §2.4: "against the server's Chubby cache"). A Guard calls it for each
+// request, from any goroutine, before it lets the request in. An error refuses
 // the request and is returned to the caller, in a Refusal if the code is
-// BadSequencer: so it should be if the lock is lost, and Unavailable if it could
-// not find out. Cell.Checker and Client.CachingChecker of package client return one.
+// BadSequencer. Return BadSequencer if the lock is lost, and Unavailable if
+// that could not be found out. Cell.Checker and Client.CachingChecker of
+// package client return a Checker.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
 
-// named lists the paths of the configuration.
+// named returns the paths in the configuration.
 func (c *GuardConfig) named() []api.Path {
 	paths := append([]api.Path(nil), c.Locks...)
 	if !c.Prefix.IsZero() {

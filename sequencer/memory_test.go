@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// memory is a Store without a disk, whose saves can be held up or fail.
+// memory is a Store without a disk, whose saves can be delayed or fail.
 type memory struct {
 	mu     sync.Mutex // guards saved
 	saved  map[api.Path]sequencer.Sequencer
@@ -75,8 +75,8 @@ func accept(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer) {
 	}
 }
 
-// refuse checks that s is refused with that code and that the message holds all
-// of want.
+// refuse checks that s is refused with that code and that the message contains
+// all of want.
 func refuse(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer, code api.Code, want ...string) {
 	t.Helper()
 	_, err := guard.Check(t.Context(), s.String())

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Every block of Go in docs/sequencers.md stands, but for its indentation, in a
-// file that is compiled and tested.
+// Every block of Go in docs/sequencers.md is, apart from indentation, in a file
+// that is compiled and tested.
 func TestPageShowsTestedCode(t *testing.T) {
 	level := func(text string) string { return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(text, "") }
 	read := func(name string) string {

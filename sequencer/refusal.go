@@ -8,14 +8,14 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Refusal is a refusal with the tokens that it is about, for programs;
-// errors.As finds it in what Check and Do return, and in it the *api.Error,
-// whose code is BadSequencer. Text that is no sequencer is refused without one.
+// Refusal is a refusal with both tokens, for programs. errors.As finds it in
+// the errors of Check and Do, and in it the *api.Error, whose code is
+// BadSequencer. The refusal of a text that is not a sequencer has no Refusal.
 type Refusal struct {
 	Token  uint64 // of the request's sequencer
-	Newest uint64 // the greatest let in of its lock before; 0 if none was, or none is known
+	Newest uint64 // the greatest let in before for its lock; 0 if there was none, or none is known
 
-	lost bool // the Checker says so, and not a newer token
+	lost bool // according to the Checker, not to a newer token
 	err  error
 }
 
@@ -33,19 +33,19 @@ func (r *Refusal) Error() string {
 // Unwrap returns the *api.Error, or what the Checker returned.
 func (r *Refusal) Unwrap() error { return r.err }
 
-// Stale is the refusal of s because newest is known of its lock: what a Store
-// returns from Save.
+// Stale returns the refusal of s because the token newest of its lock is known.
+// A Store returns it from Save.
 func Stale(s Sequencer, newest uint64) error { return (&staleError{seq: s, newest: newest}).report() }
 
 // staleError is the refusal of a sequencer because a newer one was seen. It
-// stays within the package, to be counted; callers get what it reports.
+// stays within the package, for counting; callers get its report.
 type staleError struct {
 	seq    Sequencer
 	newest uint64
-	told   error // the store's own report, if it is the store that knows the newer one
+	told   error // the store's own report, if only the store knows the newer one
 }
 
-// Error is the report's text.
+// Error returns the text of the report.
 func (e *staleError) Error() string { return e.report().Error() }
 
 func (e *staleError) report() error {
@@ -61,8 +61,8 @@ func (e *staleError) report() error {
 		e.seq.Token(), e.newest, e.seq.Path)}
 }
 
-// refusal is the answer to a well-formed sequencer that does not let in here,
-// whatever was let in before.
+// refusal returns the error for a well-formed sequencer that this guard does
+// not accept, whatever it accepted before.
 func refusal(s Sequencer, format string, args ...any) error {
 	return &Refusal{Token: s.Token(), err: refused(s, format, args...)}
 }
@@ -71,7 +71,8 @@ func refused(s Sequencer, format string, args ...any) *api.Error {
 	return &api.Error{Code: api.BadSequencer, Op: "check sequencer", Path: s.Path.String(), Message: fmt.Sprintf(format, args...)}
 }
 
-// ended reports that ctx ended before the request of s was let in.
+// ended returns the error for a ctx that ended before the request of s was let
+// in.
 func ended(ctx context.Context, s Sequencer) error {
 	return &api.Error{Code: api.ContextCode(ctx.Err()), Op: "check sequencer", Path: s.Path.String(), Err: context.Cause(ctx),
 		Message: fmt.Sprintf("the request of token %d was not let in before its time ran out; "+

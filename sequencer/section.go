@@ -7,7 +7,7 @@ import (
 )
 
 // lock is what a Guard knows of one lock: its newest token, and the requests
-// that are inside on the strength of one token.
+// inside, which all have one token.
 type lock struct {
 	// newest is the highest token let in. It only rises, and only after it was
 	// stored.
@@ -15,8 +15,8 @@ type lock struct {
 
 	mu      sync.Mutex // guards the fields below; held for a few instructions
 	inside  map[*section]struct{}
-	token   uint64        // of every section inside; meaningless when there is none
-	changed chan struct{} // closed when inside has emptied or newest has risen; nil if nobody waits
+	token   uint64        // of every section inside; without meaning if there is none
+	changed chan struct{} // closed when inside has become empty or newest has risen; nil if no request waits
 }
 
 // section is one running request of Guard.Do.
@@ -34,11 +34,11 @@ func newLock(newest uint64) *lock {
 
 // enter waits until no request of a lower token is inside and adds one of seq.
 // It fails with staleError as soon as a higher token is known, and with the
-// context's end. waited reports whether there was anything to wait for.
+// context's end. waited reports whether it had to wait.
 //
-// Exclusion: sections are added only under mu, only if none of another token is
-// inside, and only while newest is not above theirs. So all that are inside
-// have one token, and that token only rises.
+// Exclusion: sections are added only under mu, only if no section of another
+// token is inside, and only while newest is not above their token. So all that
+// are inside have one token, and that token only rises.
 func (l *lock) enter(ctx context.Context, seq Sequencer) (s *section, waited bool, err error) {
 	for ; ; waited = true {
 		if ctx.Err() != nil {
@@ -69,8 +69,8 @@ func (l *lock) enter(ctx context.Context, seq Sequencer) (s *section, waited boo
 	}
 }
 
-// leave ends a section. Its context is cancelled first, so that whatever still
-// watches it is told before a newer token enters.
+// leave ends a section. It cancels the context first, so that code that still
+// watches the context notices before a newer token enters.
 func (l *lock) leave(s *section) {
 	s.cancel(context.Canceled)
 	l.mu.Lock()
@@ -81,8 +81,8 @@ func (l *lock) leave(s *section) {
 	l.mu.Unlock()
 }
 
-// supersede tells requests of tokens below newest, inside or waiting, to go.
-// The caller has raised l.newest, so none enters after it.
+// supersede cancels requests of tokens below newest, inside or waiting. The
+// caller has raised l.newest, so none of them enters afterwards.
 func (l *lock) supersede(newest uint64) {
 	var older []*section
 	l.mu.Lock()
@@ -93,13 +93,13 @@ func (l *lock) supersede(newest uint64) {
 	}
 	l.wake()
 	l.mu.Unlock()
-	// Cancelling runs code of whoever watches the contexts: not under mu.
+	// Cancelling runs code of those that watch the contexts: do it without mu.
 	for _, s := range older {
 		s.cancel((&staleError{seq: s.seq, newest: newest}).report())
 	}
 }
 
-// wake lets those who wait look again. The caller holds mu.
+// wake makes the waiting requests check again. The caller holds mu.
 func (l *lock) wake() {
 	if l.changed != nil {
 		close(l.changed)

@@ -15,9 +15,9 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// running is a request inside a Do that stays until it is told to end.
+// running is a request inside a Do that stays until the test ends it.
 type running struct {
-	entered chan context.Context // gets serve's context, once, if it is called
+	entered chan context.Context // gets serve's context, once, if serve is called
 	end     chan struct{}
 	result  chan error
 }
@@ -67,14 +67,14 @@ func (r *running) isRefused(t *testing.T, code api.Code) {
 	}
 }
 
-// The life of a hand-over: a newer token stops older requests from entering,
-// asks those inside to go, waits for them, and enters.
+// The steps of a hand-over: a newer token stops older requests from entering,
+// cancels those inside, waits for them, and enters.
 func TestNewerTokenWaitsForOlderRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := newGuard(t, sequencer.GuardConfig{})
 		first, second := begin(t.Context(), guard, 41), begin(t.Context(), guard, 41)
 		ctx := first.isInside(t)
-		second.isInside(t) // requests of one token run side by side
+		second.isInside(t) // requests of one token run concurrently
 		if s, ok := sequencer.FromContext(ctx); !ok || s != of(primary, 41) {
 			t.Fatalf("FromContext = %+v, %v", s, ok)
 		}
@@ -82,20 +82,20 @@ func TestNewerTokenWaitsForOlderRequests(t *testing.T) {
 		third := begin(t.Context(), guard, 57)
 		third.waits(t)
 		if cause := context.Cause(ctx); !errors.Is(cause, api.BadSequencer) || !strings.Contains(cause.Error(), "57 was seen") {
-			t.Fatalf("the older request is told %v", cause)
+			t.Fatalf("the older request's context ended with %v", cause)
 		}
 		begin(t.Context(), guard, 41).isRefused(t, api.BadSequencer)
 
-		// Whoever waits with a token that is overtaken need not wait to be told.
+		// A waiting request whose token is overtaken is refused at once.
 		fourth := begin(t.Context(), guard, 60)
 		fourth.waits(t)
 		third.isRefused(t, api.BadSequencer)
 
 		close(first.end)
-		fourth.waits(t) // for the other one
+		fourth.waits(t) // for the request inside
 		close(second.end)
 		if ctx := fourth.isInside(t); ctx.Err() != nil {
-			t.Fatalf("the newest is let in with a context that has ended: %v", context.Cause(ctx))
+			t.Fatalf("the newest request is let in with a context that has ended: %v", context.Cause(ctx))
 		}
 		close(fourth.end)
 		synctest.Wait()
@@ -110,7 +110,7 @@ func TestNewerTokenWaitsForOlderRequests(t *testing.T) {
 	})
 }
 
-// The wait is bounded by the caller's context, and older requests stay out even
+// The wait ends with the caller's context, and older requests stay out even
 // though the newer one never came in.
 func TestWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestSectionEndsHoweverServeEnds(t *testing.T) {
 	})
 }
 
-// Locks are apart: a request of one never waits for another's.
+// A request of one lock never waits for requests of another.
 func TestLocksDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := newGuard(t, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo")})
@@ -184,7 +184,8 @@ func TestLocksDoNotWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// Once a newer token's section has begun, no older one is running or begins.
+// Once a section of a newer token has begun, no section of an older one runs or
+// begins.
 func TestSectionsOfTwoTokensNeverOverlap(t *testing.T) {
 	const callers, requests = 8, 300
 	guard := newGuard(t, sequencer.GuardConfig{})
@@ -218,6 +219,6 @@ func TestSectionsOfTwoTokensNeverOverlap(t *testing.T) {
 	}
 	group.Wait()
 	if stats := guard.Stats(); stats.Accepted < 10 || stats.RefusedStale < 10 || stats.RefusedOther != 0 {
-		t.Errorf("%+v: the test shows nothing", stats)
+		t.Errorf("%+v: the test proves nothing", stats)
 	}
 }

@@ -22,14 +22,14 @@ const (
 	headMost    = len(version) + len("x:") + len("9007199254740991:") + 32 + len(":")
 )
 
-// MaxText bounds the bytes of a sequencer's text, whose path may be escaped
-// throughout. Text of ordinary paths has about a hundred bytes.
+// MaxText bounds the bytes of a sequencer's text: every byte of its path may be
+// escaped. Texts of ordinary paths have about a hundred bytes.
 const MaxText = headMost + checksumLen + len(":") + 3*api.MaxPath
 
-// Sequencer describes a lock right after it was granted (Chubby §2.4): of which
-// founding of which cell, on which node, in which mode, and the generation that
-// the lock then had. It proves nothing about now; a Guard, or the cell, tells
-// whether it is still the newest. Two sequencers are equal exactly if ==.
+// Sequencer describes a lock directly after its grant (Chubby §2.4): the cell
+// and its bootstrap, the node, the mode, and the generation of the lock at that
+// time. It does not prove that the lock is held now; a Guard, or the cell,
+// knows whether it is still the newest. Sequencers can be compared with ==.
 type Sequencer struct {
 	Cell       api.CellID
 	Path       api.Path
@@ -37,9 +37,10 @@ type Sequencer struct {
 	Generation api.Generation // from 1 to api.MaxGeneration
 }
 
-// Parse reads what String writes, and only that: each sequencer has exactly one
-// text. Its error has the code BadSequencer and tells damaged text, which fails
-// the checksum, from text that is no sequencer of this version.
+// Parse reads what String writes, and nothing else: each sequencer has exactly
+// one text. Its error has the code BadSequencer; the message distinguishes
+// damaged text, which fails the checksum, from text that is not a sequencer of
+// this version.
 func Parse(text string) (Sequencer, error) {
 	rest, ok := strings.CutPrefix(text, version)
 	switch {
@@ -102,9 +103,9 @@ func assemble(mode, generation, cell, path string) (Sequencer, error) {
 }
 
 // String returns the one text of s: printable ASCII without spaces, quotes or
-// other characters that an environment variable, an HTTP header, a gRPC
-// metadata value or a shell would treat specially. It is empty if s is no
-// sequencer (a part is missing or out of range).
+// other characters that are special in an environment variable, an HTTP header,
+// a gRPC metadata value or a shell. It is empty if s is invalid (a part is
+// missing or out of range).
 func (s Sequencer) String() string {
 	if s.fault() != "" {
 		return ""
@@ -126,13 +127,13 @@ func (s Sequencer) String() string {
 	return string(append(b, path...))
 }
 
-// Token returns the fencing number: of two sequencers of one lock in one cell,
-// the later granted has the greater. It is at most api.MaxGeneration, so a
-// signed 64-bit SQL column and a JSON number hold it exactly, and is never 0 in
-// a parsed Sequencer.
+// Token returns the fencing token: of two grants of one lock in one cell, the
+// later has the greater token. It is at most api.MaxGeneration, so a signed
+// 64-bit SQL column and a JSON number hold it exactly, and is never 0 in a
+// parsed Sequencer.
 func (s Sequencer) Token() uint64 { return uint64(s.Generation) }
 
-// MarshalText returns String's text, or a BadSequencer error if s is none.
+// MarshalText returns String's text, or a BadSequencer error if s is invalid.
 func (s Sequencer) MarshalText() ([]byte, error) {
 	if fault := s.fault(); fault != "" {
 		return nil, malformed(nil, "this value has no text: %s", fault)
@@ -140,7 +141,8 @@ func (s Sequencer) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// UnmarshalText sets s to what Parse reads, and leaves it alone on an error.
+// UnmarshalText sets s to what Parse returns, and does not change s on an
+// error.
 func (s *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err == nil {
@@ -149,7 +151,7 @@ func (s *Sequencer) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fault says in what way s is no sequencer, "" if it is one.
+// fault says why s is invalid, "" if it is valid.
 func (s Sequencer) fault() string {
 	_, err := api.ParseCellID(string(s.Cell))
 	switch {
@@ -165,8 +167,8 @@ func (s Sequencer) fault() string {
 	return ""
 }
 
-// checksum covers every byte of the text but itself, so that damage is never
-// mistaken for staleness. It guards against accidents, not against forgery.
+// checksum covers every byte of the text except itself, so that damage is never
+// taken for staleness. It protects against accidents, not against forgery.
 func checksum(head, path string) string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(crc32.Checksum([]byte(head), table), table, []byte(path))
@@ -178,8 +180,8 @@ func checksum(head, path string) string {
 	return string(text[:])
 }
 
-// plain reports whether c stands for itself in an escaped path: the characters
-// that RFC 3986 calls unreserved, and the slash.
+// plain reports whether c is not escaped in a path: the characters that RFC
+// 3986 calls unreserved, and the slash.
 func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '/' || c == '-' || c == '.' || c == '_' || c == '~'
@@ -206,8 +208,8 @@ func escape(path string) string {
 	return string(b)
 }
 
-// unescape undoes escape. It takes other spellings too: Parse refuses those by
-// writing the result again.
+// unescape undoes escape. It accepts other spellings too; Parse refuses those
+// by comparing the text with String.
 func unescape(text string) (string, bool) {
 	if !strings.Contains(text, "%") {
 		return text, true

@@ -25,18 +25,18 @@ func of(path api.Path, token uint64) sequencer.Sequencer {
 	return sequencer.Sequencer{Cell: cellA, Path: path, Mode: api.Exclusive, Generation: api.Generation(token)}
 }
 
-// sum completes a text by its checksum, computed apart from the package.
+// sum completes a text by its checksum, computed without the package.
 func sum(head, path string) string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return fmt.Sprintf("%s%08x:%s", head, crc32.Checksum([]byte(head+path), table), path)
 }
 
-// resum is a text with a right checksum, whatever its parts.
+// resum returns a text with a correct checksum, whatever its parts.
 func resum(mode, generation, suffix string) string {
 	return sum("chubby1:"+mode+":"+generation+":"+string(cellA)+":", "/ls/foo/svc"+suffix)
 }
 
-// anySequencer draws from all valid ones, paths that need escaping above all.
+// anySequencer draws from all valid ones, with many paths that need escaping.
 func anySequencer(t *rapid.T) sequencer.Sequencer {
 	component := rapid.StringOfN(rapid.SampledFrom([]rune("aZ09-_.~ %:\"'\\$&;,=+#é漢😀")), 1, 12, 60).
 		Filter(func(part string) bool { return part != "." && part != ".." })
@@ -50,8 +50,9 @@ func anySequencer(t *rapid.T) sequencer.Sequencer {
 	}
 }
 
-// The text is frozen: it crosses versions, and sits in files and databases. The
-// checksums come from a bitwise CRC-32C written apart from Go's.
+// The text must not change: programs of several versions exchange it, and it is
+// in files and databases. The checksums come from a bitwise CRC-32C that does
+// not use Go's.
 func TestTextIsStable(t *testing.T) {
 	for text, want := range map[string]sequencer.Sequencer{
 		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary": of(primary, 57),
@@ -75,7 +76,7 @@ func TestTextRoundTripsAndNeedsNoQuoting(t *testing.T) {
 			t.Fatalf("Parse(%q) = %+v, %v; want %+v", text, back, err, s)
 		}
 		if odd := strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/-._~%"); odd != "" {
-			t.Fatalf("%q holds other than plain characters, such as in %q", text, odd)
+			t.Fatalf("%q contains characters that are not plain, such as in %q", text, odd)
 		}
 		encoded, err := json.Marshal(map[string]sequencer.Sequencer{"s": s})
 		if err != nil {
@@ -103,8 +104,8 @@ func TestLongestPathFits(t *testing.T) {
 	}
 }
 
-// Damage is told apart from staleness: no text that was cut, or in which one
-// byte was changed, dropped or doubled, parses.
+// Damage is distinguished from staleness: a text that was cut, or in which one
+// byte was changed, dropped or doubled, cannot be parsed.
 func TestDamageIsNoticed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySequencer(t)
@@ -141,7 +142,7 @@ func TestRefusedTextSaysWhy(t *testing.T) {
 		resum("x", "057", ""):              "canonical",
 		resum("x", "+57", ""):              "generation",
 		resum("x", "57", "%4"):             "escape",
-		resum("x", "57", "%41"):            "canonical", // 'A' stands for itself
+		resum("x", "57", "%41"):            "canonical", // 'A' must not be escaped
 		resum("x", "57", "%c3%a9"):         "canonical",
 		resum("x", "57", "/.."):            "names no lock",
 		resum("x", "57", "%00"):            "names no lock",
@@ -175,7 +176,7 @@ func TestInvalidValueHasNoText(t *testing.T) {
 	}
 }
 
-// Parse accepts a text exactly if it is the text of what it returns.
+// Parse accepts a text only if it is the text of the result.
 func FuzzParse(f *testing.F) {
 	f.Add("")
 	f.Add("chubby1:")
@@ -187,7 +188,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(resum("x", "1", "%"))
 	f.Fuzz(func(t *testing.T, text string) {
 		checkParse(t, text)
-		// Few mutants have a right checksum, so each is tried with one as well.
+		// Few mutants have a correct checksum, so each is also tried with one.
 		if parts := strings.SplitN(text, ":", 6); len(parts) == 6 {
 			checkParse(t, sum(parts[0]+":"+parts[1]+":"+parts[2]+":"+parts[3]+":", parts[5]))
 		}
@@ -200,7 +201,7 @@ func checkParse(t *testing.T, text string) {
 	case err != nil && !errors.Is(err, api.BadSequencer):
 		t.Fatalf("Parse(%q) fails with %v, not BadSequencer", text, err)
 	case err == nil && s.String() != text:
-		t.Fatalf("Parse(%q) accepts another text of %q", text, s.String())
+		t.Fatalf("Parse(%q) accepts a second text of %q", text, s.String())
 	case err == nil && (s.Token() == 0 || s.Token() > api.MaxGeneration || len(text) > sequencer.MaxText):
 		t.Fatalf("Parse(%q) accepts %+v", text, s)
 	}

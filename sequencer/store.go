@@ -18,44 +18,47 @@ import (
 	"github.com/chubbylock/chubby/internal/flock"
 )
 
-// The file of a FileStore: a title, the text of one sequencer a line, ordered,
-// and the count of these at the end, which tells a file that was cut.
+// The file of a FileStore: a title, one line with the text of each sequencer,
+// ordered, and at the end their number, which shows whether the file is
+// complete.
 const (
 	fileTitle = "chubby guard 1: the newest sequencer of each lock"
 	fileEnd   = "end %d\n"
 	fileMost  = 256 << 20 // bytes; more than any guard writes
 )
 
-// FileStore is a Store in one small file. The file is replaced as a whole: the
-// new one is written beside it (name + ".new"), synced, renamed over it, and
-// the directory synced, so a crash leaves the old or the new one. While it is
-// open it holds a lock on name + ".lock", because a second process on the same
-// file, such as the old server during a rolling restart, would undo its work.
-// Several Guards may share one FileStore value.
+// FileStore is a Store in one small file. It replaces the file as a whole: it
+// writes the new one beside it (name + ".new"), syncs it, renames it over the
+// old one, and syncs the directory, so a crash leaves the old or the new file.
+// While it is open it holds a lock on name + ".lock", because a second process
+// with the same file, such as the old server during a rolling restart, would
+// undo its work. Several Guards may share one FileStore. It is safe for
+// concurrent use.
 type FileStore struct {
 	name string
 	lock *os.File
-	sync func(directory string) error // makes what was renamed in it durable
+	sync func(directory string) error // makes renames in the directory durable
 
-	// busy is held, by filling it, while newest is read or written and while the
-	// file is replaced.
+	// busy is a lock, held by filling it, for newest and for replacing the
+	// file.
 	busy   chan struct{}
-	newest map[storeKey]Sequencer // what the file holds; nil once closed
+	newest map[storeKey]Sequencer // the contents of the file; nil once closed
 }
 
-// storeKey names a lock for ever: a cell founded anew counts from the start.
+// storeKey identifies a lock permanently: a cell bootstrapped again counts from
+// the start.
 type storeKey struct {
 	cell api.CellID
 	path api.Path
 }
 
-// OpenFileStore opens the store in the file of that name, which need not exist
-// yet; its directory must, and should be on a local disk. It fails with
+// OpenFileStore opens the store in the file of that name. The file need not
+// exist; its directory must, and should be on a local disk. The errors are
 // Unavailable if another FileStore has the file open or the system refuses, and
-// with Corrupt if the file is damaged: then restore it, or, once no stale
-// holder of any of its locks can be left, delete it. The caller closes it after
-// the last Guard that uses it. On systems without flock(2), Windows for one,
-// the caller must see to it that one process at a time opens it.
+// Corrupt if the file is damaged: then restore it or, once no stale holder of
+// any of its locks can be left, delete it. Close it after the last Guard that
+// uses it. On systems without flock(2), such as Windows, the caller must make
+// sure that only one process opens it.
 func OpenFileStore(name string) (*FileStore, error) { return openFileStore(name, durable.SyncDir) }
 
 func openFileStore(name string, sync func(directory string) error) (*FileStore, error) {
@@ -72,9 +75,9 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, lock.Close())
 	}
 	if f.newest, err = readStore(name); err == nil {
-		// A process that crashed may have renamed the file and not synced the
-		// directory: what is read here must not be another file after the next crash,
-		// that of the machine.
+		// A process that crashed may have renamed the file without syncing the
+		// directory. Sync it now: a crash of the machine must not bring back an
+		// older file than the one that is read here.
 		if err = sync(filepath.Dir(name)); err != nil {
 			err = storeError("sync", name, err)
 		}
@@ -85,7 +88,8 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 	return f, nil
 }
 
-// Close gives the file up. A later Load or Save fails; it never fails twice.
+// Close releases the file. A later Load or Save fails; a second Close returns
+// nil.
 func (f *FileStore) Close() error {
 	f.busy <- struct{}{}
 	defer func() { <-f.busy }()
@@ -108,8 +112,8 @@ func (f *FileStore) Load(ctx context.Context) ([]Sequencer, error) {
 	return slices.Collect(maps.Values(f.newest)), nil
 }
 
-// Save replaces the file by one in which s is the newest of its lock. Once
-// begun it does not heed ctx.
+// Save replaces the file by one in which s is the newest of its lock. It
+// ignores ctx once it has begun to write.
 func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	if fault := s.fault(); fault != "" {
 		return malformed(nil, "this value cannot be stored: %s", fault)
@@ -131,7 +135,7 @@ func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	return nil
 }
 
-// enter fills busy.
+// enter fills busy, or fails if ctx ends or the store is closed.
 func (f *FileStore) enter(ctx context.Context) error {
 	select {
 	case f.busy <- struct{}{}:
@@ -216,8 +220,8 @@ func parseStore(text string) (map[storeKey]Sequencer, error) {
 }
 
 // replace leaves either the old or the new contents in the file, whatever
-// happens, and durably the new ones when it returns nil. A leftover of a crash is
-// overwritten. The caller has filled busy.
+// happens. When it returns nil, the new contents are durable. It overwrites
+// what a crash left behind. The caller has filled busy.
 func (f *FileStore) replace(contents []byte) error {
 	temporary := f.name + ".new"
 	if err := durable.WriteFile(temporary, contents, 0o600); err != nil {

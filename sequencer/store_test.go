@@ -42,11 +42,11 @@ func TestFileStoreKeepsTheNewest(t *testing.T) {
 	checkStored(t, openStore(t, name), of(primary, 57), other)
 }
 
-// A name that was forgotten makes no file in the working directory.
+// An empty file name must not create a file in the working directory.
 func TestFileStoreWithoutAName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := sequencer.OpenFileStore(""); !errors.Is(err, api.InvalidArgument) {
-		t.Errorf("it was opened, or: %v", err)
+		t.Errorf("it was opened, or the error is wrong: %v", err)
 	}
 	if made, err := os.ReadDir("."); err != nil || len(made) != 0 {
 		t.Errorf("%v, %v", made, err)
@@ -71,7 +71,7 @@ func checkStored(t *testing.T, store *sequencer.FileStore, want ...sequencer.Seq
 }
 
 // A crash between write and rename leaves a whole or half new file beside the
-// old one. It counts for nothing and is in nobody's way.
+// old one. The store ignores it and overwrites it.
 func TestCrashBeforeRename(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "guard")
 	store := openStore(t, name)
@@ -95,7 +95,7 @@ func TestUnwritableFile(t *testing.T) {
 	store := openStore(t, name)
 	guard := newGuard(t, sequencer.GuardConfig{Store: store})
 	accept(t, guard, of(primary, 41))
-	if err := os.Mkdir(name+".new", 0o700); err != nil { // in the way of the next file
+	if err := os.Mkdir(name+".new", 0o700); err != nil { // a directory in the place of the next file
 		t.Fatal(err)
 	}
 	refuse(t, guard, of(primary, 57), api.Unavailable, "could not be stored")
@@ -106,7 +106,7 @@ func TestUnwritableFile(t *testing.T) {
 	accept(t, guard, of(primary, 57))
 }
 
-// A damaged file is never taken for one that remembers less.
+// A damaged file is an error, never read as a file with fewer sequencers.
 func TestDamagedFileIsRefused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "guard")
 	store := openStore(t, name)
@@ -123,9 +123,9 @@ func TestDamagedFileIsRefused(t *testing.T) {
 	lines := strings.SplitAfter(string(whole), "\n")
 	damaged := []string{
 		string(whole) + "\n", string(whole) + lines[1],
-		lines[0] + lines[1] + lines[3],                       // a line lost
-		lines[0] + lines[1] + lines[1] + lines[3],            // a line twice
-		lines[0] + lines[1] + lines[2] + lines[2] + lines[3], // one too many
+		lines[0] + lines[1] + lines[3],                       // a line is missing
+		lines[0] + lines[1] + lines[1] + lines[3],            // a line is repeated
+		lines[0] + lines[1] + lines[2] + lines[2] + lines[3], // the count is repeated
 	}
 	for at := range whole {
 		flipped := append([]byte(nil), whole...)
@@ -146,7 +146,8 @@ func TestDamagedFileIsRefused(t *testing.T) {
 	}
 }
 
-// faulty is a FileStore some of whose saves fail, before or after they are done.
+// faulty is a FileStore some of whose saves fail, before or after they take
+// effect.
 type faulty struct {
 	*sequencer.FileStore
 	before, after bool
@@ -164,14 +165,14 @@ func (f *faulty) Save(ctx context.Context, s sequencer.Sequencer) error {
 	return errDisk
 }
 
-// twin is the Guard of this test told naively: the highest token let in, and
-// the highest on disk, of each lock, and the cell of the first attempt.
+// twin is a naive model of this test's Guard: the highest token let in, and the
+// highest on disk, of each lock, and the cell of the first attempt.
 type twin struct {
 	inside, stored         map[api.Path]uint64
 	insideCell, storedCell api.CellID
 }
 
-// decide returns the code with which s is answered.
+// decide returns the code of the answer to s.
 func (w *twin) decide(s sequencer.Sequencer, before, after bool) api.Code {
 	highest := w.inside[s.Path]
 	switch {
@@ -195,7 +196,7 @@ func (w *twin) decide(s sequencer.Sequencer, before, after bool) api.Code {
 	return api.OK
 }
 
-// restart forgets what is not on disk.
+// restart drops everything that is not on disk.
 func (w *twin) restart() {
 	for path, token := range w.stored {
 		w.inside[path] = token
@@ -252,7 +253,7 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// restart crashes, often in the middle of replacing the file, and begins anew.
+// restart crashes, often while the file is being replaced, and starts again.
 func (m *model) restart(t *rapid.T) {
 	if rapid.Bool().Draw(t, "half-written") {
 		if err := os.WriteFile(m.name+".new", []byte("chubby gua"), 0o600); err != nil {

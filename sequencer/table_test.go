@@ -12,7 +12,7 @@ type forgetful struct{}
 func (forgetful) Load(context.Context) ([]Sequencer, error) { return nil, nil }
 func (forgetful) Save(context.Context, Sequencer) error     { return nil }
 
-// However often locks change hands, a guard remembers one text of each.
+// A guard keeps one text of each lock, however often locks change hands.
 func TestTableDoesNotGrow(t *testing.T) {
 	guard, err := NewGuard(t.Context(), GuardConfig{Prefix: api.MustParsePath("/ls/foo"), Store: forgetful{}})
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// A lock that is lost while a request waits, for older requests to leave or for the
-// store, is refused: an answer of the Checker from before the wait does not count.
+// If a lock is lost while a request waits for older requests or for the store,
+// the request is refused: a Checker's answer from before the wait does not
+// count.
 func TestCheckerIsAskedAfterEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lost uint64 // tokens up to it are
+		var lost uint64 // tokens up to it are lost
 		var saving chan struct{}
 		store := &memory{before: func(context.Context, sequencer.Sequencer) error {
 			if saving != nil {
@@ -42,7 +43,7 @@ func TestCheckerIsAskedAfterEveryWait(t *testing.T) {
 		close(saving)
 		stored.isRefused(t, api.BadSequencer)
 
-		last := begin(t.Context(), guard, 61) // nobody is in its way
+		last := begin(t.Context(), guard, 61) // no older request is inside
 		last.isInside(t)
 		close(last.end)
 		synctest.Wait()
@@ -52,8 +53,8 @@ func TestCheckerIsAskedAfterEveryWait(t *testing.T) {
 	})
 }
 
-// One that is overtaken while the Checker is asked again is told that it is stale,
-// and the newer one does not wait for the answer.
+// A request that is overtaken while the Checker is asked again is refused as
+// stale, and the newer one does not wait for the Checker's answer.
 func TestOvertakenAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -81,7 +82,7 @@ func TestOvertakenAfterTheWait(t *testing.T) {
 	})
 }
 
-// slowChecker answers for a session that is far away.
+// slowChecker answers in place of a session with a distant cell.
 type slowChecker func(context.Context, sequencer.Sequencer) error
 
 func (c slowChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
