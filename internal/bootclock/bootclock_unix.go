@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is the number of the clock that Now reads, for timers of the system. It is not
-// declared on a system where the processes of a machine do not read the same clock.
+// Clock is the number of the clock that Now reads, for timers of the system. It is not declared on
+// systems where each process reads a different clock.
 const Clock = clock
 
 // Now returns the time since the machine was started.

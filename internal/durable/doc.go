@@ -1,4 +1,4 @@
-// Package durable makes files and their names survive a crash of the machine. A file that is
-// to have its old contents or its new ones after a crash is written under another name
-// (WriteFile), renamed over the old one, and its directory synced (SyncDir).
+// Package durable makes files and their names survive a crash of the machine. To leave the old or
+// the new contents of a file after a crash, write the new ones to another name (WriteFile), rename
+// that over the old file, and sync the directory (SyncDir).
 package durable

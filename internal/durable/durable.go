@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// WriteFile creates a file, or replaces its contents, and syncs it. A crash in between
-// leaves a part of it. The file's name is durable after SyncDir of its directory.
+// WriteFile creates a file, or replaces its contents, and syncs it. A crash in between leaves part
+// of the contents. The file's name is durable only after SyncDir of its directory.
 func WriteFile(name string, contents []byte, perm fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {

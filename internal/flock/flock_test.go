@@ -22,7 +22,7 @@ func TestLock(t *testing.T) {
 	if flock.IsLocked(asking) {
 		t.Error("a file that nobody has locked is locked")
 	}
-	asking.Close() // asking takes the lock for itself, shared
+	asking.Close() // asking takes the lock itself, shared
 	asking = open()
 	if err := flock.Lock(one); err != nil {
 		t.Fatal(err)
