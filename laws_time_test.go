@@ -43,8 +43,8 @@ func lawClocks(t *testing.T, files []source) {
 	}
 }
 
-// lawSince: the "since" that people are shown is the wall clock of whichever
-// master was in office. Nothing may be decided by it.
+// lawSince: the "since" that people are shown is the wall clock of the
+// master of that epoch. Nothing may be decided by it.
 func lawSince(t *testing.T, files []source) {
 	comparisons := []token.Token{token.LSS, token.GTR, token.LEQ, token.GEQ, token.EQL, token.NEQ}
 	for _, f := range files {

@@ -16,14 +16,14 @@
 // the log.
 //
 // This package starts all of it, in the order of Replica.start, and stops it in the
-// reverse order; reign makes a master when Raft has elected this replica, and drops it.
+// reverse order; runEpochs makes a master when Raft has elected this replica, and drops it.
 //
 // The rule it upholds: being master is having a master.Master. There is one at most, for
 // the term in which this replica leads Raft.
 //
 // # Concurrency
 //
-// Replica owns a goroutine that follows Raft's elections (reign), which owns one for each
+// Replica owns a goroutine that follows Raft's elections (runEpochs), which owns one for each
 // epoch; those of the gRPC and HTTP servers; and those of the rooms below (see there).
 // Stop waits for all of them. Replica.mu guards few fields, and nothing is taken under it.
 package cell

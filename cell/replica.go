@@ -48,15 +48,15 @@ type Replica struct {
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
-	cancel  context.CancelCauseFunc // ends runEpochs
-	elected chan bool               // Raft says here that it leads, or does not any more
-	reigned chan struct{}           // closed when runEpochs has ended
-	handing chan struct{}           // full while the mastership is being handed over; see Transfer
-	work    sync.WaitGroup          // runEpochs and the servers
-	once    sync.Once               // the first of Stop and fail
-	left    raft.Future             // of Raft's end; for the goroutine that stops the replica
-	started chan struct{}           // closed when Start returns
-	done    chan struct{}
+	cancel      context.CancelCauseFunc // ends runEpochs
+	elections   chan bool               // Raft says here that it leads, or does not any more
+	epochsEnded chan struct{}           // closed when runEpochs has ended
+	handing     chan struct{}           // full while the mastership is being handed over; see Transfer
+	work        sync.WaitGroup          // runEpochs and the servers
+	once        sync.Once               // the first of Stop and fail
+	left        raft.Future             // of Raft's end; for the goroutine that stops the replica
+	started     chan struct{}           // closed when Start returns
+	done        chan struct{}
 
 	mu    sync.Mutex // guards the fields below
 	err   error      // why the replica stopped by itself
@@ -155,8 +155,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	})
 	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
 	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
-	r.elected = make(chan bool, 64)
-	conf := r.raftConfig(r.elected)
+	r.elections = make(chan bool, 64)
+	conf := r.raftConfig(r.elections)
 	conf.Logger = raftLog
 	if err := r.bootstrap(ctx, conf); err != nil {
 		return err
@@ -177,10 +177,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.port.AnswerProbes(r.probeReport)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
-	r.reigned = make(chan struct{})
+	r.epochsEnded = make(chan struct{})
 	r.work.Go(func() {
-		defer close(r.reigned)
-		r.runEpochs(ctx, r.elected)
+		defer close(r.epochsEnded)
+		r.runEpochs(ctx, r.elections)
 	})
 	r.work.Go(func() { r.probeOthers(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
@@ -188,7 +188,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 }
 
 // raftConfig is how Raft is run here.
-func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
+func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
@@ -196,7 +196,7 @@ func (r *Replica) raftConfig(elected chan<- bool) *raft.Config {
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // that others need who are not far behind; see guardedLogs.DeleteRange
-	conf.NotifyCh = elected
+	conf.NotifyCh = elections
 	conf.NoLegacyTelemetry = true
 	return conf
 }

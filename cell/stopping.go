@@ -62,12 +62,12 @@ func (r *Replica) shutdown(ctx context.Context) {
 	r.release()
 }
 
-// leave ends the reign, Raft, and all connections to other replicas. It does not wait for
+// leave ends the epoch, Raft, and all connections to other replicas. It does not wait for
 // Raft, and does nothing the second time.
 func (r *Replica) leave() {
 	if r.cancel != nil {
 		r.cancel(errStopped)
-		r.abdicate()
+		r.awaitEpochsEnd()
 	}
 	if r.raft != nil && r.left == nil {
 		r.left = r.raft.Shutdown()
@@ -106,21 +106,21 @@ func (r *Replica) release() {
 	r.logs.close()
 }
 
-// abdicate waits for the end of the reign before Raft is shut down: Raft does not
+// awaitEpochsEnd waits for the end of the epoch before Raft is shut down: Raft does not
 // always answer what was proposed to it when it stops, and the proposer waits for
 // the answer. While it runs it does, at the latest when it has stepped down.
-func (r *Replica) abdicate() {
-	late := time.NewTimer(abdicateLimit)
+func (r *Replica) awaitEpochsEnd() {
+	late := time.NewTimer(epochsEndLimit)
 	defer late.Stop()
 	select {
-	case <-r.reigned:
+	case <-r.epochsEnded:
 	case <-late.C: // Raft hangs, most likely in the disk
 	}
 }
 
-// abdicateLimit is longer than Raft takes to step down, and shorter than
+// epochsEndLimit is longer than Raft takes to step down, and shorter than
 // failLimit.
-const abdicateLimit = time.Second
+const epochsEndLimit = time.Second
 
 // errStopped is why an epoch ends when its replica stops.
 var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")

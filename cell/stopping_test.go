@@ -21,11 +21,11 @@ func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		r := &Replica{
-			cfg: Config{ID: "r1", Data: "d"}, handing: make(chan struct{}, 1), reigned: make(chan struct{}), done: make(chan struct{}),
+			cfg: Config{ID: "r1", Data: "d"}, handing: make(chan struct{}, 1), epochsEnded: make(chan struct{}), done: make(chan struct{}),
 			cancel: func(error) {}, grpc: grpc.NewServer(),
 		}
 		r.logs, r.log = newLogQueue(slog.New(slog.DiscardHandler))
-		close(r.reigned)
+		close(r.epochsEnded)
 		r.work.Go(func() { <-hangs })
 		late := errors.New("it is late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, late)

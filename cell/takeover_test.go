@@ -152,7 +152,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 		r := replicas["r1"]
 		m := r.master.Load()
 		for _, news := range []bool{false, true, true, false, true} {
-			r.elected <- news // as of elections long past: it leads still
+			r.elections <- news // as of elections long past: it leads still
 		}
 		testbed.Pass(time.Second)
 		if now := r.master.Load(); now != m || m.Context().Err() != nil {

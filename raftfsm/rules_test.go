@@ -68,7 +68,7 @@ func TestNoNameIsAnAnswer(t *testing.T) {
 
 // The refusal of a precondition is kept as the answer: a retry must not do the command if the lock
 // is held again (decision 13; Chubby §2.6, SetSequencer).
-func TestRefusedGuardIsKept(t *testing.T) {
+func TestUnmetPreconditionIsKept(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
 	lock, _, token := c.held(a)

@@ -9,17 +9,17 @@ func epochSafeguards() []safeguard {
 			pkg: "./raftfsm", test: "TestEpochBeginsOnce|TestMillion",
 		},
 		{
-			name: "old news of an election end no epoch", file: "cell/reign.go",
+			name: "old news of an election end no epoch", file: "cell/epochs.go",
 			old: "running.end != nil && (!leads || term != begun):", new: "running.end != nil:",
 			pkg: "./cell", test: "TestOldNewsBeginNoEpoch",
 		},
 		{
-			name: "an elected replica tries again to take over", file: "cell/reign.go",
+			name: "an elected replica tries again to take over", file: "cell/epochs.go",
 			old: "		case <-time.After(retry):\n", new: "",
 			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
 		},
 		{
-			name: "a leader that cannot take over ends itself", file: "cell/reign.go",
+			name: "a leader that cannot take over ends itself", file: "cell/epochs.go",
 			old: "			failing = time.After(limit)\n", new: "",
 			pkg: "./cell", test: "TestElectedAndUnableToTakeOver",
 		},

@@ -17,7 +17,7 @@ func addressSafeguards() []safeguard {
 			pkg: "./cell", test: "TestListenOn",
 		},
 		{
-			name: "clients are told the advertised address", file: "cell/reign.go",
+			name: "clients are told the advertised address", file: "cell/epochs.go",
 			old: "		return r.advertised()\n", new: "",
 			pkg: "./cell", test: "TestListenBehindAMappedPort",
 		},

@@ -20,7 +20,7 @@ func restartSafeguards() []safeguard {
 			pkg: "./cell/internal/disk", test: "TestVotesOfAnotherAreRefused",
 		},
 		{
-			name: "a log of another cell ends its replica for good", file: "cell/reign.go",
+			name: "a log of another cell ends its replica for good", file: "cell/epochs.go",
 			old: "	if state.Cell != r.cfg.Cell || state.CellID != id {", new: "	if false {",
 			pkg: "./cell", test: "TestLogOfAnotherCellIsRefused",
 		},

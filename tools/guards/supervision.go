@@ -76,7 +76,7 @@ func supervisionSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "a flag of long ago restores nothing", file: "cell/reign.go",
+			name: "a flag of long ago restores nothing", file: "cell/epochs.go",
 			old: "	if r.clock().Sub(r.begun) > restoreWindow {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestRestoreAccess",
 		},

@@ -62,8 +62,8 @@ type crowd struct {
 	losses   atomic.Int32 // of 100 replies to KeepAlives
 
 	mu      sync.Mutex // guards what follows, and all members
-	reign   *crowdReign
-	before  *crowdReign // that of the master before, which has not heard of it; nil if it has
+	current *crowdEpoch
+	before  *crowdEpoch // that of the master before, which has not heard of it; nil if it has
 	epoch   api.Epoch
 	limits  limits
 	members []*member
@@ -108,7 +108,7 @@ func meetCrowd(t *testing.T, seed uint64) {
 	w.leave()
 	cancel()
 	w.work.Wait()
-	w.reign.Wait()
+	w.current.Wait()
 	if t.Failed() {
 		t.Logf("what happened to the crowd of seed %d (repeat it with -crowds 1 -crowd %d):\n%s", seed, seed, strings.Join(w.history, "\n"))
 	}
@@ -160,7 +160,7 @@ func (w *crowd) step() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.reign.isDeposed() {
+	if w.current.isDeposed() {
 		w.mu.Unlock()
 		w.elect()
 		w.mu.Lock()

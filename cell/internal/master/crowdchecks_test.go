@@ -10,7 +10,7 @@ import (
 func (w *crowd) settle() {
 	w.refusals.Store(0)
 	w.losses.Store(0)
-	if w.reign.isDeposed() {
+	if w.current.isDeposed() {
 		w.elect()
 	}
 	w.mu.Lock()
@@ -68,10 +68,10 @@ func (w *crowd) checkOffers() {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.reign.isDeposed() {
+	if w.current.isDeposed() {
 		return
 	}
-	m := w.reign.Master
+	m := w.current.Master
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	tree := m.epoch.state().Tree
@@ -96,7 +96,7 @@ func (q *queues) onItsWay(w *waiter) bool {
 func (w *crowd) checkPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := w.reign.Master
+	m := w.current.Master
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	tree := m.epoch.state().Tree
@@ -172,7 +172,7 @@ func (w *crowd) leave() {
 	w.mu.Unlock()
 	time.Sleep(5 * time.Minute)
 	synctest.Wait()
-	m := w.reign.Master
+	m := w.current.Master
 	if n := m.epoch.state().Sessions.Len(); n > 0 {
 		w.t.Errorf("%d sessions are left", n)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// crowdReign is one master, and its log and fence.
-type crowdReign struct {
+// crowdEpoch is one master, and its log and fence.
+type crowdEpoch struct {
 	*Master
 	w     *crowd
 	end   context.CancelCauseFunc
@@ -25,7 +25,7 @@ type crowdReign struct {
 }
 
 // Append implements Log.
-func (l *crowdReign) Append(data []byte) ([]raftfsm.Result, error) {
+func (l *crowdEpoch) Append(data []byte) ([]raftfsm.Result, error) {
 	l.w.upTo(3 * time.Millisecond)
 	if l.w.percent(int(l.w.refusals.Load())) {
 		return nil, notAppended
@@ -44,9 +44,9 @@ func (l *crowdReign) Append(data []byte) ([]raftfsm.Result, error) {
 }
 
 // Close implements Log.
-func (l *crowdReign) Close(error) {}
+func (l *crowdEpoch) Close(error) {}
 
-func (l *crowdReign) Prove(ctx context.Context) (session.Instant, error) {
+func (l *crowdEpoch) Prove(ctx context.Context) (session.Instant, error) {
 	t0 := l.epoch.clock()
 	l.w.upTo(time.Millisecond)
 	l.apply.Lock()
@@ -60,7 +60,7 @@ func (l *crowdReign) Prove(ctx context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
-func (l *crowdReign) isDeposed() bool {
+func (l *crowdEpoch) isDeposed() bool {
 	l.apply.Lock()
 	defer l.apply.Unlock()
 	return l.deposed
@@ -81,7 +81,7 @@ func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
 // hears of that at once, or some time later: meanwhile it answers, as far as it can,
 // who asked it before, and sees what its successor does.
 func (w *crowd) elect() {
-	var before *crowdReign
+	var before *crowdEpoch
 	if was := w.master(); was != nil {
 		was.apply.Lock()
 		was.deposed = true
@@ -118,7 +118,7 @@ func (w *crowd) elect() {
 	}})
 	w.state.Store(&next)
 	ctx, end := context.WithCancelCause(w.ctx)
-	l := &crowdReign{w: w, end: end}
+	l := &crowdEpoch{w: w, end: end}
 	l.Master = New(ctx, Config{
 		Epoch: w.epoch, Cell: "local", CellID: "c", State: w.state.Load, Log: l, Fence: l, Wall: func() int64 { return 0 },
 		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano()) },
@@ -133,14 +133,14 @@ func (w *crowd) elect() {
 		}
 	}
 	l.Start()
-	w.reign = l
+	w.current = l
 	w.note("epoch %d", w.epoch)
 	w.limit()
 }
 
-// limit sets the limits of the master that reigns. w.mu is held.
+// limit sets the limits of the current master. w.mu is held.
 func (w *crowd) limit() {
-	m := w.reign.Master
+	m := w.current.Master
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	m.epoch.proposer.mu.Lock()
@@ -148,10 +148,10 @@ func (w *crowd) limit() {
 	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.mail.limit = w.limits, w.limits.claims, w.mail
 }
 
-func (w *crowd) master() *crowdReign {
+func (w *crowd) master() *crowdEpoch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.reign
+	return w.current
 }
 
 // congest has the proposer take nothing for a while, but what is the master's own.

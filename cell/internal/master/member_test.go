@@ -92,7 +92,7 @@ func (w *crowd) join() {
 	w.mu.Lock()
 	w.nonces++
 	nonce := append(make([]byte, 14), byte(w.nonces>>8), byte(w.nonces))
-	m := w.reign.Master
+	m := w.current.Master
 	w.mu.Unlock()
 	sent := time.Now()
 	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
@@ -128,7 +128,7 @@ func (c *member) master() *Master {
 	if was := c.w.before; was != nil && c.epoch <= was.epoch.number && c.loyal {
 		return was.Master
 	}
-	return c.w.reign.Master
+	return c.w.current.Master
 }
 
 // outstanding are the requests whose answers it wants, in their order.

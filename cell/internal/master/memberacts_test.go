@@ -259,7 +259,7 @@ func (c *member) readSome() {
 		node, cacheable, err := m.Files.ReadToCache(c.w.ctx, h, namespace.ToRead)
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
-		if err == nil && cacheable && m.epoch.number == c.epoch && c.w.reign.Master == m && !c.dead &&
+		if err == nil && cacheable && m.epoch.number == c.epoch && c.w.current.Master == m && !c.dead &&
 			c.dropped[name] == dropped && c.flushed == flushed && c.changing[name] == 0 {
 			c.cache[name] = seenOf(node)
 		}

@@ -16,13 +16,13 @@ import (
 )
 
 // runEpochs makes this replica master while it leads Raft, and ends its
-// mastership when it leads no longer.
+// epoch when it leads no longer.
 //
-// What it is told through elected only says that something has changed: several
+// What it is told through elections only says that something has changed: several
 // changes may wait there, and by the time one is read Raft may have gone on. So
 // it always looks at what Raft is now, and begins an epoch in each term at most
 // once. Raft blocks on that channel, so nothing here waits but the select.
-func (r *Replica) runEpochs(ctx context.Context, elected <-chan bool) {
+func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 	var begun uint64 // the latest term in which an epoch was begun
 	var running epochRun
 	for {
@@ -32,7 +32,7 @@ func (r *Replica) runEpochs(ctx context.Context, elected <-chan bool) {
 				<-running.ended
 			}
 			return
-		case <-elected:
+		case <-elections:
 		case <-running.ended:
 			running = epochRun{}
 		}
@@ -70,7 +70,7 @@ func (r *Replica) leads() (term uint64, leads bool) {
 	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
-// runEpoch is one mastership, from the first entry to the last goroutine (Chubby
+// runEpoch is one epoch, from the first entry to the last goroutine (Chubby
 // §2.9). A replica that leads Raft and cannot become master ends itself: nobody
 // else is elected while it leads.
 func (r *Replica) runEpoch(ctx context.Context, term uint64) {
@@ -192,7 +192,7 @@ func (r *Replica) restoresAccess() bool {
 	return true
 }
 
-// newMaster puts a mastership together; start sets it going.
+// newMaster makes the master of an epoch; its Start sets it going.
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master.Master {
 	log := master.Log(entryLog{r.raft})
 	if r.cfg.proposeTo != nil {
