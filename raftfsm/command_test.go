@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -43,6 +44,31 @@ func TestEveryCommandIsKnown(t *testing.T) {
 		}
 		if got := c.By(); got != by {
 			t.Errorf("Command.By returns session %v for %s; want %v", got, name, by)
+		}
+	})
+}
+
+// A request is done once, and if its preconditions are met: each command that does one has
+// State.once see to that.
+func TestEveryRequestIsDoneOnce(t *testing.T) {
+	everyCommand(func(name string, command raftfsm.Command) {
+		c := newCell(t)
+		request := mutationOf(command)
+		if request == nil || name == "Cancel" { // which is asked for under the number of another
+			return
+		}
+		*request = c.mutation(c.session("a"))
+		conditions := setField(command).Elem().FieldByName("Preconditions")
+		if conditions.IsValid() {
+			conditions.Set(reflect.ValueOf([]raftfsm.Precondition{{Lock: "/none"}}))
+		}
+		first := c.apply(command)
+		if got := first.Code(); conditions.IsValid() && got != api.BadSequencer {
+			t.Errorf("%s whose precondition is not met is answered %v: pass its Preconditions to State.once", name, got)
+		}
+		request.Hash++
+		if second := c.apply(command); second.Refusal == nil || second.Refusal.Cause != refusal.RequestReused {
+			t.Errorf("%s, and another under its number, are answered %v and %v: do it inside State.once", name, first.Err(), second.Err())
 		}
 	})
 }

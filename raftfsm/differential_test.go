@@ -245,9 +245,17 @@ func TestMillion(t *testing.T) {
 			seen[what] += n
 		}
 	}
+	made := map[string]bool{}
 	for _, what := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%8d %s", seen[what], what)
+		kind, _, _ := strings.Cut(what, " ")
+		made[kind] = true
 	}
+	everyCommand(func(name string, _ raftfsm.Command) {
+		if !made[name] {
+			t.Errorf("the driver made no %s in %d commands: have driver.fresh make it, and model.apply say what it does", name, *operations)
+		}
+	})
 }
 
 func randomSteps(seed, more uint64, n int) []step {

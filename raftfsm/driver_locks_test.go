@@ -210,31 +210,13 @@ func (d *driver) terminating() api.SessionID {
 
 // mutationOf returns the request that a command does, nil if it does none.
 func mutationOf(c raftfsm.Command) *session.Mutation {
-	switch {
-	case c.Open != nil:
-		return &c.Open.Mutation
-	case c.Close != nil:
-		return &c.Close.Mutation
-	case c.SetContents != nil:
-		return &c.SetContents.Mutation
-	case c.SetACL != nil:
-		return &c.SetACL.Mutation
-	case c.Delete != nil:
-		return &c.Delete.Mutation
-	case c.Release != nil:
-		return &c.Release.Mutation
-	case c.Cancel != nil:
-		return &c.Cancel.Mutation
-	case c.Revoke != nil:
-		return &c.Revoke.Mutation
-	case c.Terminate != nil:
-		return &c.Terminate.Mutation
-	case c.SetQuota != nil:
-		return &c.SetQuota.Mutation
-	case c.RaiseLevel != nil:
-		return &c.RaiseLevel.Mutation
-	case c.Acquire != nil && len(c.Acquire.Claims) > 0:
+	if c.Acquire != nil && len(c.Acquire.Claims) > 0 {
 		return &c.Acquire.Claims[0].Mutation
+	}
+	if what := setField(c); what.IsValid() {
+		if m := what.Elem().FieldByName("Mutation"); m.IsValid() {
+			return m.Addr().Interface().(*session.Mutation)
+		}
 	}
 	return nil
 }

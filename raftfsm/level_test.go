@@ -3,6 +3,9 @@ package raftfsm_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -75,6 +78,20 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 	}
 	if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("a snapshot of a later level: %v", err)
+	}
+}
+
+// The list at MaxLevel says of each level what it brought: so nobody raises the level for two
+// things that are released apart, and an operator can be told what an upgrade is for.
+func TestLevelsAreListed(t *testing.T) {
+	source, err := os.ReadFile("level.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for level := 1; level <= raftfsm.MaxLevel; level++ {
+		if line := regexp.MustCompile(fmt.Sprintf(`(?m)^//\t%d  \w`, level)); !line.Match(source) {
+			t.Errorf("the list at MaxLevel, in level.go, has no line for level %d: say what it brings", level)
+		}
 	}
 }
 

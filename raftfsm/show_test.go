@@ -23,22 +23,28 @@ func copyOf(c raftfsm.Command) raftfsm.Command {
 
 // kindOf returns the name of the field of a command that is set.
 func kindOf(c raftfsm.Command) string {
-	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		if !v.Field(i).IsNil() {
-			return v.Type().Field(i).Name
-		}
+	if what := setField(c); what.IsValid() {
+		return what.Type().Elem().Name()
 	}
 	return "nothing"
 }
 
-// show formats a command for people.
-func show(c raftfsm.Command) string {
+// setField returns the one field of a command that is set, a pointer; an invalid value if
+// there is none.
+func setField(c raftfsm.Command) reflect.Value {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
 		if !v.Field(i).IsNil() {
-			return fmt.Sprintf("%s%+v", v.Type().Field(i).Name, reflect.Indirect(v.Field(i)))
+			return v.Field(i)
 		}
+	}
+	return reflect.Value{}
+}
+
+// show formats a command for people.
+func show(c raftfsm.Command) string {
+	if what := setField(c); what.IsValid() {
+		return fmt.Sprintf("%s%+v", kindOf(c), what.Elem())
 	}
 	return "nothing"
 }

@@ -40,7 +40,7 @@ func TestEveryCommandIsObserved(t *testing.T) {
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
 		if o := observed[name]; o.done == "" || o.undone == "" {
-			t.Errorf("the command %s is new: see to it in master.observeOne and master.unproposed, and say here what they do about it", name)
+			t.Errorf("the command %s is new: see to it in master.observeOne and master.unproposed, and say here what they do about it; if it changes what clients may have cached, propose it with coherence.applyChange", name)
 		}
 	}
 	if fields.NumField() != len(observed) {
