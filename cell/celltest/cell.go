@@ -62,7 +62,7 @@ func start(t owner, n int, edits []func(*cell.Config)) *Cell {
 	return c
 }
 
-// Restart starts a replica that was stopped, on its data, neither cut off nor
+// Restart starts a stopped replica on its data. It is then neither cut off nor
 // paused.
 func (c *Cell) Restart(id string) {
 	c.t.Helper()
@@ -71,8 +71,8 @@ func (c *Cell) Restart(id string) {
 	}
 }
 
-// TryRestart is Restart for a replica that may be refused: it returns the error
-// of cell.Start, which is given ctx.
+// TryRestart is Restart for a replica that may refuse to start: it returns the
+// error of cell.Start, which gets ctx.
 func (c *Cell) TryRestart(ctx context.Context, id string) error { return c.run(ctx, id, false) }
 
 // run starts a replica.
@@ -88,7 +88,7 @@ func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	c.mu.Lock()
-	c.edit(&cfg) // the caller's, who need not expect two calls at once
+	c.edit(&cfg) // the caller's function, which must not be called concurrently
 	c.mu.Unlock()
 	r, err := cell.Start(ctx, cfg)
 	if err != nil {
@@ -109,23 +109,23 @@ func (c *Cell) Servers() []string {
 	return list
 }
 
-// Dial connects a client, for client.Config, from a host that is called
-// "client".
+// Dial connects a client on the host "client". Use it in client.Config.
 func (c *Cell) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return c.network.dial(ctx, "client", address)
 }
 
-// DialFrom returns a Dial for a client on a host of that name, any name, which
-// Cut can cut off. The host's clock is ClockOf.
+// DialFrom returns a Dial for a client on the named host, which may have any
+// name. Cut and the other methods for hosts work on it. The host's clock is
+// ClockOf.
 func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.dial(ctx, host, address) }
 }
 
-// Cut cuts hosts off: replicas by their ids, or clients' hosts. Nothing they send
-// or are sent arrives until Heal, and nobody is told: connections stay as they
-// are, and new ones do not come about. What was on its way then arrives late, on
-// connections that nobody has closed meanwhile. It imitates a cable that is cut, a
-// switch that fails, a firewall that drops.
+// Cut cuts hosts off: replicas by their ids, or clients' hosts. Until Heal,
+// nothing that they send or that is sent to them arrives, and neither side
+// notices: connections stay open, and new ones wait. What was under way then
+// arrives late, on the connections that are still open. Cut imitates a cut
+// cable, a switch that fails, or a firewall that drops packets.
 func (c *Cell) Cut(hosts ...string) {
 	for _, h := range hosts {
 		c.network.setCut(h, true)
@@ -133,8 +133,8 @@ func (c *Cell) Cut(hosts ...string) {
 }
 
 // Reset breaks the connections of hosts, and refuses new ones until Heal. Both
-// ends notice at once. It imitates a process that is killed, whose system lives,
-// and a firewall that rejects.
+// ends notice at once. It imitates a process that is killed while its system
+// runs on, and a firewall that rejects packets.
 func (c *Cell) Reset(hosts ...string) {
 	for _, h := range hosts {
 		c.network.setRefusing(h, true)
@@ -149,17 +149,17 @@ func (c *Cell) Heal(hosts ...string) {
 	}
 }
 
-// Slow makes everything that a host receives on connections opened from here on
-// take that long. In virtual time nothing else takes any, and so nothing could
-// be lost on its way.
+// Slow delays everything that a host receives on connections opened from now
+// on. In virtual time nothing else on the network takes any time, so without it
+// nothing could be lost on its way.
 func (c *Cell) Slow(host string, delay time.Duration) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	c.network.delays[host] = delay
 }
 
-// Isolate cuts replicas off from the other replicas; clients still reach them. A
-// master that is isolated does not know yet that it is none any more.
+// Isolate cuts replicas off from the other replicas; clients still reach them.
+// An isolated master does not know at first that it is no longer the master.
 func (c *Cell) Isolate(ids ...string) {
 	for _, id := range ids {
 		c.network.isolate(id, true)
@@ -173,8 +173,8 @@ func (c *Cell) Rejoin(ids ...string) {
 	}
 }
 
-// Kill stops a replica as a crash does: its connections are reset first, so that it
-// tells nobody.
+// Kill stops a replica as a crash does: it resets the connections first, so
+// that the replica cannot announce its stop.
 func (c *Cell) Kill(id string) {
 	c.t.Helper()
 	c.Reset(id)
@@ -187,12 +187,12 @@ func (c *Cell) Kill(id string) {
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = r.Stop(gone) // it is not to drain, and says that it did not
+	_ = r.Stop(gone) // the error says that it did not drain, as intended
 	<-r.Done()
 }
 
-// Master returns the id of the master, waiting for there to be one that most
-// replicas agree upon.
+// Master returns the id of the master. It waits until a majority of the
+// replicas agree on one.
 func (c *Cell) Master() string {
 	c.t.Helper()
 	for range 30_000 {
@@ -235,7 +235,7 @@ func (c *Cell) stop() {
 	var stopping sync.WaitGroup
 	for _, r := range all {
 		stopping.Go(func() {
-			_ = r.Stop(ctx) // nothing is to be drained at the end of a test
+			_ = r.Stop(ctx) // there is no need to drain at the end of a test
 			<-r.Done()
 		})
 	}

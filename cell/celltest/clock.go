@@ -7,16 +7,16 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Clock is the clock of a cell in a test: Go's, so that a synctest bubble has
-// it in hand. Clients of the cell are to be given it too, or a ClockOf.
+// Clock is the clock of a cell in a test. It is Go's clock, so that a synctest
+// bubble controls it. Give it, or a ClockOf, to the clients of the cell.
 func Clock() session.Instant { return session.Instant(time.Now().UnixNano()) }
 
-// clocks are those of the hosts, as far as they differ from Clock and from the
-// time of day.
+// clocks keeps how the hosts' clocks differ from Clock and from the time of
+// day.
 type clocks struct {
 	mu      sync.Mutex // guards the fields below
 	ahead   map[string]time.Duration
-	stopped map[string]session.Instant // what a clock showed when its host was paused
+	stopped map[string]session.Instant // the reading of a clock when its host was paused
 	wall    map[string]time.Duration
 }
 
@@ -24,7 +24,7 @@ func newClocks() *clocks {
 	return &clocks{ahead: map[string]time.Duration{}, stopped: map[string]session.Instant{}, wall: map[string]time.Duration{}}
 }
 
-// read returns what a host's clock shows.
+// read returns the reading of a host's clock.
 func (c *clocks) read(host string) session.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *clocks) read(host string) session.Instant {
 	return Clock().Add(c.ahead[host])
 }
 
-// pause makes a host's clock stand still; one that does goes on doing so.
+// pause stops a host's clock; a stopped clock stays as it is.
 func (c *clocks) pause(host string) {
 	now := c.read(host)
 	c.mu.Lock()
@@ -42,32 +42,32 @@ func (c *clocks) pause(host string) {
 	c.stopped[host] = now
 }
 
-// resume makes it show again what it would have.
+// resume sets a host's clock to what it would show without the pause.
 func (c *clocks) resume(host string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.stopped, host)
 }
 
-// ClockOf returns the clock of a host, for client.Config: it counts as Clock
-// does, but Pause and Jump reach it. Every replica has its own.
+// ClockOf returns the clock of a host, for client.Config. It counts as Clock
+// does, and Pause and Jump change it. Every replica has its own.
 func (c *Cell) ClockOf(host string) session.Clock {
 	return func() session.Instant { return c.clocks.read(host) }
 }
 
-// Jump sets the clock that leases are measured by on a host: a client's that was
-// given ClockOf, or a replica's. Nobody else's clock moves, nor do timers. It
-// imitates a clock that is wrong; for a host that slept there is Pause.
+// Jump sets the clock by which a host counts leases: that of a client that got
+// ClockOf, or of a replica. Other clocks and timers do not change. It imitates
+// a wrong clock; use Pause for a host that slept.
 //
-// Forward, a client believes that its time is over when the others know that it
-// is not: that costs its session at worst. A master gives its clients the time
-// back that it believes to have slept, but ends lock-delays too early.
+// After a jump forward, a client thinks that its lease has ended too early: in
+// the worst case it loses its session. A master extends its clients' leases by
+// the time that it seems to have slept, but ends lock-delays too early.
 //
-// Backward (by < 0) it imitates a clock that stood still, or a virtual machine
-// that is restored from a snapshot. A master then waits longer than it has to. A
-// client believes for longer than it may in what it has, and only servers that
-// check sequencers are safe from it: this is beyond what is promised, as no two
-// clocks may differ in rate by more than 1 %.
+// A jump backward (by < 0) imitates a clock that stood still, or a virtual
+// machine restored from a snapshot. A master then waits longer than it has to.
+// A client relies on its lease for longer than it may, and only servers that
+// check sequencers are safe from it: the promises hold only for clocks that
+// differ in rate by at most 1 %.
 func (c *Cell) Jump(host string, by time.Duration) {
 	c.clocks.mu.Lock()
 	defer c.clocks.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *Cell) Jump(host string, by time.Duration) {
 }
 
 // StepWall sets the time of day of a replica forward or back, as an operator
-// does, or NTP after a start with a wrong clock. It shows in the "since" of
-// what happens while that replica is the master, and nowhere else.
+// does, or NTP after a start with a wrong clock. The only effect is on the
+// "since" of what happens while that replica is the master.
 func (c *Cell) StepWall(id string, by time.Duration) {
 	c.clocks.mu.Lock()
 	defer c.clocks.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// drillLimit is how long a drill may take in virtual time.
+// drillLimit is the longest time, in virtual time, that a drill may take.
 const drillLimit = time.Minute
 
-// Expire ends a session as if the master had heard nothing of its client for a
-// whole lease, although the client is alive and reaches it: its ephemeral files
-// go, its locks are free after their lock-delay. It returns when that is
-// committed. The client hears of it within a round trip. It imitates, in an
-// instant and without its cause, what being cut off for too long ends with; an
-// application cannot tell the two apart by what it finds afterwards.
+// Expire ends a session as if its client had not reached the master for a whole
+// lease: its ephemeral files are removed, and its locks are free after their
+// lock-delay. It returns when that is committed. The client notices within a
+// round trip. Expire has at once, and without the cause, the same result as a
+// long loss of the connection; afterwards an application cannot tell the
+// difference.
 //
-// The session's locks are taken although the client's lease still runs. So one
-// without a lock-delay may have two holders until the client has heard of it,
-// which no other trouble leads to.
+// Expire takes the session's locks although the client's lease still runs. So a
+// lock without a lock-delay may have two holders until the client notices. No
+// other failure causes that.
 func (c *Cell) Expire(id api.SessionID) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drillLimit)
@@ -29,21 +29,21 @@ func (c *Cell) Expire(id api.SessionID) {
 		err := c.Replica(c.Master()).ExpireSession(ctx, id)
 		switch {
 		case err == nil, tried && errors.Is(err, api.NotFound):
-			return // or an attempt did it whose answer was lost
+			return // or an earlier attempt ended it, and its answer was lost
 		case !errors.Is(err, api.NotMaster) && !errors.Is(err, api.Uncertain):
 			c.t.Fatalf("expire session %v: %v", id, err)
 		}
 		select {
 		case <-ctx.Done():
 			c.t.Fatalf("expire session %v: %v; and %v", id, err, ctx.Err())
-		case <-time.After(10 * time.Millisecond): // the cell elects
+		case <-time.After(10 * time.Millisecond): // the cell elects a master
 		}
 	}
 }
 
-// FailOver kills the master, as Kill does, waits until another serves, and
-// returns who was killed; Restart brings it back. It imitates a machine that
-// crashes. Not more than a minority of the replicas can be down.
+// FailOver kills the master, as Kill does, waits until another replica serves,
+// and returns the killed one; Restart brings it back. It imitates a machine
+// that crashes. A majority of the replicas must stay up.
 func (c *Cell) FailOver() (killed string) {
 	c.t.Helper()
 	killed = c.Master()
@@ -52,8 +52,8 @@ func (c *Cell) FailOver() (killed string) {
 	return killed
 }
 
-// Transfer has the master hand over to another replica, and returns when that
-// serves. Nothing is killed. It imitates an operator who does maintenance.
+// Transfer makes the master hand over to another replica, and returns when that
+// one serves. No replica stops. It imitates maintenance by an operator.
 func (c *Cell) Transfer() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drillLimit)
@@ -70,21 +70,21 @@ func (c *Cell) Transfer() {
 	}
 }
 
-// Pause stops hosts: those of clients that were given their ClockOf, or
-// replicas, by their ids. Their clocks stand still and nothing they send or are
-// sent arrives, until Resume: then the clocks show at once what they would have
-// shown, and everything arrives late, in its order. Connections do not break by
-// that.
+// Pause stops hosts: those of clients that got their ClockOf, or replicas, by
+// their ids. Until Resume their clocks stand still, and nothing that they send
+// or that is sent to them arrives. After Resume the clocks at once show what
+// they would have shown, and everything arrives late, in order. Connections do
+// not break.
 //
-// It imitates SIGSTOP, a long garbage collection, a machine that is suspended, or
-// a virtual machine that is moved. What cannot be stopped in the process of the
-// test are goroutines and timers. A client does nothing in a pause that it would
-// not do in an instant, because it believes its clock; but calls that are waiting
-// may come to their time-outs, and what the test itself calls in a pause counts
-// as called in the moment before it: a read may be answered from the cache, for
-// example. A replica's Raft does come to its time-outs: a master that is paused
-// knows, when it resumes, that it is not the master any more, while one that was
-// really stopped finds out then.
+// It imitates SIGSTOP, a long garbage collection, a machine that is suspended,
+// or a virtual machine that is moved. Goroutines and timers in the process of
+// the test continue to run. A client does no more in a pause than in an
+// instant, because its clock stands still. But waiting calls may reach their
+// timeouts, and a call that the test makes in a pause counts as made in the
+// moment before it: a read may be answered from the cache, for example. The
+// timers of a replica's Raft expire too: a master that is paused knows when it
+// resumes that it is no longer the master, while one that was really stopped
+// finds out only then.
 func (c *Cell) Pause(hosts ...string) {
 	for _, h := range hosts {
 		c.clocks.pause(h)
@@ -95,7 +95,7 @@ func (c *Cell) Pause(hosts ...string) {
 // Resume ends a pause.
 func (c *Cell) Resume(hosts ...string) {
 	for _, h := range hosts {
-		c.clocks.resume(h) // first: what arrives late is to be seen as late
+		c.clocks.resume(h) // first: what arrives late must be seen as late
 		c.network.setPaused(h, false)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // TestMastersChange: after each drill another replica is the master, and the
-// client's next call finds it.
+// client's next call reaches it.
 func TestMastersChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)

@@ -9,19 +9,19 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// worker is the application under test. Several of them run, each of them is
+// worker is the application under test. There are several of them. Each is
 // registered under its name while it is up, and one at a time does the work.
 type worker struct {
 	name   string
 	config client.Config
-	work   func(ctx context.Context, token uint64) // to return soon when ctx has ended
+	work   func(ctx context.Context, token uint64) // must return soon after ctx has ended
 }
 
-// run works until ctx ends. A session that is lost is followed by another, in
-// which everything begins anew.
+// run works until ctx ends. After a lost session it opens another, and begins
+// anew.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = w.session(ctx) // whatever ended it, the answer is the same
+		_ = w.session(ctx) // whatever the error, open another session
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -29,7 +29,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// session is what happens in one session: it returns when that is lost, or ctx
+// session works in one session: it returns when the session is lost, or ctx
 // ends.
 func (w *worker) session(ctx context.Context) error {
 	c, err := client.New(ctx, w.config)
@@ -53,7 +53,8 @@ func (w *worker) session(ctx context.Context) error {
 		context.AfterFunc(ctx, stop)
 		w.work(working, lock.Token())
 		stop()
-		// Also of a lock that was lost: it says that the work has stopped.
+		// Release a lost lock too: that tells the cell that the work has
+		// stopped.
 		if err := lock.Release(ctx); err != nil && !errors.Is(err, api.LockLost) {
 			return err
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// host is a client on a host of its own, with the states its session has been
-// in.
+// host is a client on a host of its own. It records the states of its session.
 type host struct {
 	*client.Client
 	name   string
@@ -32,7 +31,7 @@ func dial(t *testing.T, c *celltest.Cell, name string) *host {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = cl.Close(ctx) // its host may be cut off, its session gone
+		_ = cl.Close(ctx) // its host may be cut off, or its session gone
 	})
 	h.Client = cl
 	return h
@@ -63,7 +62,7 @@ func put(t *testing.T, h *client.Handle, text string) {
 	}
 }
 
-// seen returns the states so far, and forgets them.
+// seen returns the states so far, and clears them.
 func (h *host) seen() (states []session.State) {
 	for {
 		select {

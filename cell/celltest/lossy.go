@@ -18,13 +18,13 @@ import (
 )
 
 // Lossy returns a Dial, as DialFrom does, for a client whose replies may get
-// lost: the replica has done what was asked, and the client hears that nobody
-// answered. It imitates a connection, or a master, that fails after the request
-// and before the reply, which an application sees, if at all, as a call that
-// takes longer: the client asks again and has the answer to what was done once.
+// lost: the replica has done what was asked, and the client sees that there was
+// no answer. It imitates a connection, or a master, that fails between the
+// request and the reply. An application may notice a call that takes longer:
+// the client asks again and gets the answer to what was done once.
 //
-// lose is asked for each reply, from several goroutines, with the full method,
-// as in /chubby.v1.Chubby/SetContents.
+// lose is called for each reply, concurrently, with the full method, such as
+// /chubby.v1.Chubby/SetContents. If it returns true, the reply is lost.
 func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Context, string) (net.Conn, error) {
 	dial := c.DialFrom(host)
 	var mu sync.Mutex // guards proxies
@@ -45,21 +45,21 @@ func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Co
 	}
 }
 
-// proxy serves every method by passing the bytes on to one replica.
+// proxy serves every method by forwarding the bytes to one replica.
 func (c *Cell) proxy(dial func(context.Context, string) (net.Conn, error), address string, lose func(string) bool) *listener {
 	behind, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}})) // as a client has it
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}})) // as the client library does it
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(in)
 		return forward(in, behind, method, func() bool { return lose(method) })
-	}), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})) // as a replica has it
+	}), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})) // as a replica does it
 	l := newListener(address)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // it ends with Stop
+	serving.Go(func() { _ = server.Serve(l) }) // returns after Stop
 	c.t.Cleanup(func() {
 		server.Stop()
 		_ = behind.Close()
@@ -68,8 +68,7 @@ func (c *Cell) proxy(dial func(context.Context, string) (net.Conn, error), addre
 	return l
 }
 
-// forward passes one request on, and its replies back as far as they are not
-// lost.
+// forward forwards one request, and those of its replies that are not lost.
 func forward(in grpc.ServerStream, behind *grpc.ClientConn, method string, lose func() bool) error {
 	var request []byte
 	if err := in.RecvMsg(&request); err != nil {
@@ -102,7 +101,7 @@ func forward(in grpc.ServerStream, behind *grpc.ClientConn, method string, lose 
 	}
 }
 
-// rawCodec leaves messages as the bytes they are.
+// rawCodec leaves messages as bytes.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "raw" }

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// network carries connections between named addresses in memory. Nothing arrives
-// from a host that is cut off, or at it, and it gets no new connections; nobody is
-// told. A host that refuses loses its connections and gets no new ones, at once.
+// network carries connections between named addresses in memory. A host that is
+// cut off gets and sends nothing, and its new connections wait; neither side
+// notices. A host that refuses loses its connections at once, and new ones
+// fail.
 type network struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	conns     map[*link]bool
 	cut       map[string]bool // hosts
 	refusing  map[string]bool // hosts
-	healed    chan struct{}   // closed and replaced when a host is not cut off any more
-	isolated  map[string]bool // hosts that no other replica is connected with
+	healed    chan struct{}   // closed and replaced when a host is connected again
+	isolated  map[string]bool // replicas that have no connections with other replicas
 	paused    map[string]bool // hosts whose connections are frozen
 	delays    map[string]time.Duration
 }
@@ -32,7 +33,7 @@ func newNetwork() *network {
 	}
 }
 
-// errCut is what a connection with a host that refuses fails with.
+// errCut is the error of a connection with a host that refuses.
 var errCut = errors.New("celltest: the connection is refused, or was reset")
 
 // listen opens an address.
@@ -97,8 +98,8 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	return one, nil
 }
 
-// reach waits while one of two hosts is cut off, as who dials over a cable that is
-// cut waits for his time-out.
+// reach waits while one of two hosts is cut off, as dialing over a cut cable
+// waits for a timeout.
 func (n *network) reach(ctx context.Context, hosts ...string) error {
 	for {
 		n.mu.Lock()
@@ -129,7 +130,7 @@ type link struct {
 	closed  chan struct{}
 }
 
-// Read delays what has arrived.
+// Read delays the data that has arrived.
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.pipe.Read(p)
 	if l.delay > 0 {
@@ -147,11 +148,10 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write is the end of the connection, for reads too, if the other end has closed it:
-// as with TCP, where what arrives late arrives no more then. gRPC relies on it: until
-// a read fails it tries again and again, without a pause, to send on a connection on
-// which a write has failed, so that virtual time, and the news of the end with it,
-// would stand still.
+// If the other end has closed the connection, a Write ends it for reads too: as with TCP, data that
+// arrives later is lost. gRPC relies on that. After a write has failed, it tries to send again and
+// again without a pause until a read fails; virtual time would stand still meanwhile, and the end
+// of the connection would never arrive.
 func (l *link) Write(p []byte) (int, error) {
 	n, err := l.pipe.Write(p)
 	if errors.Is(err, io.ErrClosedPipe) {
@@ -160,8 +160,8 @@ func (l *link) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection. The other end of a frozen one is to hear of it
-// when it thaws.
+// Close closes the connection. If it is frozen, the other end learns of it when
+// it thaws.
 func (l *link) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	l.network.mu.Lock()
@@ -181,7 +181,7 @@ func (l *link) isClosed() bool {
 	}
 }
 
-// frozen reports whether nothing passes a connection. n.mu is held.
+// frozen reports whether nothing passes a connection. The caller holds n.mu.
 func (n *network) frozen(l *link) bool {
 	return n.paused[l.ends[0]] || n.paused[l.ends[1]] || n.cut[l.ends[0]] || n.cut[l.ends[1]]
 }
@@ -189,11 +189,12 @@ func (n *network) frozen(l *link) bool {
 // setPaused freezes or thaws the connections of a host that is paused.
 func (n *network) setPaused(host string, paused bool) { n.setFrozen(n.paused, host, paused) }
 
-// setCut does so for a host that is cut off, or connected again.
+// setCut freezes or thaws the connections of a host that is cut off or
+// connected again.
 func (n *network) setCut(host string, cut bool) { n.setFrozen(n.cut, host, cut) }
 
-// setFrozen marks a host and freezes or thaws its connections. What is written to a
-// frozen one, and that it was closed, arrives when it has thawed.
+// setFrozen marks a host and freezes or thaws its connections. What is written
+// to a frozen connection, and its close, arrive when it has thawed.
 func (n *network) setFrozen(marks map[string]bool, host string, marked bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -217,14 +218,14 @@ func (n *network) setFrozen(marks map[string]bool, host string, marked bool) {
 // raftPort is the port of the Raft addresses.
 const raftPort = "7431"
 
-// setRefusing breaks the connections of a host and refuses new ones, or does not
-// any more.
+// setRefusing makes a host break its connections and refuse new ones, or accept
+// them again.
 func (n *network) setRefusing(host string, refusing bool) { n.set(n.refusing, host, refusing, false) }
 
-// isolate does so between replicas only.
+// isolate does the same for connections between replicas only.
 func (n *network) isolate(host string, isolated bool) { n.set(n.isolated, host, isolated, true) }
 
-// set marks a host and breaks the connections that it may have no more.
+// set marks a host and breaks the connections that the mark forbids.
 func (n *network) set(marks map[string]bool, host string, marked, peersOnly bool) {
 	n.mu.Lock()
 	marks[host] = marked
@@ -236,7 +237,7 @@ func (n *network) set(marks map[string]bool, host string, marked, peersOnly bool
 	}
 	n.mu.Unlock()
 	for _, c := range broken {
-		_ = c.Close() // it is to be broken, and is
+		_ = c.Close() // an error does not matter: it is broken
 	}
 }
 

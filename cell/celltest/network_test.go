@@ -74,13 +74,13 @@ func arrives(t *testing.T, from <-chan string, want ...string) {
 	}
 }
 
-// Who has failed to write to a connection that the other end has closed reads its end
-// at once, however slow the connection is.
+// After a failed write to a connection that the other end has closed, a read ends at once, however
+// slow the connection is.
 func TestWriteToAClosedConnection(t *testing.T) {
 	onWire(t, time.Second, func(_ *network, a, b net.Conn) {
 		began, ended := time.Now(), make(chan time.Duration)
 		go func() {
-			_, _ = a.Read(make([]byte, 100)) // that it ends is what matters
+			_, _ = a.Read(make([]byte, 100)) // only its end matters
 			ended <- time.Since(began)
 		}()
 		_ = b.Close()
@@ -94,8 +94,8 @@ func TestWriteToAClosedConnection(t *testing.T) {
 	})
 }
 
-// What is sent to or by a host that is paused arrives when it resumes, and in
-// its order; so does the end of a connection; and the sender does not notice.
+// What a paused host sends, or is sent, arrives when it resumes, in order; so
+// does the end of a connection. The sender does not notice.
 func TestPausedConnection(t *testing.T) {
 	for _, host := range []string{"a", "b"} {
 		t.Run(host, func(t *testing.T) {
@@ -114,10 +114,10 @@ func TestPausedConnection(t *testing.T) {
 				n.setPaused(host, false)
 				arrives(t, atB, "24@2s", "EOF@2s")
 				if got, more := <-atA; more {
-					t.Errorf("%q arrived where the connection had been closed", got)
+					t.Errorf("%q arrived on a closed connection", got)
 				}
 				if _, err := io.WriteString(b, "6"); err == nil {
-					t.Error("after the pause a connection that the other end closed can be written to")
+					t.Error("after the pause a write to a connection that the other end closed succeeds")
 				}
 				if len(n.conns) != 0 {
 					t.Errorf("%d closed connections are kept", len(n.conns))
@@ -127,7 +127,8 @@ func TestPausedConnection(t *testing.T) {
 	}
 }
 
-// What a slow host was sent before it was paused does not reach it in the pause.
+// What was under way to a slow host when it was paused does not arrive in the
+// pause.
 func TestPausedOnItsWay(t *testing.T) {
 	onWire(t, time.Second, func(n *network, a, b net.Conn) {
 		atA := reads(a)
@@ -140,7 +141,7 @@ func TestPausedOnItsWay(t *testing.T) {
 	})
 }
 
-// A connection with a host that is paused comes about, and is silent.
+// A connection with a paused host can be opened, and carries nothing.
 func TestPausedFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// owner is what a Cell needs of the test that it belongs to.
+// owner is the part of a test that a Cell needs.
 type owner interface {
 	// Helper is that of testing.TB, as the others are.
 	Helper()
@@ -27,9 +27,9 @@ type owner interface {
 	TempDir() string
 }
 
-// New is Start for what has no testing.TB: an Example function, TestMain, a program that is
-// tried out. The caller closes the cell. It is in real time, so that a lease takes its seconds. Where
-// a method of Cell would fail a test, it panics.
+// New is Start for programs without a testing.TB: an Example function, TestMain, or a program that
+// is being tried out. The caller must Close the cell. It runs in real time, so a lease takes its
+// seconds. Where a method of Cell would fail a test, it panics.
 func New(n int, edits ...func(*cell.Config)) (c *Cell, err error) {
 	dir, err := os.MkdirTemp("", "celltest-")
 	if err != nil {
@@ -50,15 +50,15 @@ func New(n int, edits ...func(*cell.Config)) (c *Cell, err error) {
 	return start(p, n, edits), nil
 }
 
-// Close stops a cell that New started, and removes its data. Clients are closed before it. The cell of Start
-// ends with its test, and is not closed.
+// Close stops a cell that New started, and removes its data. Close its clients before. Do not call
+// Close for a cell of Start, which stops with its test.
 func (c *Cell) Close() {
 	if p, ok := c.t.(*process); ok {
 		p.close()
 	}
 }
 
-// process is the owner of a cell that belongs to no test.
+// process is the owner of a cell that does not belong to a test.
 type process struct {
 	dir    string
 	ctx    context.Context

@@ -14,7 +14,8 @@ import (
 )
 
 // TestLocalNamesTheCell: in a cell that has another name, /ls/local/... and
-// /ls/<its name>/... are the same nodes (Chubby §2.3). A third name is refused.
+// /ls/<its name>/... name the same nodes (Chubby §2.3). A third name is
+// refused.
 func TestLocalNamesTheCell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Cell = "berlin" })
@@ -49,9 +50,9 @@ func TestLocalNamesTheCell(t *testing.T) {
 }
 
 // TestEphemeralFileStaysWhileOpen: an ephemeral file that two clients have open
-// outlives the first Close, and not the second (Chubby §2.3).
+// stays after the first Close, and is removed after the second (Chubby §2.3).
 func TestEphemeralFileStaysWhileOpen(t *testing.T) {
-	const grace = 30 * time.Second // more than enough for the master to remove it, if it were to
+	const grace = 30 * time.Second // more than enough for the master to remove it
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
 		one, two, other := dial(t, c, "one"), dial(t, c, "two"), dial(t, c, "other")
@@ -71,7 +72,7 @@ func TestEphemeralFileStaysWhileOpen(t *testing.T) {
 				t.Errorf("%s: %v, want %v", when, err, want)
 			}
 			if err == nil && h.Close(t.Context()) != nil {
-				t.Error("the look could not be closed")
+				t.Error("Close failed")
 			}
 		}
 		if err := first.Close(t.Context()); err != nil {
@@ -87,9 +88,9 @@ func TestEphemeralFileStaysWhileOpen(t *testing.T) {
 	})
 }
 
-// TestOutageLongerThanALease: while there is no master the leases' clocks stand
-// still (Chubby §2.9). A cell that is down for three leases comes back with the
-// session, its lock and its queue as they were.
+// TestOutageLongerThanALease: while there is no master, no lease runs out
+// (Chubby §2.9). After an outage of three leases, the session, its lock and the
+// lock's queue are as they were.
 func TestOutageLongerThanALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)

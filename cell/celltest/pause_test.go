@@ -24,10 +24,10 @@ type sleeper struct {
 	lock *client.Lock
 }
 
-// waking is the first thing that a client does when it resumes.
+// waking is the first call of a client when it resumes.
 type waking struct {
 	name   string
-	ofLock bool // it tells what became of the lock, and not of the session
+	ofLock bool // its answer is about the lock, not about the session
 	call   func(ctx context.Context, s sleeper) (got any, err error)
 }
 
@@ -37,7 +37,7 @@ func wakings() []waking {
 			select {
 			case <-s.lock.Context().Done():
 				return nil, context.Cause(s.lock.Context())
-			case <-time.After(101 * time.Millisecond): // the library looks every 100 ms
+			case <-time.After(101 * time.Millisecond): // the library checks every 100 ms
 				return "a lock", nil
 			}
 		}},
@@ -63,14 +63,14 @@ func wakings() []waking {
 	}
 }
 
-// TestStoppedPastItsLease: when a process resumes that was stopped for longer
-// than its lease, and others have changed what it has cached and taken its lock,
-// no call that it begins uses either, whichever is its first (Chubby §2.7, §2.8).
-// Its lock's context ends although no message arrives.
+// TestStoppedPastItsLease: a process is stopped for longer than its lease, and
+// others change what it has cached and take its lock. When it resumes, no call
+// uses the cache or the lock, whichever call is the first (Chubby §2.7, §2.8).
+// The lock's context ends although no message arrives.
 func TestStoppedPastItsLease(t *testing.T) {
 	for _, stop := range []struct {
 		delay, pause  time.Duration
-		lock, session client.Cause // of their ends
+		lock, session client.Cause // why they ended
 	}{
 		{0, 40 * time.Second, client.LeaseNearEnd, client.EndedByCell},
 		{api.DefaultLockDelay, 40 * time.Second, client.LeaseNearEnd, client.EndedByCell},
@@ -96,10 +96,10 @@ func TestStoppedPastItsLease(t *testing.T) {
 					put(t, h, "new")
 					acquire(t, h)
 				}
-				time.Sleep(stop.pause - time.Since(began)) // in which it is stopped, and so believes what it did
+				time.Sleep(stop.pause - time.Since(began)) // it is stopped all this time, and must not notice anything
 				for name, s := range sleepers {
 					if s.lock.Err() != nil || s.State() != session.Safe {
-						t.Errorf("%s: stopped, and yet it heard that its lock was lost: %v, %v", name, s.lock.Err(), s.State())
+						t.Errorf("%s: the stopped client learnt that its lock was lost: %v, %v", name, s.lock.Err(), s.State())
 					}
 				}
 				c.Resume(hosts...)
@@ -111,7 +111,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 							want = stop.lock
 						}
 						if got, err := w.call(t.Context(), sleepers[w.name]); !errors.Is(err, want) {
-							t.Errorf("who %s first: %v, %v; want: %v", w.name, got, err, want)
+							t.Errorf("first call %s: %v, %v; want: %v", w.name, got, err, want)
 						}
 					})
 				}
@@ -121,10 +121,10 @@ func TestStoppedPastItsLease(t *testing.T) {
 	}
 }
 
-// TestStoppedForLess: after a pause that is longer than what is left of the
-// lease, but not so long that the cell ends the session, because another master
-// took over and began its lease again, the session is in jeopardy, and then safe;
-// and nothing was lost (Chubby §2.8).
+// TestStoppedForLess: a client is stopped for longer than the rest of its
+// lease, but the cell does not end the session, because another master took
+// over and began the lease again. Afterwards the session is in jeopardy, and
+// then safe, and nothing is lost (Chubby §2.8).
 func TestStoppedForLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
@@ -140,13 +140,13 @@ func TestStoppedForLess(t *testing.T) {
 		c.Pause("sleeper")
 		c.FailOver()
 		var writing sync.WaitGroup
-		writing.Go(func() { put(t, other, "new") }) // which waits for the cache of the sleeper
+		writing.Go(func() { put(t, other, "new") }) // waits for the cache of the sleeper
 		time.Sleep(8 * time.Second)
 		if _, err := other.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
-			t.Errorf("the lock of a session that is in time: %v", err)
+			t.Errorf("the lock of the session: %v", err)
 		}
 		if states := s.seen(); states != nil {
-			t.Errorf("stopped, and yet it heard that it was %v", states)
+			t.Errorf("the stopped client saw the states %v", states)
 		}
 		c.Resume("sleeper")
 		if s.State() != session.Jeopardy {
@@ -163,8 +163,8 @@ func TestStoppedForLess(t *testing.T) {
 	})
 }
 
-// TestStoppedMaster: a master that was stopped for as long as it takes to elect
-// another does not serve when it resumes, and nobody loses anything by it.
+// TestStoppedMaster: a master that is stopped until another is elected does not
+// serve when it resumes, and no client loses anything.
 func TestStoppedMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
@@ -189,7 +189,7 @@ func TestStoppedMaster(t *testing.T) {
 	})
 }
 
-// contents checks what is read.
+// contents checks the contents that a read returns.
 func contents(t *testing.T, h *client.Handle, want string) {
 	t.Helper()
 	if text, _, err := h.Contents(t.Context()); err != nil || string(text) != want {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// pipeBuffer is how many bytes are on their way in one direction before a writer
-// waits, as in the buffers of a socket.
+// pipeBuffer is how many bytes can be under way in one direction before a
+// writer waits, as in the buffers of a socket.
 const pipeBuffer = 64 << 10
 
-// listener is an address that can be connected to in memory.
+// listener is an address for connections in memory.
 type listener struct {
 	address string
 	conns   chan net.Conn
@@ -84,8 +84,8 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// freeze keeps what is under way in either direction from arriving, until it is
-// called with false.
+// freeze stops what is under way in either direction, until it is called with
+// false.
 func (p *pipe) freeze(frozen bool) {
 	p.in.freeze(frozen)
 	p.out.freeze(frozen)
@@ -113,9 +113,9 @@ type stream struct {
 	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
 	data    []byte
-	ended   bool // by the writer: what is there can still be read
+	ended   bool // by the writer; data that is there can still be read
 	refused bool // by the reader
-	frozen  bool // nothing arrives, neither data nor its end, and a writer does not hear of the refusal
+	frozen  bool // nothing arrives, neither data nor the end, and a writer does not see the refusal
 	reader  deadline
 	writer  deadline
 }
@@ -189,8 +189,8 @@ func (s *stream) freeze(frozen bool) {
 	s.changed.Broadcast()
 }
 
-// awaitThaw waits while the stream is frozen; false says that its reader closed
-// it.
+// awaitThaw waits while the stream is frozen. It returns false if the reader
+// closed the stream.
 func (s *stream) awaitThaw() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +217,8 @@ func (s *stream) close(writer bool) {
 	s.changed.Broadcast()
 }
 
-// setDeadline makes one side's calls fail from then on; the zero time never.
+// setDeadline makes one side's calls fail after that time; the zero time means
+// never.
 func (s *stream) setDeadline(d *deadline, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// TestWallClockSteps: when the time of day is set an hour forward or back, on any
-// replica, in the middle of a lease or of a lock-delay, no session, lock,
-// lock-delay or cache notices. What people are shown as "since" follows it.
+// TestWallClockSteps: on any replica, during a lease or a lock-delay, the time
+// of day is set an hour forward or back. That has no effect on any session,
+// lock, lock-delay or cache. Only the "since" that people see follows it.
 func TestWallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
@@ -61,9 +61,9 @@ func TestWallClockSteps(t *testing.T) {
 	})
 }
 
-// passesOn has the holder of a lock cut off, and the time of day of a replica set
-// in its lease, set back and set again in its lock-delay; the lock passes on when
-// it would have.
+// passesOn cuts the holder of a lock off, and sets the time of day of a
+// replica: during the lease, back, and again during the lock-delay. The lock
+// must pass on as it would without that.
 func passesOn(t *testing.T, c *celltest.Cell, holder *host, next *client.Handle, id string, by time.Duration) {
 	t.Helper()
 	const delay = api.DefaultLockDelay
@@ -77,27 +77,27 @@ func passesOn(t *testing.T, c *celltest.Cell, holder *host, next *client.Handle,
 	time.Sleep(time.Second)
 	c.StepWall(id, by)
 	acquire(t, next)
-	// Whoever has just got a lock has most of a lease before it.
+	// A client that has just got a lock has most of a lease before it.
 	least, most := api.DefaultLease-time.Second+delay, api.DefaultLease+delay+time.Second
 	if took := time.Since(cut); took < least || took > most {
 		t.Errorf("%s stepped by %v: the lock passed on after %v, want %v to %v", id, by, took, least, most)
 	}
 }
 
-// TestJump: a client whose clock is ahead of the others' gives up its lease, or
-// its session, for nothing; a replica whose clock is wrong ends nobody's.
+// TestJump: a client whose clock is ahead gives up its lease or its session too
+// early. A replica with a wrong clock ends no session.
 func TestJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 3)
 		steady, hasty, lost := dial(t, c, "steady"), dial(t, c, "hasty"), dial(t, c, "lost")
 		c.Jump("hasty", api.DefaultLease)
 		c.Jump("lost", api.DefaultLease+api.DefaultGrace)
-		time.Sleep(20 * time.Second) // the KeepAlive that was under way, and another
+		time.Sleep(20 * time.Second) // the KeepAlive that is under way, and another
 		if states, want := hasty.seen(), []session.State{session.Jeopardy, session.Safe}; !slices.Equal(states, want) {
-			t.Errorf("the hasty one was %v, want %v", states, want)
+			t.Errorf("the hasty client was %v, want %v", states, want)
 		}
 		if !errors.Is(lost.Err(), client.GraceOver) {
-			t.Errorf("the lost one: %v", lost.Err())
+			t.Errorf("the lost client: %v", lost.Err())
 		}
 		for _, by := range []time.Duration{time.Hour, -time.Hour} {
 			for _, id := range []string{"r1", "r2", "r3"} {
@@ -113,7 +113,8 @@ func TestJump(t *testing.T) {
 	})
 }
 
-// since returns how much later than now the lock is shown to be held since.
+// since returns how much later than now the listing says that the lock's hold
+// began.
 func since(t *testing.T, h *host, path string) time.Duration {
 	t.Helper()
 	locks, err := h.Cell().Locks(t.Context(), path)

@@ -12,15 +12,15 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// store is what the lock protects: a server that lets in nobody whose token is
-// older than the newest it has seen.
+// store is what the lock protects: a server that refuses tokens older than the
+// newest that it has seen.
 type store struct {
 	mu      sync.Mutex // guards what follows
 	newest  uint64
 	refused int
 }
 
-// write is one request; it reports whether it was let in.
+// write is one request; it reports whether the store accepted it.
 func (s *store) write(token uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *store) write(token uint64) bool {
 	return true
 }
 
-// fill is the work of a worker: it writes until it is to stop, or is refused.
+// fill is the work of a worker: it writes until ctx ends, or the store refuses.
 func (s *store) fill(ctx context.Context, token uint64) {
 	for s.write(token) {
 		select {
@@ -43,16 +43,16 @@ func (s *store) fill(ctx context.Context, token uint64) {
 	}
 }
 
-// TestWorker makes trouble for the one of two workers who works, and looks who
-// works afterwards, that both are there, and that nobody wrote to the store when
-// it was another's.
+// TestWorker makes a failure for the one of two workers that works. It checks
+// which one works afterwards, that both are registered, and that no worker
+// wrote to the store after the other had.
 func TestWorker(t *testing.T) {
-	const enough = 30 * time.Second // for what runs out to run out, and for everybody to come back
+	const enough = 30 * time.Second // for all timeouts, and for both workers to come back
 	for _, trouble := range []struct {
 		name   string
 		make   func(c *celltest.Cell, busy api.Holder)
 		passes bool // the work passes on to the other
-		late   bool // the first cannot know in time; the store has to stop it
+		late   bool // the first cannot know in time; the store has to refuse it
 	}{
 		{"session expired", func(c *celltest.Cell, busy api.Holder) { c.Expire(busy.Session) }, true, false},
 		{"cut off for a moment", func(c *celltest.Cell, busy api.Holder) {
@@ -107,7 +107,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// holder returns who has the lock, and checks that both workers are registered.
+// holder returns the lock's holder, and checks that both workers are
+// registered.
 func holder(t *testing.T, c *celltest.Cell) api.Holder {
 	t.Helper()
 	watcher, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
