@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A cell that has locked everybody out is opened again by a start with
-// RestoreAccess, and not by one that became the master later than that is meant for.
+// A cell whose ACLs admit no client becomes accessible again by a start with RestoreAccess, unless
+// the replica becomes the master too long after its start.
 func TestRestoreAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restore atomic.Bool
@@ -30,7 +30,7 @@ func TestRestoreAccess(t *testing.T) {
 			}
 			return err
 		}
-		if err := open(); err != nil { // the last who may
+		if err := open(); err != nil { // the last client that may open it
 			t.Fatal(err)
 		}
 		restart := func(set bool) {
@@ -44,7 +44,7 @@ func TestRestoreAccess(t *testing.T) {
 		}
 		restart(false)
 		if err := open(); api.CodeOf(err) != api.PermissionDenied {
-			t.Fatalf("the cell is open before: %v", err)
+			t.Fatalf("before RestoreAccess: %v", err)
 		}
 		restart(true)
 		if err := open(); err != nil {
@@ -53,7 +53,7 @@ func TestRestoreAccess(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		c.Transfer()
 		if err := open(); api.CodeOf(err) != api.PermissionDenied {
-			t.Errorf("the flag of a start of long ago still opens the cell: %v", err)
+			t.Errorf("RestoreAccess of an old start still has an effect: %v", err)
 		}
 	})
 }

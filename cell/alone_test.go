@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// A start without trouble has nothing to warn of. A replica that is left alone
-// says so once a minute, with the ids of those it misses, however often Raft does.
+// A normal start logs no warning. A replica that cannot reach the others says
+// so once a minute, with their ids, however often Raft does.
 func TestLogOfALoneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := map[string]*testbed.Lines{"r1": {}, "r2": {}, "r3": {}}
@@ -21,18 +21,18 @@ func TestLogOfALoneReplica(t *testing.T) {
 		for id, log := range logs {
 			for _, line := range log.Take() {
 				if !strings.Contains(line, "level=INFO") {
-					t.Errorf("a start without trouble: %s logs %s", id, line)
+					t.Errorf("a normal start: %s logs %s", id, line)
 				}
 			}
 		}
 		for _, id := range []string{"r2", "r3"} {
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			_ = replicas[id].Stop(gone) // it is not to drain
+			_ = replicas[id].Stop(gone) // the error says that it did not drain, as intended
 			<-replicas[id].Done()
 		}
 		testbed.Pass(10 * time.Second)
-		logs["r1"].Take() // how it loses the mastership, if it had it
+		logs["r1"].Take() // the lines about the end of its epoch, if it was the master
 		const minutes = 10
 		testbed.Pass(minutes * time.Minute)
 		lines := logs["r1"].Take()

@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// BenchmarkCached measures what a read costs that the cache answers, the look at
-// the lease by the real clock included; docs/performance.md has the figures.
+// BenchmarkCached measures the cost of a read from the cache, including the
+// check of the lease by the real clock; docs/performance.md has the figures.
 func BenchmarkCached(b *testing.B) {
 	c := celltest.Start(b, 1)
 	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease})

@@ -14,8 +14,8 @@ import (
 )
 
 // Chubby §2.7: a change waits for a client that has the file in its cache and
-// does not answer, but no longer than its lease; and not for one that caches
-// nothing.
+// does not answer, but no longer than its lease. It does not wait for a client
+// that caches nothing.
 func TestChangeWaitsForLease(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path, lease = "/ls/local/f", 8 * time.Second
@@ -45,8 +45,8 @@ func TestChangeWaitsForLease(t *testing.T) {
 	})
 }
 
-// decision 12: after a fail-over reads and locks do not wait for a client that
-// is gone, and changes no longer than its lease.
+// Decision 12: after a fail-over, reads and locks do not wait for a client that
+// is gone, and changes wait no longer than its lease.
 func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const lease = 12 * time.Second
@@ -77,8 +77,8 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	})
 }
 
-// A retried change does not wait again for what it has waited for, and one that
-// is refused waits for nobody.
+// A retried change does not wait again for the same clients, and a refused
+// change waits for none.
 func TestRefusedChangeWaitsForNobody(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -99,8 +99,8 @@ func TestRefusedChangeWaitsForNobody(t *testing.T) {
 	})
 }
 
-// The policy of decision 10: a client that holds up a change for longer than
-// SlowClient is not extended any more.
+// Decision 10: the master does not extend the session of a client that delays a
+// change for longer than SlowClient.
 func TestSlowClientIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -115,7 +115,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 		c.Cut("slow")
 		wrote := make(chan error, 1)
 		go func() { _, err := h.SetContents(ctx, nil); wrote <- err }()
-		time.Sleep(8 * time.Second) // longer than one attempt of the author's
+		time.Sleep(8 * time.Second) // longer than one attempt of the author
 		c.Heal("slow")
 		if err := <-wrote; err != nil {
 			t.Error(err)
@@ -127,8 +127,8 @@ func TestSlowClientIsCutOff(t *testing.T) {
 	})
 }
 
-// Chubby §2.7: what is cached costs no call: contents, metadata, absence,
-// listings and Opens.
+// Chubby §2.7: cached contents, metadata, absence, listings and Opens need no
+// call.
 func TestCachedReadsMakeNoCalls(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{})
@@ -159,7 +159,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 			}
 		}
 		all("a")
-		c.Cut("reader") // from here on no call can succeed
+		c.Cut("reader") // from now on no call can succeed
 		for range 100 {
 			all("a")
 		}
@@ -175,8 +175,8 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 	})
 }
 
-// An Open after an acknowledged change of an access control list obeys it, also
-// where a handle could be used again (Chubby §2.3).
+// An Open after an acknowledged change of an access control list obeys the
+// change, even if the client could reuse a handle (Chubby §2.3).
 func TestCachedOpenObeysACL(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		admin := dial(t, ctx, c, "admin", client.Config{As: "admin"})
@@ -198,7 +198,7 @@ func TestCachedOpenObeysACL(t *testing.T) {
 			}
 		}
 		if bob.Stats().Cache.Hits == 0 {
-			t.Error("no handle was used again")
+			t.Error("no handle was reused")
 		}
 		if _, err := list.SetContents(ctx, []byte("admin\n")); err != nil {
 			t.Fatal(err)

@@ -17,16 +17,16 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// register is one file with one author, and what is known to be in it: writes
-// counts up when a change begins and when it is acknowledged, so it is odd while
-// the contents may be either.
+// register is one file with one author. writes increases when a change begins
+// and when it is acknowledged, so while it is odd the contents may be the old
+// or the new ones.
 type register struct {
 	path   string
 	writes atomic.Int64
 }
 
-// contents is what the file holds after that many; it is absent after every
-// third change.
+// contents returns the file's contents after that many writes; it is absent
+// after every third change.
 func (r *register) contents(writes int64) (text string, absent bool) {
 	return fmt.Sprint(writes), writes/2%3 == 2
 }
@@ -62,8 +62,8 @@ func (r *register) author(t *testing.T, ctx context.Context, cl *client.Client, 
 	}
 }
 
-// look reads the file and compares: a read that no change overlaps shows what the
-// last acknowledged change left.
+// look reads the file and compares: a read that no change overlaps must return
+// the state after the last acknowledged change.
 func (r *register) look(ctx context.Context, cl *client.Client) error {
 	before := r.writes.Load()
 	h, err := cl.Open(ctx, r.path, client.OpenOptions{Read: true})
@@ -113,9 +113,9 @@ func list(ctx context.Context, d *client.Handle, registers []*register) error {
 	return nil
 }
 
-// cacheTrial has clients read a few files again and again, through their caches,
-// while authors change them and trouble is made, and returns how often a cache
-// answered and the first wrong answer.
+// cacheTrial has clients read a few files again and again, through their
+// caches, while authors change them and the given failures happen. It returns
+// how often a cache answered, and the first wrong answer.
 func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.Duration, trouble ...func(stop <-chan struct{})) (hits uint64, wrong error) {
 	t.Helper()
 	var registers []*register
@@ -196,7 +196,7 @@ func TestCachesAreConsistent(t *testing.T) {
 			t.Error(wrong)
 		}
 		if hits < 500 {
-			t.Errorf("the caches answered %d times only", hits)
+			t.Errorf("the caches answered only %d times", hits)
 		}
 		t.Logf("%d answers from caches", hits)
 	}, cell.RefuseEntries)

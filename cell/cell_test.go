@@ -12,15 +12,15 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// inCell runs a test in a bubble of virtual time, with a cell of three, which goes on when its
-// master dies.
+// inCell runs a test in a bubble of virtual time, with a cell of three replicas, which still has a
+// majority when its master dies.
 func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
 	inCellOf(t, 3, test, edits...)
 }
 
-// inCellOf is inCell with that many replicas. One is enough for a test in which the master goes on,
-// and costs the least: nobody sends it heartbeats.
+// inCellOf is inCell with that many replicas. One is enough for tests in which the master does not
+// fail, and is the cheapest: there are no heartbeats.
 func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestCachedIsUncached: whatever clients that cache do to a small tree, to its
-// access control lists, and to each other's sessions, and while masters change, a
-// client that caches reads everything as one that does not: contents, metadata,
-// absence, listings and refusals (Chubby §2.7). Operations follow one another, so
-// that there is one right answer. Each seed is another course of them.
+// TestCachedIsUncached: a client with a cache reads the same as one without:
+// contents, metadata, absence, listings and refusals (Chubby §2.7). Meanwhile
+// clients change a small tree, its access control lists and each other's
+// sessions, and masters change. There is one operation at a time, so that there
+// is one right answer. Each seed is another history.
 func TestCachedIsUncached(t *testing.T) {
 	seeds := uint64(2)
 	if *full {
@@ -29,7 +29,7 @@ func TestCachedIsUncached(t *testing.T) {
 				w := newMirror(t, ctx, c, seed)
 				for step := range 600 {
 					who, what := w.disturb(ctx)
-					<-time.After(time.Duration(w.rng.IntN(3)) * time.Millisecond) // what is removed in the background is removed
+					<-time.After(time.Duration(w.rng.IntN(3)) * time.Millisecond) // time for removals in the background
 					w.compare(ctx, fmt.Sprintf("step %d, after %s by %s", step, what, w.hosts[who]))
 					if t.Failed() {
 						return
@@ -40,14 +40,14 @@ func TestCachedIsUncached(t *testing.T) {
 					hits += cl.Stats().Cache.Hits
 				}
 				if hits == 0 {
-					t.Error("no cache answered anything, so nothing was tested")
+					t.Error("no cache answered, so the test proves nothing")
 				}
 			}, cell.RefuseEntries)
 		})
 	}
 }
 
-// mirror is three principals, each with a client that caches and one that does not.
+// mirror has three principals, each with a client with a cache and one without.
 type mirror struct {
 	t             *testing.T
 	c             *celltest.Cell
@@ -91,7 +91,7 @@ func (w *mirror) setList(ctx context.Context, name, text string) {
 
 func (w *mirror) any(of ...string) string { return of[w.rng.IntN(len(of))] }
 
-// disturb does one thing at random; that it may be refused is part of it.
+// disturb does one random operation; it may be refused.
 func (w *mirror) disturb(ctx context.Context) (who int, what string) {
 	who = w.rng.IntN(len(w.cached))
 	cl, path := w.cached[who], w.any(w.paths...)
@@ -138,7 +138,7 @@ func (w *mirror) disturb(ctx context.Context) (who int, what string) {
 		what = "a fail-over"
 	case n == 117:
 		if w.rng.IntN(2) == 0 {
-			w.c.Reset(w.hosts[who]) // answers are lost, where Cut delays them
+			w.c.Reset(w.hosts[who]) // so that answers are lost: Cut only delays them
 		} else {
 			w.c.Cut(w.hosts[who])
 		}
@@ -158,7 +158,7 @@ func (w *mirror) disturb(ctx context.Context) (who int, what string) {
 	return who, what
 }
 
-// compare reads one path through a cache and past it.
+// compare reads one path with a cache and without.
 func (w *mirror) compare(ctx context.Context, when string) {
 	who, path := w.rng.IntN(len(w.cached)), w.any(w.paths...)
 	got, want := shown(ctx, w.cached[who], path), shown(ctx, w.plain[who], path)
@@ -167,12 +167,12 @@ func (w *mirror) compare(ctx context.Context, when string) {
 		got, want = shown(ctx, w.cached[who], path), shown(ctx, w.plain[who], path)
 	}
 	if got != want {
-		w.t.Errorf("%s, %s reads %s as\n%s\nand it is\n%s", when, w.hosts[who], path, got, want)
+		w.t.Errorf("%s, %s reads %s with a cache as\n%s\nand without as\n%s", when, w.hosts[who], path, got, want)
 	}
 }
 
-// shown is everything that a client reads of a path, except what a client that
-// caches does not show.
+// shown returns everything that a client reads of a path, except what a caching
+// client does not show.
 func shown(ctx context.Context, cl *client.Client, path string) string {
 	h, err := cl.Open(ctx, path, client.OpenOptions{Read: true})
 	if err != nil {

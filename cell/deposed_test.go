@@ -19,10 +19,9 @@ import (
 )
 
 // A deposed master that does not know it yet answers no read, grants no lease
-// and calls no sequencer valid (decision 5). It is one that was paused: its own
-// election timeout, which is also its lease, is made so long that it goes on
-// believing, as a process does that was stopped and has not looked at its clock
-// since.
+// and calls no sequencer valid (decision 5). It is like a paused process that
+// has not read its clock since: its election timeout, which is also its leader
+// lease in Raft, is made so long that it still considers itself the leader.
 func TestDeposedMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -30,7 +29,7 @@ func TestDeposedMaster(t *testing.T) {
 		var believing atomic.Bool
 		believing.Store(true)
 		c := celltest.Start(t, 5, func(cfg *cell.Config) {
-			cfg.Believe(9 * time.Second) // longer than between two heartbeats of the believer
+			cfg.Believe(9 * time.Second) // longer than between two of its heartbeats
 			if believing.Load() {
 				cfg.Believe(40 * time.Second)
 			}
@@ -76,9 +75,9 @@ func TestDeposedMaster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Replica(old).Health().Role != "master" {
-			t.Fatalf("the old master knows after %v: the test is vain", time.Since(isolated))
+			t.Fatalf("the old master knows after %v: the test proves nothing", time.Since(isolated))
 		}
-		// Now the old contents are wrong, and the sequencer is void.
+		// Now the old contents are wrong, and the sequencer is invalid.
 		if got, err := raw.read(ctx); err == nil {
 			t.Errorf("the deposed master answered a read with %q", got)
 		}
@@ -86,13 +85,13 @@ func TestDeposedMaster(t *testing.T) {
 			t.Errorf("the deposed master granted a lease: %v", reply)
 		}
 		if reply, err := raw.chubby.CheckSequencer(ctx, &pb.CheckSequencerRequest{Sequencer: sequencer}); err == nil && reply.GetValid() {
-			t.Error("the deposed master calls a void sequencer valid")
+			t.Error("the deposed master calls an invalid sequencer valid")
 		}
 	})
 }
 
-// raw is a session with one replica, past the client library, which would look
-// for the new master.
+// raw is a session with one replica, without the client library, which would
+// look for the new master.
 type raw struct {
 	chubby pb.ChubbyClient
 	caller *pb.Caller

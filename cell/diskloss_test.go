@@ -20,8 +20,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// onDisks starts a cell of three whose data directories are in dir, and whose
-// members all keep Bootstrap set, as configuration files do.
+// onDisks starts a cell of three with data directories in dir. Its members all
+// keep Bootstrap set, as configuration files do.
 func onDisks(t *testing.T, dir string) *celltest.Cell {
 	t.Helper()
 	return celltest.Start(t, 3, func(cfg *cell.Config) {
@@ -52,7 +52,7 @@ func write(t *testing.T, ctx context.Context, c *celltest.Cell, text string) {
 	}
 }
 
-// read returns what the cell serves: the file's contents, or why not.
+// read returns the file's contents as the cell serves them, or the error.
 func read(ctx context.Context, c *celltest.Cell) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -60,7 +60,7 @@ func read(ctx context.Context, c *celltest.Cell) string {
 	if err != nil {
 		return "no master"
 	}
-	defer func() { _ = cl.Close(ctx) }() // it was only to look
+	defer func() { _ = cl.Close(ctx) }() // it only reads
 	h, err := cl.Open(ctx, "/ls/local/file", client.OpenOptions{Read: true})
 	if err != nil {
 		return api.CodeOf(err).String()
@@ -72,13 +72,13 @@ func read(ctx context.Context, c *celltest.Cell) string {
 	return string(text)
 }
 
-// attempt is a replica that is started again, perhaps in vain.
+// attempt is an attempt to start a replica again.
 type attempt struct {
 	err  error
 	done chan struct{}
 }
 
-// startAll starts replicas one after the other, with time between them, and
+// startAll starts replicas one after the other, with time between them. It
 // returns when each runs, is refused, or has waited for a minute.
 func startAll(ctx context.Context, c *celltest.Cell, order []string) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -101,8 +101,8 @@ func startAll(ctx context.Context, c *celltest.Cell, order []string) map[string]
 	return errs
 }
 
-// TestDisksLost: whichever of three replicas lose their disks, and in whichever
-// order all are started again, the cell serves what it had acknowledged or does
+// TestDisksLost: any of three replicas lose their disks, and all are started
+// again in any order. Then the cell serves what it had acknowledged, or does
 // not serve. No second cell begins while a disk of the first is left.
 func TestDisksLost(t *testing.T) {
 	orders := [][]string{{"r1", "r2", "r3"}, {"r1", "r3", "r2"}, {"r2", "r1", "r3"}, {"r2", "r3", "r1"}, {"r3", "r1", "r2"}, {"r3", "r2", "r1"}}
@@ -130,7 +130,7 @@ func losesDisks(t *testing.T, lost, order []string) {
 	case 2:
 		want = "no master"
 	case 3:
-		want = "NotFound" // nothing is left that could tell this from a first start
+		want = "NotFound" // no disk is left that could distinguish this from a first start
 	}
 	errs := startAll(ctx, c, order)
 	for id, err := range errs {
@@ -144,9 +144,9 @@ func losesDisks(t *testing.T, lost, order []string) {
 	}
 }
 
-// TestAmnesiacDoesNotVote: a write is acknowledged by two of three replicas, one
-// of the two loses its disk, and the other one is down. The third, which was cut
-// off, must not become master with the help of the empty one.
+// TestAmnesiacDoesNotVote: two of three replicas acknowledge a write; one of
+// the two loses its disk, and the other one is down. The third, which was cut
+// off, must not become master with the vote of the empty one.
 func TestAmnesiacDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, dir := t.Context(), t.TempDir()
@@ -159,20 +159,20 @@ func TestAmnesiacDoesNotVote(t *testing.T) {
 		wipe(t, dir, "r2")
 		errs := startAll(ctx, c, []string{"r2", "r3"})
 		if !errors.Is(errs["r2"], cell.ErrRefused) || !strings.Contains(errs["r2"].Error(), "replica r2 lost its data: replica r3 knows") {
-			t.Errorf("the one that lost its disk: %v", errs["r2"])
+			t.Errorf("the replica that lost its disk: %v", errs["r2"])
 		}
 		if got := read(ctx, c); got != "no master" {
 			t.Errorf("the cell serves %q", got)
 		}
 		c.Restart("r1")
 		if got := read(ctx, c); got != "acknowledged" {
-			t.Errorf("with both that have their disks the cell serves %q", got)
+			t.Errorf("with both intact replicas the cell serves %q", got)
 		}
 	})
 }
 
-// TestEmptyDirectoryIsRefused: without Bootstrap, a data directory that holds
-// nothing is a mistake, and is not touched.
+// TestEmptyDirectoryIsRefused: without Bootstrap, an empty data directory is a
+// mistake, and the replica does not write to it.
 func TestEmptyDirectoryIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "mounted")
 	cfg := cell.Config{Cell: "c", ID: "r1", Data: dir, Members: []cell.Member{{ID: "r1", Client: "127.0.0.1:0", Raft: "127.0.0.1:1"}}}
@@ -185,8 +185,8 @@ func TestEmptyDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// TestBootstrapWaitsForAll: a cell begins when every member was reached, and one
-// that is stopped before says whom it was waiting for.
+// TestBootstrapWaitsForAll: a cell begins when every member was reached. A
+// replica that is stopped before says for which members it was waiting.
 func TestBootstrapWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, dir := t.Context(), t.TempDir()
@@ -215,8 +215,8 @@ func TestBootstrapWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestOtherMembersAreRefused: a replica that is configured with other members
-// than its cell has does not start, and says which.
+// TestOtherMembersAreRefused: a replica with other members in its configuration
+// than its cell has does not start, and names the difference.
 func TestOtherMembersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards change
@@ -257,8 +257,8 @@ func TestOtherMembersAreRefused(t *testing.T) {
 	})
 }
 
-// TestLogOfAnotherCellIsRefused: a replica that finds, once it leads, that its log is
-// of another cell than its directory stops for good: starting it again does not help.
+// TestLogOfAnotherCellIsRefused: a replica that leads, and finds that its log belongs to another
+// cell than its directory, stops permanently: starting it again does not help.
 func TestLogOfAnotherCellIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -275,7 +275,7 @@ func TestLogOfAnotherCellIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		roster["cell_id"] = strings.Repeat("0", 32)
-		delete(roster, "sum") // as if it had been written so
+		delete(roster, "sum") // as if the file had been written so
 		if text, err = json.Marshal(roster); err == nil {
 			err = os.WriteFile(name, text, 0o600)
 		}
@@ -295,9 +295,10 @@ func TestLogOfAnotherCellIsRefused(t *testing.T) {
 	})
 }
 
-// TestOldCopyIsRefused: a replica whose data directory is replaced by an older copy
-// of itself is the same replica to everybody, and holds less than it acknowledged.
-// It is refused, and stops, as soon as it meets one that remembers.
+// TestOldCopyIsRefused: a data directory is replaced by an older copy of
+// itself. The other replicas take its owner for the same replica, but it has
+// less than it acknowledged. It is refused, and stops, as soon as it reaches a
+// replica that remembers.
 func TestOldCopyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, dir := t.Context(), t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestDivergenceIsNoticed: a replica that applied another entry than the others
-// is noticed without anybody asking, by both sides.
+// TestDivergenceIsNoticed: without any request, both sides notice that a
+// replica applied another entry than the others.
 func TestDivergenceIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Only what Raft says before it has appended an entry means that the entry will never be
-// in the log: a master that takes another error for that would tell a client so of a
-// change that is made.
+// Only an error that Raft returns before it has appended an entry means that the entry will never
+// be in the log. For any other error, a master must not tell the client that its change was not
+// made.
 func TestWhatAnErrorOfTheLogMeans(t *testing.T) {
 	for err, want := range map[error]api.Code{
 		raft.ErrNotLeader:                    api.NotMaster,

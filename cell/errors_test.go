@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// wire is calls as they are on the wire: no client library hides an error.
+// wire makes calls without the client library, which would hide errors.
 type wire struct {
 	t      *testing.T
 	ctx    context.Context //nolint:containedctx // of the test
@@ -52,7 +52,7 @@ func (w *wire) session(nonce byte) *pb.Caller {
 	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 }
 
-// mutation numbers a change; its answer is wanted for ever.
+// mutation numbers a change whose answer stays wanted.
 func (w *wire) mutation() *pb.Mutation {
 	w.number++
 	m := &pb.Mutation{Number: w.number, HighestIssued: w.number}
@@ -80,9 +80,9 @@ func (w *wire) file(c *pb.Caller, path string) []byte {
 	return h
 }
 
-// Every code of the closed list reaches a client over the wire, and says what
-// was tried, who answered, and what to do (api.Code). Those that cannot be
-// provoked from outside are named with the reason.
+// Every code of the closed list reaches a client over the wire, with the
+// operation, the replica that answered, and what to do (api.Code). Codes that a
+// client cannot provoke are listed with the reason.
 func TestEveryCodeOverTheWire(t *testing.T) {
 	reached := map[api.Code]error{
 		api.Deadlock: errors.New("see decision 9: nothing waits for itself; kept for recipes that take several locks"),
@@ -110,7 +110,7 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 			continue
 		}
 		if code == api.DeadlineExceeded {
-			continue // it is the caller's own clock that says so, before any answer
+			continue // the caller's own clock reports it, before any answer
 		}
 		if e.Op == "" || e.Replica == "" || e.Message == "" {
 			t.Errorf("%v says too little: %+v", code, e)
@@ -118,7 +118,7 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 	}
 }
 
-// codesOfPlace are of calls that came to the wrong replica, cell or epoch.
+// codesOfPlace are errors of calls to the wrong replica, cell or epoch.
 func codesOfPlace(w *wire) map[api.Code]error {
 	me := w.session('p')
 	other := "r1"
@@ -132,7 +132,7 @@ func codesOfPlace(w *wire) map[api.Code]error {
 	return map[api.Code]error{api.NotMaster: notMaster, api.WrongCell: wrongCell, api.StaleEpoch: stale, api.SessionExpired: expired}
 }
 
-// codesOfNames are of Open and what it names.
+// codesOfNames are errors of Open and of the names that it is given.
 func codesOfNames(w *wire) map[api.Code]error {
 	me := w.session('n')
 	w.file(me, "/ls/local/n")
@@ -163,7 +163,7 @@ func codesOfNames(w *wire) map[api.Code]error {
 	return got
 }
 
-// codesOfHandles are of calls on handles.
+// codesOfHandles are errors of calls on handles.
 func codesOfHandles(w *wire) map[api.Code]error {
 	me := w.session('h')
 	h := w.file(me, "/ls/local/h")
@@ -185,7 +185,7 @@ func codesOfHandles(w *wire) map[api.Code]error {
 	return got
 }
 
-// codesOfLocks are of locks.
+// codesOfLocks are errors of locks.
 func codesOfLocks(w *wire) map[api.Code]error {
 	me, other := w.session('l'), w.session('o')
 	at := w.at(w.master)
@@ -208,7 +208,8 @@ func codesOfLocks(w *wire) map[api.Code]error {
 	return got
 }
 
-// codesOfWaiting are of what takes time: a lock-delay, a withdrawn request.
+// codesOfWaiting are errors of calls that take time: a lock-delay, a withdrawn
+// request.
 func codesOfWaiting(w *wire) map[api.Code]error {
 	got := map[api.Code]error{}
 	short, err := client.New(w.ctx, client.Config{Servers: w.c.Servers(), Dialer: w.c.DialFrom("short"), Clock: celltest.Clock, Lease: api.MinLease})
@@ -227,11 +228,11 @@ func codesOfWaiting(w *wire) map[api.Code]error {
 	}
 	_, got[api.Cancelled] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: withdrawn, Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	w.c.Heal("short")
-	_ = short.Close(w.ctx) // its session is over
+	_ = short.Close(w.ctx) // its session has ended
 	return got
 }
 
-// codesOfTrouble are of a master that has lost the others.
+// codesOfTrouble are errors of a master that has lost the others.
 func codesOfTrouble(w *wire) map[api.Code]error {
 	me := w.session('t')
 	h := w.file(me, "/ls/local/t")
@@ -247,7 +248,8 @@ func codesOfTrouble(w *wire) map[api.Code]error {
 	return got
 }
 
-// codeOfIdentity is of a cell that does not take a client's word.
+// codeOfIdentity is the error of a cell that does not trust a client's own
+// name.
 func codeOfIdentity(t *testing.T) map[api.Code]error {
 	got := map[api.Code]error{}
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +260,7 @@ func codeOfIdentity(t *testing.T) map[api.Code]error {
 	return got
 }
 
-// The list is closed: it is as long as api.Code has it, and ordered.
+// The list is closed: it has the length that api.Code says, and is ordered.
 func TestCodesAreClosed(t *testing.T) {
 	codes := api.Codes()
 	if !slices.IsSorted(codes) || len(codes) != 29 {

@@ -24,9 +24,10 @@ func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string)
 	return h
 }
 
-// Events have no gap, no duplicate and no disorder, whatever happens to the
-// network and to masters; none comes before what it tells of can be read; and
-// what may have been lost is announced, by a fail-over or a LOST (Chubby §2.5).
+// Events have no gaps and no duplicates, and are in order, whatever happens to
+// the network and to masters. No event comes before the change can be read.
+// Where events may have been lost, a fail-over or a LOST event says so (Chubby
+// §2.5).
 func TestEventsThroughTrouble(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path, writes = "/ls/local/f", 400
@@ -52,7 +53,7 @@ func TestEventsThroughTrouble(t *testing.T) {
 		busy.Wait()
 		t.Logf("%d times something may have been lost; %d masters killed", announced, kills)
 		if kills == 0 || announced == 0 {
-			t.Error("that is too little trouble to have shown anything")
+			t.Error("too few failures: the test proves nothing")
 		}
 	})
 }
@@ -72,8 +73,8 @@ func flap(c *celltest.Cell, host string, stop <-chan struct{}) {
 	}
 }
 
-// firstWrite writes to a file and returns the generation: those of the writes that
-// follow count on from it, for nothing else draws from the cell's counter.
+// firstWrite writes to a file and returns the generation: the following writes
+// get the next numbers, because nothing else draws from the cell's counter.
 func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Generation {
 	t.Helper()
 	stat, err := author.SetContents(ctx, []byte("first"))
@@ -84,7 +85,7 @@ func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Ge
 }
 
 // follow reads events of contents until it has seen the last write, and checks
-// them. It returns how often something may have been lost.
+// them. It returns how often events may have been lost.
 func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.Generation) (announced int) {
 	t.Helper()
 	for seen < last {
@@ -99,7 +100,7 @@ func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.
 		switch e.Kind {
 		case api.EventMasterFailedOver, api.EventLost:
 			announced++
-			seen = max(seen, stat.Content) // it has looked again
+			seen = max(seen, stat.Content) // it has read the file again
 		case api.EventContentsModified:
 			if stat.Content < e.Generation {
 				t.Fatalf("the event of write %d came before the write: the file is at %d", e.Generation, stat.Content)
@@ -107,7 +108,7 @@ func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.
 			if e.Generation > seen+1 {
 				t.Fatalf("the event of write %d came after that of write %d", e.Generation, seen)
 			}
-			seen = max(seen, e.Generation) // a lower one was seen already when looking again
+			seen = max(seen, e.Generation) // a lower one was seen already when it read the file again
 		default:
 			t.Fatalf("unexpected %v", e.Kind)
 		}
@@ -140,8 +141,9 @@ func TestEventsOnce(t *testing.T) {
 	})
 }
 
-// A client that hears nothing for a while holds nobody up: its events wait, up
-// to a bound, and then it is told that some were lost, in their place.
+// A client that cannot be reached for a while delays no other client: its
+// events wait, up to a bound. Beyond it, the client gets one event in their
+// place which says that some were lost.
 func TestEventsOfSlowClient(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -163,7 +165,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 		c.Heal("slow")
 		lost := follow(t, ctx, h, first, first+writes)
 		if lost == 0 {
-			t.Error("events were lost, and nobody said so")
+			t.Error("events were lost, and no event says so")
 		}
 		if slow.Err() != nil {
 			t.Errorf("the slow client's session: %v", slow.Err())
@@ -171,8 +173,8 @@ func TestEventsOfSlowClient(t *testing.T) {
 	})
 }
 
-// An application that does not read its events is told how far it got, and its
-// session does not suffer.
+// An application that does not read its events learns where the gap is, and its
+// session is not affected.
 func TestEventsNobodyReads(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -196,8 +198,8 @@ func TestEventsNobodyReads(t *testing.T) {
 	})
 }
 
-// Very many children come and go, and their directory's watcher hears of each or is told to look
-// again. With -full there are ten thousand.
+// Very many children come and go, and the watcher of their directory gets an event for each, or is
+// told to read again. With -full there are ten thousand.
 func TestEventsOfManyChildren(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const workers = 20
@@ -256,8 +258,8 @@ func TestEventsOfManyChildren(t *testing.T) {
 	})
 }
 
-// A new master begins by telling every session of the fail-over (Chubby §2.5,
-// §2.9), whatever the client library makes of it.
+// A new master first tells every session of the fail-over (Chubby §2.5, §2.9),
+// whatever the client library does with that.
 func TestFailOverIsTold(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
@@ -273,8 +275,9 @@ func TestFailOverIsTold(t *testing.T) {
 	})
 }
 
-// Whoever watches a lock hears that nobody has it any more, at the moment of the
-// loss; not when it goes from one to the next in the same entry.
+// A watcher of a lock gets an event when its last holder loses it, at the
+// moment of the loss, and none if the lock passes to the next holder in the
+// same entry.
 func TestEventLockVacant(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"

@@ -9,19 +9,18 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Believe makes a replica take an election timeout past its bounds. It imitates
-// one that was stopped, and has not looked at its clock since.
+// Believe makes a replica accept an election timeout beyond its bounds. It
+// imitates a stopped replica that has not read its clock since.
 func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 
-// Support makes a replica one that knows feature levels up to that one, as one of another
-// version does.
+// Support makes a replica know feature levels up to that one, as one of another version does.
 func (cfg *Config) Support(level int) { cfg.supports = level }
 
-// RefuseEntries has one in ten of the entries that the replica proposes as the
-// master refused before it is written. What waits for it is to be as if it had not
-// been tried.
+// RefuseEntries makes one in ten of the entries that the replica proposes as
+// master fail before it is written. Requests that wait for it must see no
+// difference.
 func RefuseEntries(cfg *Config) {
-	random := rand.New(rand.NewPCG(3, 5)) // of the proposer, which appends one entry after the other
+	random := rand.New(rand.NewPCG(3, 5)) // used by the proposer only, which appends one entry after the other
 	cfg.proposeTo = func(log master.Log) master.Log { return refuser{Log: log, random: random} }
 }
 

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// ends notes how long connections lasted until the other side closed them.
+// ends records how long connections lasted until the other side closed them.
 type ends struct {
 	dialer func(context.Context, string) (net.Conn, error)
 
@@ -27,7 +27,7 @@ type ends struct {
 	after []time.Duration
 }
 
-// endingConn is a connection that is noted.
+// endingConn is a connection that records its end.
 type endingConn struct {
 	net.Conn
 	began time.Time
@@ -58,8 +58,8 @@ func (e *ends) dial(ctx context.Context, address string) (net.Conn, error) {
 	}}, nil
 }
 
-// seen returns how many connections there were to an address, and how long those
-// lasted that the other side closed.
+// seen returns how many connections there were to an address, and how long
+// those lasted that the other side closed.
 func (e *ends) seen(address string) (dials int, after []time.Duration) {
 	synctest.Wait()
 	e.mu.Lock()
@@ -83,8 +83,8 @@ func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
 	return pb.Error(err)
 }
 
-// A connection over which nothing comes, or no call, is closed after a time; that of
-// a session, which has nothing but its parked KeepAlives, is not.
+// A connection without any data, or without a call, is closed after a time; one of a session that
+// has only its parked KeepAlives is not.
 func TestIdleConnections(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		address := c.Servers()[0]
@@ -94,10 +94,10 @@ func TestIdleConnections(t *testing.T) {
 		}
 		began := time.Now()
 		for buffer := make([]byte, 1<<10); err == nil; {
-			_, err = mute.Read(buffer) // it greets
+			_, err = mute.Read(buffer) // the replica's HTTP/2 settings
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("one that is silent is closed after %v", took)
+			t.Errorf("a silent connection was closed after %v", took)
 		}
 		calm, busy := endsFrom(c, "calm"), endsFrom(c, "busy")
 		if err := calm.call(t, ctx, address); err != nil {
@@ -107,16 +107,16 @@ func TestIdleConnections(t *testing.T) {
 		<-time.After(20 * time.Minute)
 		const idle = 5 * time.Minute
 		if _, after := calm.seen(address); len(after) != 1 || after[0] < idle || after[0] > idle+10*time.Second {
-			t.Errorf("one without a call is closed after %v; want once, after %v", after, idle)
+			t.Errorf("a connection without a call was closed after %v; want once, after %v", after, idle)
 		}
-		if dials, _ := busy.seen(c.Master() + ":7421"); dials != 2 { // the other was for calls
+		if dials, _ := busy.seen(c.Master() + ":7421"); dials != 2 { // the other one was for calls
 			t.Errorf("a session was connected to the master %d times", dials)
 		}
 	})
 }
 
-// A connection that is refused is closed although its client leaves it open, and a
-// session that was there is served on.
+// The replica closes a refused connection although its client leaves it open,
+// and continues to serve an existing session.
 func TestRefusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// inLoaded runs a test in a cell whose master wants no more than two KeepAlives a
+// inLoaded runs a test in a cell whose master wants at most two KeepAlives a
 // second, as one with very many sessions would.
 func inLoaded(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
 	t.Helper()
@@ -25,11 +25,11 @@ func inLoaded(t *testing.T, test func(t *testing.T, ctx context.Context, c *cell
 	})
 }
 
-// Chubby §2.8: under load leases grow from 12 s, by session.Lengthen, and shrink
-// again; a session that asked for a short one keeps it.
+// Chubby §2.8: under load leases grow from 12 s, by session.Lengthen, and
+// shrink again; a session that asked for a short lease keeps it.
 func TestLeasesGrowUnderLoad(t *testing.T) {
 	inLoaded(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		const sessions = 20 // of 12 s would send 2.9 KeepAlives a second
+		const sessions = 20 // with leases of 12 s they would send 2.9 KeepAlives a second
 		short := dial(t, ctx, c, "short", client.Config{Lease: 3 * time.Second})
 		var many []*client.Client
 		for i := range sessions {
@@ -53,13 +53,14 @@ func TestLeasesGrowUnderLoad(t *testing.T) {
 			}
 		}
 		if short.Lease() != 3*time.Second || short.Err() != nil {
-			t.Errorf("who asked for 3 s has %v: %v", short.Lease(), short.Err())
+			t.Errorf("the session that asked for 3 s has %v: %v", short.Lease(), short.Err())
 		}
 	})
 }
 
-// Chubby §2.9, step 3: a new master extends a session to what its predecessor may
-// have granted, also when that was more than the session asked for.
+// Chubby §2.9, step 3: a new master extends a session to the longest lease that
+// its predecessor may have granted, even if that is more than the session asked
+// for.
 func TestTakeoverHonoursLongLeases(t *testing.T) {
 	inLoaded(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		for i := range 40 { // so that leases are 36 s
@@ -77,7 +78,7 @@ func TestTakeoverHonoursLongLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		if held.Err() == nil {
-			t.Errorf("two hold the lock, %v after the fail-over", time.Since(began))
+			t.Errorf("two clients hold the lock, %v after the fail-over", time.Since(began))
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
 			t.Errorf("the lock passed on after %v; the holder had been granted 36 s", took)
@@ -88,7 +89,7 @@ func TestTakeoverHonoursLongLeases(t *testing.T) {
 	})
 }
 
-// A drill: a session is ended as if its lease had run out.
+// A drill ends a session as if its lease had run out.
 func TestExpireSession(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "unlucky", client.Config{})
@@ -114,7 +115,7 @@ func TestExpireSession(t *testing.T) {
 	})
 }
 
-// A planned hand-over costs no session anything, and a lock goes on.
+// A planned hand-over has no effect on sessions and locks.
 func TestTransfer(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		var changes []client.StateChange

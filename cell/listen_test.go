@@ -36,9 +36,9 @@ func TestListenOn(t *testing.T) {
 	}
 }
 
-// A replica whose addresses are names that mean nothing here listens where it is
-// told, answers there, and tells clients the address at which they reach it. Its
-// log begins with what it is.
+// A replica whose addresses are names that its machine cannot resolve listens
+// on the configured address, answers there, and tells clients the advertised
+// one. Its log begins with a line about itself.
 func TestListenBehindAMappedPort(t *testing.T) {
 	log, dir := &testbed.Lines{}, t.TempDir()
 	r, err := Start(t.Context(), Config{
@@ -82,9 +82,9 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	}
 }
 
-// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start
-// has said what it started. The goroutine that starts the replica, which may be the one
-// that a process ends with, goes on, and learns of the end.
+// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has
+// logged what it started. The goroutine that calls Start, which may be the main one, must survive
+// that, and learn of the end.
 func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	r, err := Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
@@ -94,7 +94,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan struct{})
-	go func() { // which the store ends
+	go func() { // the failing store ends it
 		defer close(failed)
 		_ = r.stores.Logs().StoreLogs([]*raft.Log{{Index: 1 << 20, Data: make([]byte, disk.MaxLogEntry+1)}})
 	}()
@@ -114,7 +114,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// stumbling is a listener of which the first calls of Accept fail.
+// stumbling is a listener whose first calls of Accept fail.
 type stumbling struct {
 	net.Listener
 	left atomic.Int32
@@ -128,8 +128,8 @@ func (l *stumbling) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestPortsOutliveAnError: a replica that the system could not give a connection goes on
-// to accept, and does not lead a cell in which nobody reaches it.
+// TestPortsOutliveAnError: a replica to which the system could not give a connection continues to
+// accept: it must not stay master of a cell in which no client reaches it.
 func TestPortsOutliveAnError(t *testing.T) {
 	clients, operators := &stumbling{Listener: testbed.Loopback(t)}, &stumbling{Listener: testbed.Loopback(t)}
 	clients.left.Store(2)
@@ -162,12 +162,12 @@ func TestPortsOutliveAnError(t *testing.T) {
 		t.Fatalf("an operator: %v", err)
 	}
 	_ = reply.Body.Close()
-	if err := r.Stop(ctx); err != nil { // whatever was logged is written then
+	if err := r.Stop(ctx); err != nil { // everything logged is written by then
 		t.Error(err)
 	}
 	for _, line := range []string{"cannot accept on the client port", "http: Accept error"} {
 		if !strings.Contains(said.String(), line) {
-			t.Errorf("nobody was told: %q is not in\n%s", line, &said)
+			t.Errorf("the log does not have %q:\n%s", line, &said)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.4, §2.8: a lock whose holder became unreachable is not to be had
-// before its lease is over and its lock-delay after that; then it is, with a
-// greater token; and by then the holder's own context has ended.
+// Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client
+// gets the lock only after the holder's lease and the lock-delay, with a
+// greater token. By then the holder's own context has ended.
 func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const delay = 10 * time.Second
@@ -47,8 +47,8 @@ func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 	})
 }
 
-// Grants follow the order of the requests (FIFO within an epoch), and those who
-// were waiting when the master failed keep their places.
+// Grants follow the order of the requests (FIFO within an epoch), and clients
+// that were waiting when the master failed keep their places.
 func TestQueueKeepsItsOrder(t *testing.T) {
 	for _, failOver := range []bool{false, true} {
 		t.Run(fmt.Sprint("failOver=", failOver), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 						}
 					})
 					if place := <-queued; place != i+1 {
-						t.Errorf("request %d stands at place %d", i, place)
+						t.Errorf("request %d is at place %d", i, place)
 					}
 				}
 				if failOver {
@@ -94,7 +94,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// Readers share a lock, and nobody overtakes an earlier writer.
+// Readers share a lock, and no reader overtakes an earlier writer.
 func TestReadersAndWriters(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		handles := make([]*client.Handle, 5)
@@ -110,7 +110,7 @@ func TestReadersAndWriters(t *testing.T) {
 		}
 		a, b := shared(0), shared(1)
 		if a.Token() != b.Token() {
-			t.Errorf("two readers of one holding have tokens %d and %d", a.Token(), b.Token())
+			t.Errorf("two readers that share the lock have tokens %d and %d", a.Token(), b.Token())
 		}
 		written := make(chan *client.Lock, 1)
 		queued := make(chan bool, 100)
@@ -150,8 +150,8 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A request that is given up leaves no trace: the next in the queue has the
-// lock, and the one who gave up can ask again.
+// A request that is given up leaves no trace: the next in the queue gets the
+// lock, and the client that gave up can ask again.
 func TestGivingUp(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		held := acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "holder", client.Config{}), "/ls/local/lock", 0))

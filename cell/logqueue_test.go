@@ -17,7 +17,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// promptly fails the test if do has not returned in time.
+// promptly fails the test if do has not returned within limit.
 func promptly(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -32,15 +32,15 @@ func promptly(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// Nobody reads the pipe that a replica logs to: it takes 64 KiB and then nothing
-// more. The master goes on all the same, whether it, or Raft and its stores, have
-// something to say, and stops when it is asked to. Lines are dropped and counted.
+// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then
+// nothing more. The master continues, whatever it, or Raft and its stores, log,
+// and stops when asked to. Lines are dropped and counted.
 func TestLogIntoAFullPipe(t *testing.T) {
 	unread, pipe, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unread.Close() }() // this lets go of the writer
+	defer func() { _ = unread.Close() }() // this unblocks the writer
 	network := testbed.NewNetwork()
 	r, err := Start(t.Context(), Config{
 		Bootstrap: true,
@@ -95,7 +95,7 @@ func counted(t *testing.T, r *Replica, name string) float64 {
 	return 0
 }
 
-// heldLog is a log that can be held up.
+// heldLog is a log whose writes can be delayed.
 type heldLog struct {
 	bytes.Buffer
 	gate chan struct{}
@@ -106,8 +106,8 @@ func (h *heldLog) Write(p []byte) (int, error) {
 	return h.Buffer.Write(p)
 }
 
-// What can be written is written, in its order and to the last line, as it was
-// when it was logged. A gap says how many lines it is long.
+// What can be written is written, in order and to the last line, as it was when
+// it was logged. A line about a gap says how many lines are missing.
 func TestLogQueue(t *testing.T) {
 	out := &heldLog{gate: make(chan struct{})}
 	queue, log := newLogQueue(slog.New(slog.NewTextHandler(out, nil)))
@@ -115,7 +115,7 @@ func TestLogQueue(t *testing.T) {
 	log.With("with", 1).WithGroup("g").Info("first", "list", list, "error", fmt.Errorf("it: %w", errors.New("failed")), "id", api.SessionID(7))
 	list[0] = "after"
 	const over = 10
-	for i := range logQueueLength + 1 + over { // the writer holds one
+	for i := range logQueueLength + 1 + over { // the writer has one of them
 		log.Info("line", "number", i)
 		if i == 0 {
 			testbed.Await(t, "the writer to begin", func() bool { return len(queue.lines) == 1 })

@@ -20,16 +20,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// losses is how many rounds TestForcedLoss goes; make acceptance asks for more
-// than the ordinary run.
+// losses is the number of rounds of TestForcedLoss; make acceptance sets more
+// than the default.
 var losses = flag.Int("losses", 60, "how many rounds TestForcedLoss goes")
 
-// A lock leaves an unwilling holder only through its lease (decision 10). In
-// random rounds somebody breaks a lock, ends its holder's session or tries to
-// delete the node, while the holder is alive, paused or cut off, prompt or slow
-// to let go, and sometimes while the master dies: nobody has the lock before the
-// holder has let go or could be sure that its time was over, its sequencer is
-// dead at once, and its token is refused by a server that has seen the next.
+// A lock is taken from an unwilling holder only through its lease (decision
+// 10). In random rounds an operator breaks a lock, ends its holder's session or
+// tries to delete the node. The holder is alive, paused or cut off, quick or
+// slow to release, and sometimes the master dies. No other client gets the lock
+// before the holder has released it or could be sure that its time had ended.
+// The sequencer is invalid at once, and a server that has seen the next token
+// refuses the old one.
 func TestForcedLoss(t *testing.T) {
 	inCell(t, func(t *testing.T, _ context.Context, c *celltest.Cell) {
 		ctx := t.Context() // a thousand rounds take hours of virtual time
@@ -52,7 +53,7 @@ func TestForcedLoss(t *testing.T) {
 			round.run(ctx)
 			outcomes[round.how+" "+round.state]++
 			if t.Failed() {
-				t.Fatalf("round %d: %s of a lock whose holder was %s, letting go after %v, fail-over %v", n, round.how, round.state, round.slow, round.failOver)
+				t.Fatalf("round %d: %s of a lock whose holder was %s and released after %v, fail-over %v", n, round.how, round.state, round.slow, round.failOver)
 			}
 		}
 		t.Log(outcomes)
@@ -68,7 +69,7 @@ func TestForcedLoss(t *testing.T) {
 
 func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from))] }
 
-// lossRound is one lock, its holder, and somebody who takes it away.
+// lossRound is one lock, its holder, and an operator who takes it away.
 type lossRound struct {
 	t              *testing.T
 	c              *celltest.Cell
@@ -76,13 +77,13 @@ type lossRound struct {
 	operator, next *client.Client
 	name, host     string
 	how, state     string
-	slow           time.Duration // until the holder lets go
+	slow           time.Duration // until the holder releases
 	failOver       bool
 
 	program sync.WaitGroup // the holder's
-	paused  atomic.Int64   // the instant at which the holder's clock stands still; 0 while it runs
+	paused  atomic.Int64   // the instant at which the holder's clock stopped; 0 while it runs
 	letGo   atomic.Bool
-	dead    session.Instant // when the holder could be sure at the latest, by the test's clock
+	dead    session.Instant // the latest instant at which the holder could be sure of the loss, by the test's clock
 	granted time.Time
 }
 
@@ -139,12 +140,13 @@ func (r *lossRound) run(ctx context.Context) {
 	l := <-waiting
 	r.witness(held, l)
 	if l != nil {
-		_ = l.Release(ctx) // the round is over
+		_ = l.Release(ctx) // the round has ended
 	}
 }
 
-// takeAway does what is to be done to the lock; it reports whether that takes it
-// away. Deleting the node is refused, and then the holder lets go by itself.
+// takeAway does what the round does to the lock, and reports whether that takes
+// it away. Deleting the node is refused, and then the holder releases by
+// itself.
 func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *client.Lock) bool {
 	var err error
 	switch r.how {
@@ -169,16 +171,16 @@ func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *c
 	return true
 }
 
-// holderLetsGo is what the holder's program does: it works on for a while after
-// it was told, or lost touch, and then gives the lock back.
+// holderLetsGo is the holder's program: after it noticed the loss, or lost
+// contact, it works for a while, and then releases the lock.
 func (r *lossRound) holderLetsGo(ctx context.Context, held *client.Lock) {
 	<-time.After(r.slow)
 	if r.state == "alive" && r.letGo.CompareAndSwap(false, true) {
-		_ = held.Release(ctx) // it may be lost
+		_ = held.Release(ctx) // the lock may be lost
 	}
 }
 
-// witness looks at the moment at which the next has the lock.
+// witness checks the moment at which the next client has the lock.
 func (r *lossRound) witness(held, next *client.Lock) {
 	if next == nil {
 		return
@@ -189,7 +191,7 @@ func (r *lossRound) witness(held, next *client.Lock) {
 		r.t.Errorf("the next has the lock %v before its holder could be sure of having lost it", r.dead.Sub(at))
 	}
 	if r.state != "paused" && !r.letGo.Load() && held.Err() == nil {
-		r.t.Error("the holder and the next believe that they hold the lock")
+		r.t.Error("the holder and the next both hold the lock by their own clocks")
 	}
 	if next.Token() <= held.Token() {
 		r.t.Errorf("token %d after %d", next.Token(), held.Token())
@@ -197,8 +199,8 @@ func (r *lossRound) witness(held, next *client.Lock) {
 	r.server(held, next)
 }
 
-// server is the one that the lock protects: it lets the old holder in, then the
-// next, and the old one never again.
+// server is the server that the lock protects: it accepts the old holder, then
+// the next, and the old one never again.
 func (r *lossRound) server(held, next *client.Lock) {
 	ctx := context.Background()
 	guard, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Sequencer().Path}, Store: r.store})

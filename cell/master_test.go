@@ -16,8 +16,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.8, §2.9: when the master fails, sessions, locks and handles go on
-// under the next one; nobody who asks for the lock meanwhile gets it.
+// Chubby §2.8, §2.9: when the master fails, sessions, locks and handles
+// continue under the next one; no client that asks for the lock meanwhile gets
+// it.
 func TestLocksSurviveFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "holder", client.Config{OnState: func(s client.StateChange) {
@@ -55,8 +56,8 @@ func TestLocksSurviveFailOver(t *testing.T) {
 }
 
 // Every change happens exactly once, though replies are lost all the time and
-// masters change: each write draws one number from the cell's counter, and nothing
-// else does meanwhile (decision 13).
+// masters change. Each write draws one number from the cell's counter, and
+// nothing else does meanwhile (decision 13).
 func TestExactlyOnce(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		c.Slow("writer", 3*time.Millisecond)
@@ -69,7 +70,7 @@ func TestExactlyOnce(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 1))
 			for i := 0; chaos.Err() == nil; i++ {
 				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
-				c.Reset("writer") // loses answers; Cut would only delay them
+				c.Reset("writer") // so that answers are lost: Cut only delays them
 				time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 				c.Heal("writer")
 				if i%25 == 24 {
@@ -109,8 +110,8 @@ func TestExactlyOnce(t *testing.T) {
 	}, cell.RefuseEntries)
 }
 
-// A session that ends takes its ephemeral nodes along (Chubby §2.3); one that
-// closes gives its locks back at once.
+// The ephemeral nodes of a session end with it (Chubby §2.3); a session that
+// closes releases its locks at once.
 func TestSessionEnds(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "owner", client.Config{})
@@ -144,9 +145,10 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// A KeepAlive whose reply was lost costs nobody a lease: the client shows by the
-// number of its newest grant that it has not heard, and is answered at once;
-// otherwise the call is parked until 7/12 of the lease are over (Chubby §2.8).
+// A lost reply to a KeepAlive costs no client its lease. The client sends the
+// number of its newest grant; if that is not the newest, it is answered at
+// once. Otherwise the master parks the call until 7/12 of the lease have passed
+// (Chubby §2.8).
 func TestLostKeepAliveReply(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		open(t, ctx, dial(t, ctx, c, "other", client.Config{}), "/ls/local/file", 0)
@@ -176,7 +178,7 @@ func TestLostKeepAliveReply(t *testing.T) {
 		}
 		// That reply is lost: the client knows of the first grant only.
 		if parked := keepAlive(heard); parked != 0 {
-			t.Errorf("a client that has not heard of its lease was parked for %v", parked)
+			t.Errorf("a client that does not know its newest grant was parked for %v", parked)
 		}
 		if parked := keepAlive(newest); !isDue(parked) {
 			t.Errorf("parked for %v, want %v or a little less", parked, due)
@@ -184,8 +186,8 @@ func TestLostKeepAliveReply(t *testing.T) {
 	})
 }
 
-// A node that is deleted makes every handle on it invalid (Chubby §2.6), and
-// its lock cannot be deleted away from its holder.
+// When a node is deleted, every handle on it becomes invalid (Chubby §2.6). A
+// node whose lock is held cannot be deleted.
 func TestDeletion(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		a := open(t, ctx, dial(t, ctx, c, "a", client.Config{}), "/ls/local/file", 0)
@@ -218,8 +220,8 @@ func TestDeletion(t *testing.T) {
 	})
 }
 
-// Replicas that have applied the same entries tell the same hash, and another one
-// when more was applied.
+// Replicas that have applied the same entries report the same hash, and a
+// different one after another entry.
 func TestStatusComparesReplicas(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "ann", client.Config{})

@@ -18,13 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write docs/metrics.md as the http port has it now")
 
-// The page of the http port is generated from what a replica serves and from the comments of Health, so that it is true.
+// docs/metrics.md is generated from the metrics that a replica serves and from the comments of
+// Health.
 func TestMetricsPage(t *testing.T) {
 	const file = "../docs/metrics.md"
 	var page []byte
 	synctest.Test(t, func(t *testing.T) {
 		for _, r := range startCell(t, 1) {
-			r.metrics.master.SessionEnded(api.ByClose) // a metric with labels is there from its first value on
+			r.metrics.master.SessionEnded(api.ByClose) // a metric with labels appears with its first value
 			page = metricsPage(t, r)
 		}
 	})
@@ -76,7 +77,7 @@ has one. The port has no authentication and changes nothing. Which metrics to wa
 	return b.Bytes()
 }
 
-// fieldsOfHealth are the fields of Health as they are in JSON, with their comments.
+// fieldsOfHealth returns the JSON fields of Health, with their comments.
 func fieldsOfHealth(t *testing.T) [][2]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), "health.go", nil, parser.ParseComments)

@@ -14,11 +14,12 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// full makes long tests as long as the promises say; make endurance sets it.
+// full makes long tests as long as the documentation promises; make endurance
+// sets it.
 var full = flag.Bool("full", false, "make long tests as long as the promises say")
 
-// Very many ephemeral nodes end together, and every replica starts again on the log
-// that they leave. With -full there are 500,000 of 50 sessions.
+// Very many ephemeral nodes end together, and every replica starts again on the
+// resulting log. With -full there are 500,000 nodes of 50 sessions.
 func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		sessions, each := 4, 500
@@ -34,7 +35,8 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One more than all principals may have by default: the directory counts, too.
+		// One more than the default quota of all principals: the directory
+		// counts, too.
 		if err := watcher.SetPrincipalQuota(ctx, "anonymous", api.Quota{Nodes: sessions*each + 1}); err != nil {
 			t.Fatal(err)
 		}

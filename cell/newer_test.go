@@ -35,9 +35,9 @@ func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
 	}
 }
 
-// A replica that finds what another version wrote, in its log or its snapshots, stops
-// with words that are true: nothing is damaged, and another version of the program is
-// what helps. What was written before the first release no version reads.
+// A replica that finds entries or snapshots of another version stops and says so: nothing is
+// damaged, and another version of the program can read them. No version reads those from before the
+// first release.
 func TestDataOfAnotherVersion(t *testing.T) {
 	newer := []string{"a newer version of Chubby wrote it", "Nothing is damaged"}
 	for _, c := range []struct {

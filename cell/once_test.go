@@ -18,15 +18,14 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// mutations is how many changes TestLostReplies makes; make acceptance asks for
-// more than the ordinary run.
+// mutations is how many changes TestLostReplies makes; make acceptance sets
+// more than the default.
 var mutations = flag.Int("mutations", 500, "how many changes TestLostReplies makes")
 
 // Every change happens exactly once, though three replies in ten are lost after
 // the master has acted, and the master dies now and then, so that retries reach
-// its successor (decision 13). What a change leaves behind counts: each write,
-// creation and grant draws one number from the cell's counter, and nothing else
-// does.
+// its successor (decision 13). The test counts effects: each write, creation
+// and grant draws one number from the cell's counter, and nothing else does.
 func TestLostReplies(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const workers = 4
@@ -43,7 +42,7 @@ func TestLostReplies(t *testing.T) {
 		var clients []*client.Client
 		for w := range workers {
 			clients = append(clients, dial(t, ctx, c, fmt.Sprintf("host%d", w), client.Config{
-				NoCache: true, // the test looks at the generations of locks
+				NoCache: true, // the test reads the generations of locks
 				Dialer:  c.Lossy(fmt.Sprintf("host%d", w), lossy), CallTimeout: 2 * time.Second,
 			}))
 		}
@@ -62,13 +61,13 @@ func TestLostReplies(t *testing.T) {
 		close(stop)
 		killing.Wait()
 		rounds := *mutations / workers / 8
-		want := first + 1 + api.Generation(workers*(1+rounds*drawsOfRound)) // each worker creates its file, and this is a write
+		want := first + 1 + api.Generation(workers*(1+rounds*drawsOfRound)) // each worker creates its file, and this line's write counts too
 		if last := firstWrite(t, ctx, quiet); last != want {
 			t.Errorf("%d numbers were drawn, and %d were asked for: something was done twice, or not at all", last-first, want-first)
 		}
 		t.Logf("%d changes in %v of virtual time: %d replies lost, %d masters killed", *mutations, time.Since(began), lost.Load(), kills.Load())
 		if lost.Load() < int64(*mutations/4) || kills.Load() == 0 {
-			t.Error("that is too little trouble to have shown anything")
+			t.Error("too few failures: the test proves nothing")
 		}
 	}, cell.RefuseEntries)
 }
@@ -85,8 +84,8 @@ func (c *chance) below(n int) int {
 	return c.rng.IntN(n)
 }
 
-// killMasters kills the master again and again, and starts it again, until stop
-// is closed. It returns how often.
+// killMasters kills the master again and again, and restarts it, until stop is
+// closed. It returns how often.
 func killMasters(c *celltest.Cell, every time.Duration, stop <-chan struct{}) (kills int64) {
 	for ; ; kills++ {
 		select {
@@ -101,7 +100,7 @@ func killMasters(c *celltest.Cell, every time.Duration, stop <-chan struct{}) (k
 	}
 }
 
-// onceWorker makes changes of every kind and counts what they must have left.
+// onceWorker makes changes of every kind and counts their expected effects.
 type onceWorker struct {
 	t      *testing.T
 	client *client.Client
@@ -163,7 +162,8 @@ func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Gen
 	if err := lock.Release(ctx); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	// A second creation or deletion would fail: the first was there, or gone.
+	// A second creation or deletion would fail, because the first one took
+	// effect.
 	child, err := w.client.Open(ctx, w.name+"-child", client.OpenOptions{Write: true, Create: client.NewFile})
 	if err != nil || !child.Created() {
 		return fmt.Errorf("create: %w", err)

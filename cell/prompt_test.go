@@ -10,14 +10,15 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// prompt is how long news may take to somebody whose KeepAlive is parked: far less
-// than the seconds until that KeepAlive is due. Nothing else takes any virtual time
-// than the 1 ms by which the listener's host is slow.
+// prompt is how long news may take to a client whose KeepAlive is parked: far
+// less than the seconds until that KeepAlive is due. Apart from the 1 ms delay
+// of the listener's host, nothing takes any virtual time.
 const prompt = 100 * time.Millisecond
 
-// A parked KeepAlive is answered when there is something to tell, and not when the
-// lease is due to be extended (Chubby §2.5, §2.7, §2.8): events, invalidations, the
-// loss of a lock and the end of a session reach a client within a round trip.
+// The master answers a parked KeepAlive as soon as there is news, not only when
+// the lease is due to be extended (Chubby §2.5, §2.7, §2.8): events,
+// invalidations, the loss of a lock and the end of a session reach a client
+// within a round trip.
 func TestNewsIsPrompt(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -28,7 +29,7 @@ func TestNewsIsPrompt(t *testing.T) {
 		file := open(t, ctx, author, path, 0)
 		for i := range 10 {
 			<-time.After(time.Duration(i) * 777 * time.Millisecond) // at any moment between two KeepAlives
-			if _, _, err := h.Contents(ctx); err != nil {           // what is cached has to be dropped for the change
+			if _, _, err := h.Contents(ctx); err != nil {           // so that the change has to invalidate the cache
 				t.Fatal(err)
 			}
 			began := time.Now()
@@ -63,9 +64,9 @@ func TestNewsIsPrompt(t *testing.T) {
 	})
 }
 
-// Who holds a lock that was taken away acknowledges that when its work has
-// stopped, but drops at once what it has cached: the next holder writes its name
-// into the lock's file without waiting for the one before (decision 10).
+// The holder of a lock that was taken away acknowledges that when its work has
+// stopped, but drops its cache at once: the next holder writes its name into
+// the lock's file without waiting for it (decision 10).
 func TestSuccessorWritesAtOnce(t *testing.T) {
 	const path = "/ls/local/primary"
 	for name, take := range map[string]func(ctx context.Context, operator, holder *client.Client) error{
@@ -95,7 +96,7 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-lock.Context().Done()
-				for i := range 3 { // the holder works on, and lets nothing go
+				for i := range 3 { // the holder works on, and releases nothing
 					if _, err := its.SetContents(ctx, []byte("next")); err != nil {
 						t.Fatal(err)
 					}
@@ -104,7 +105,7 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 					}
 				}
 				if name == "break --now" && lock.Err() == nil {
-					t.Error("the holder has not heard")
+					t.Error("the holder did not notice")
 				}
 				if next, err := its.TryAcquire(ctx, api.Exclusive); (err == nil) != (name == "break --now") {
 					t.Errorf("the lock, while its holder works on: %v, %v", next, err)

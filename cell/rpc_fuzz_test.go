@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// FuzzRPC sends whatever can be decoded to every call of a running replica, with
-// a session and a handle that are in order, or not. Each answer is an answer: no
-// call may fail by a bug of the replica's, nor take it down.
+// FuzzRPC sends every message that can be decoded to every call of a running
+// replica, with a valid or invalid session and handle. The replica must answer
+// each call, without an internal error and without a crash.
 func FuzzRPC(f *testing.F) {
 	c := celltest.Start(f, 1)
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -78,7 +78,7 @@ func calls() []protoreflect.MethodDescriptor {
 	return list
 }
 
-// set puts a message into a field, if there is one of that name.
+// set puts a message into the field of that name, if there is one.
 func set(request *dynamicpb.Message, name protoreflect.Name, value proto.Message) {
 	field := request.Descriptor().Fields().ByName(name)
 	if field == nil {

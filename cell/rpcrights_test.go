@@ -18,10 +18,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// rpcRow says what the caller of an RPC needs: how the call is answered without a session,
-// and to a session without rights.
+// rpcRow says what the caller of an RPC needs: the answer without a session, and the answer to a
+// session without rights.
 type rpcRow struct {
-	request  proto.Message // in order; the session, its handle, a number and another session are put in
+	request  proto.Message // in order; the test adds the session, its handle, a number and another session
 	nobody   api.Code
 	stranger api.Code
 }
@@ -65,7 +65,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 	}
 }
 
-// Every RPC asks for a session and for rights, or its row says that it needs none.
+// Every RPC requires a session and rights, or its row says that it needs none.
 func TestEveryRPCAsksForItsRights(t *testing.T) {
 	rows := rpcRows()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,11 +89,11 @@ func TestEveryRPCAsksForItsRights(t *testing.T) {
 		}
 	})
 	for name := range rows {
-		t.Errorf("rpcRows has a row for %s, and there is no such RPC", name)
+		t.Errorf("rpcRows has a row for %s, but that RPC does not exist", name)
 	}
 }
 
-// notAskedFor says of fields why TestEveryFieldIsAskedFor leaves them out.
+// notAskedFor says why TestEveryFieldIsAskedFor leaves out some fields.
 func notAskedFor() map[protoreflect.Name]string {
 	const checkedFirst = "it is checked before the log is asked, and no other value passes here"
 	return map[protoreflect.Name]string{
@@ -110,8 +110,8 @@ func notAskedFor() map[protoreflect.Name]string {
 	}
 }
 
-// A change is refused that is sent again with another value in any of its fields: each of
-// them is a part of the hash of the request, without which a number could be used twice.
+// A change that is sent again with another value in any field is refused: each field is part of the
+// hash of the request. Otherwise a number could be used for two changes.
 func TestEveryFieldIsAskedFor(t *testing.T) {
 	exempt := notAskedFor()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto
 	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
 	other := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true, LockDelayNs: 1})
 	request = w.filled(request, caller, handle, w.mutation())
-	_ = w.invoke(method, request) // refused, perhaps: that is an answer, too
+	_ = w.invoke(method, request) // a refusal is an answer, too
 	m := request.ProtoReflect()
 	if field.Name() == "handle" {
 		m.Set(field, protoreflect.ValueOfBytes(other))
@@ -181,8 +181,8 @@ func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	}
 }
 
-// The principal "stranger" has no right but one, without which it could have no handle: to
-// change the ACL of handleFile.
+// The principal "stranger" has only one right, without which it could have no handle: to change the
+// ACL of handleFile.
 const (
 	closedFile = "/ls/local/closed"
 	handleFile = "/ls/local/f"
@@ -268,7 +268,8 @@ func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Mess
 	return invoke(ctx, w.conn, method, request)
 }
 
-// filled returns the request with those of the fields that it has.
+// filled returns the request with those of the arguments for which it has a
+// field.
 func (w *rights) filled(request proto.Message, caller *pb.Caller, handle []byte, mutation *pb.Mutation) proto.Message {
 	request = proto.Clone(request)
 	m := request.ProtoReflect()

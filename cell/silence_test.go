@@ -15,8 +15,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// silences are the ways in which a client can fall silent. Only of the last does
-// the master hear at once.
+// silences are the ways in which a client can fall silent. Only the last is
+// visible to the master at once.
 func silences(c *celltest.Cell) map[string]func(host string) {
 	return map[string]func(host string){
 		"cut off":            func(host string) { c.Cut(host) },
@@ -27,9 +27,9 @@ func silences(c *celltest.Cell) map[string]func(host string) {
 
 func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// However a holder falls silent, and at whichever moment between two KeepAlives, its
-// lock is free after lease, lock-delay and two seconds at most, and not while the
-// holder could still rely on it (Chubby §2.4, §2.8).
+// Whenever and however a holder falls silent between two KeepAlives, its lock is free after lease,
+// lock-delay and at most two seconds, and not while the holder could still rely on it (Chubby §2.4,
+// §2.8).
 func TestSilentHolder(t *testing.T) {
 	for _, delay := range []time.Duration{0, api.DefaultLockDelay} {
 		t.Run(fmt.Sprint("lock-delay ", delay), func(t *testing.T) {
@@ -41,13 +41,14 @@ func TestSilentHolder(t *testing.T) {
 				for kind, silence := range kinds {
 					for _, phase := range phases {
 						host := fmt.Sprintf("%s %v", kind, milliseconds(phase))
-						// Its clock is the test's also while it is stopped, so that its bound can be asked for.
+						// Its clock is the test's even while it is stopped, so that the test can
+						// compute its bound.
 						holder := dial(t, ctx, c, host, client.Config{})
 						path := "/ls/local/" + strings.ReplaceAll(host, " ", "-")
 						held := acquire(t, ctx, open(t, ctx, holder, path, delay))
 						wanted := open(t, ctx, next, path, 0)
 						drills.Go(func() {
-							<-time.After(30*time.Second + milliseconds(phase)) // a KeepAlive is due every 7 s, at a moment of its own
+							<-time.After(30*time.Second + milliseconds(phase)) // a KeepAlive is due every 7 s
 							silence(host)
 							began, sure := time.Now(), held.ExclusiveUntil()
 							l, err := wanted.Acquire(ctx, api.Exclusive)
@@ -56,7 +57,7 @@ func TestSilentHolder(t *testing.T) {
 								t.Errorf("%s: the lock passed on after %v: %v; want %v to %v", host, took, err, sure, most)
 							}
 							if l != nil && held.Err() == nil {
-								t.Errorf("%s: two hold the lock", host)
+								t.Errorf("%s: two clients hold the lock", host)
 							}
 						})
 					}
@@ -74,10 +75,10 @@ func TestSilentHolder(t *testing.T) {
 	}
 }
 
-// To be asked for a sign of life costs a client nothing: it keeps its session, and
-// is never in jeopardy, with one lost reply to a KeepAlive in each lease, whichever
-// of the two, and gets by with two KeepAlives in 7 s. Sessions that share a
-// connection need few more than one each.
+// Requests for a sign of life do not affect a client: it keeps its session, and
+// is never in jeopardy, even if one of the replies to the two KeepAlives in
+// each lease is lost. It sends two KeepAlives in 7 s. Sessions that share a
+// connection send few more than one each.
 func TestSignsOfLife(t *testing.T) {
 	for name, lost := range map[string]int32{"no reply is lost": -1, "every second reply is lost": 0, "the other replies are lost": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestSignsOfLife(t *testing.T) {
 					if !strings.HasSuffix(method, "KeepAlive") || lost < 0 || replies.Add(1)%3 != lost {
 						return false
 					}
-					<-time.After(20 * time.Second) // and nobody is told that it was
+					<-time.After(20 * time.Second) // and the client sees no error
 					return true
 				})
 				var states atomic.Int32
@@ -100,7 +101,7 @@ func TestSignsOfLife(t *testing.T) {
 				if n := cl.Stats().KeepAlives; lost < 0 && n > 2*5*60/7+8 {
 					t.Errorf("%d KeepAlives in five minutes", n)
 				}
-				_ = cl.Close(ctx)              // the test is over
+				_ = cl.Close(ctx)              // the test has ended
 				<-time.After(21 * time.Second) // what is still being lost is
 			})
 		})
@@ -124,7 +125,7 @@ func TestSignsOfLife(t *testing.T) {
 			var sent uint64
 			for _, cl := range all {
 				sent += cl.Stats().KeepAlives
-				_ = cl.Close(ctx) // the test is over
+				_ = cl.Close(ctx) // the test has ended
 			}
 			once := float64(sessions) * minutes * 60 / session.Due(api.DefaultLease).Seconds()
 			if float64(sent) > once*1.15 {

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A stop ends in bounded time, also when something hangs in the disk, and says so:
+// A stop ends in bounded time, even if a disk operation hangs, and reports it:
 // the process that waits for it has to end.
 func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 	})
 }
 
-// A master that stops, and finds nobody to hand over to, does not lead while it waits for
-// its clients: the others elect another.
+// A stopping master that finds no replica to hand over to does not stay the leader while it waits
+// for its clients: the others elect another.
 func TestStopDoesNotKeepTheMastership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dial func(string, time.Duration) (net.Conn, error)
@@ -65,13 +65,13 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, pb.Cell_Locate_FullMethodName); err != nil { // and sends no request
+		if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, pb.Cell_Locate_FullMethodName); err != nil { // sends no request
 			t.Fatal(err)
 		}
 		if _, err := pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{}); err != nil { // the replica has read the stream's beginning, too
 			t.Fatal(err)
 		}
-		replicas[was].prober.Close() // so that nobody answers
+		replicas[was].prober.Close() // so that no replica answers
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		began, stopped := time.Now(), make(chan error, 1)

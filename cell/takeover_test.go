@@ -19,7 +19,7 @@ import (
 
 // startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
 // returns them when it has a master. Each edit may change the configuration of
-// every replica. It is for a synctest bubble.
+// every replica. Use it in a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
 	network, members, replicas := testbed.NewNetwork(), []Member(nil), map[string]*Replica{}
@@ -54,7 +54,7 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 		t.Cleanup(func() {
 			gone, cancel := context.WithCancel(context.Background())
 			cancel()
-			_ = r.Stop(gone) // nothing is to be drained at the end of a test
+			_ = r.Stop(gone) // there is no need to drain at the end of a test
 			<-r.Done()
 		})
 	}
@@ -65,7 +65,7 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 	return replicas
 }
 
-// masterOf names the replica that serves as master, "" if none does.
+// masterOf returns the id of the replica that serves as master, "" without one.
 func masterOf(replicas map[string]*Replica) string {
 	for id, r := range replicas {
 		if r.master.Load() != nil {
@@ -75,17 +75,17 @@ func masterOf(replicas map[string]*Replica) string {
 	return ""
 }
 
-// refuseChanges makes Raft of a replica refuse every change while it leads, or
-// ends that. It sets what Raft itself leaves set, under some conditions, after a
-// leadership transfer of its own.
+// refuseChanges makes a replica's Raft refuse every change while it leads, or
+// ends that. It sets a field that Raft itself sometimes leaves set after a
+// leadership transfer.
 func refuseChanges(r *Replica, on int32) {
 	flag := reflect.ValueOf(r.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
 	atomic.StoreInt32((*int32)(unsafe.Pointer(flag.UnsafeAddr())), on)
 }
 
-// A replica that is elected and cannot begin its epoch tries again; nobody calls
-// it the master meanwhile. If it still cannot after two election timeouts it
-// ends itself, and another is elected.
+// A replica that is elected and cannot begin its epoch tries again; no replica
+// reports it as the master meanwhile. If it still cannot after two election
+// timeouts, it stops, and another is elected.
 func TestElectedAndUnableToTakeOver(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("passes=%v", passes), func(t *testing.T) {
@@ -127,13 +127,13 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 	}
 }
 
-// One hand-over goes on at a time: a second is refused until nothing of the first
-// goes on.
+// There is one hand-over at a time: a second is refused until the first has
+// ended.
 func TestOneHandOverAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
 		r := replicas[masterOf(replicas)]
-		r.handing <- struct{}{} // as while the first goes on
+		r.handing <- struct{}{} // as while the first runs
 		if err := r.Transfer(t.Context(), ""); api.CodeOf(err) != api.Unavailable || r.master.Load() == nil {
 			t.Errorf("a second hand-over: %v", err)
 		}
@@ -144,15 +144,15 @@ func TestOneHandOverAtATime(t *testing.T) {
 	})
 }
 
-// Several changes of leadership may wait to be read, and Raft has gone on since:
-// an epoch begins once in each term, and the newest counts.
+// Several notices of elections may wait to be read, while Raft has gone on: an
+// epoch begins once in each term, and only the newest notice counts.
 func TestOldNewsBeginNoEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 1)
 		r := replicas["r1"]
 		m := r.master.Load()
 		for _, news := range []bool{false, true, true, false, true} {
-			r.elections <- news // as of elections long past: it leads still
+			r.elections <- news // as of an old election: it is still the leader
 		}
 		testbed.Pass(time.Second)
 		if now := r.master.Load(); now != m || m.Context().Err() != nil {
@@ -164,8 +164,8 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 	})
 }
 
-// A replica is not started with an election timeout that lets a master which is
-// cut off outlive a lease.
+// A replica refuses to start with an election timeout with which a master that
+// is cut off could outlive a lease.
 func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
 	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
 	for timeout, ok := range map[time.Duration]bool{

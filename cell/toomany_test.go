@@ -34,9 +34,9 @@ func locate(t *testing.T, address string) (*grpc.ClientConn, error) {
 	return conn, pb.Error(err)
 }
 
-// Somebody who opens very many connections is told that there are too many; those
-// that were there are served on, and when some are closed there is room again. Of the
-// refused, too, only some are kept.
+// A client that opens very many connections gets an error that says so. Earlier connections are
+// served on, and when some are closed there is room again. Only some of the refused ones are kept
+// open.
 func TestTooManyConnections(t *testing.T) {
 	for name, limit := range map[string]struct {
 		all, each int
@@ -86,14 +86,14 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 	}
 	testbed.Await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*wire.MaxRefused })
 	if open, refused := r.conns.Count(), r.conns.Refused(); open != most || refused > wire.MaxRefused {
-		t.Errorf("%d connections are open, and %d are kept to be told", open, refused)
+		t.Errorf("%d connections are open, and %d refused ones are kept", open, refused)
 	}
 	for _, conn := range open {
 		if _, err := pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{}); err != nil {
-			t.Errorf("one that was there: %v", err)
+			t.Errorf("an earlier connection: %v", err)
 		}
 	}
-	for _, conn := range flood { // also those that nobody closes on this side
+	for _, conn := range flood { // also those that this side does not close
 		_ = conn.SetReadDeadline(time.Now().Add(3 * wire.RefusedFor))
 		if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("a refused connection is kept")

@@ -21,8 +21,8 @@ func other(c *celltest.Cell) string {
 }
 
 // A hand-over to a replica that is down, or has stopped, is refused before
-// anything is done, however often it is tried: no change is refused or held up by
-// it, and a master that is deposed in between can become master again.
+// anything is done, however often it is tried. It refuses or delays no change,
+// and a master that is deposed in between can become master again.
 func TestTransferToADeadReplica(t *testing.T) {
 	for _, trouble := range []struct {
 		name string
@@ -40,7 +40,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 				if _, err := h.SetContents(ctx, []byte("so that it is behind")); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(2 * time.Minute) // Raft asks it less and less often
+				time.Sleep(2 * time.Minute) // Raft contacts it less and less often
 				for range 3 {
 					began := time.Now()
 					if err := c.Replica(from).Transfer(ctx, dead); !errors.Is(err, api.Unavailable) {
@@ -77,8 +77,8 @@ func TestTransferToADeadReplica(t *testing.T) {
 	}
 }
 
-// While writes go on, and one hand-over follows another, each goes through, and
-// no write is refused for good.
+// While writes go on, each of several hand-overs succeeds, and no write is
+// refused finally.
 func TestTransfersUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

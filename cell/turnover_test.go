@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A flood of connections to the http port, which send nothing, is bounded, and a
-// client that asks meanwhile is answered.
+// A flood of connections to the http port that send nothing is bounded, and
+// another client's request is answered meanwhile.
 func TestFloodOfTheHTTPPort(t *testing.T) {
 	r, err := Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,

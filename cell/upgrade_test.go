@@ -27,7 +27,7 @@ type upgradedCell struct {
 	knows map[string]int
 }
 
-// startUpgradedCell starts a cell of three replicas that know the level of this version.
+// startUpgradedCell starts a cell of three replicas that know this version's level.
 func startUpgradedCell(t *testing.T) *upgradedCell {
 	u := &upgradedCell{t: t, knows: map[string]int{}}
 	u.Cell = celltest.Start(t, 3, func(cfg *cell.Config) {
@@ -40,14 +40,14 @@ func startUpgradedCell(t *testing.T) *upgradedCell {
 	return u
 }
 
-// install has a replica know a level from its next start on.
+// install makes a replica know a level from its next start on.
 func (u *upgradedCell) install(id string, level int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.knows[id] = level
 }
 
-// replace starts a replica again, with a binary that knows that level.
+// replace restarts a replica, with a binary that knows that level.
 func (u *upgradedCell) replace(id string, level int) {
 	u.Kill(id)
 	u.install(id, level)
@@ -55,7 +55,8 @@ func (u *upgradedCell) replace(id string, level int) {
 	u.Master()
 }
 
-// status returns the level of the cell, and what each of its replicas knows.
+// status returns the level of the cell, and the highest level that each replica
+// knows.
 func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]int) {
 	u.t.Helper()
 	k, err := client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock})
@@ -74,8 +75,8 @@ func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]
 	return s.Level, knows
 }
 
-// finish finishes the upgrade, which must end at that level; says is in the error, or
-// there is none.
+// finish finishes the upgrade, which must have that result. The error must contain says; without
+// says there must be none.
 func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client.Upgrade, says ...string) {
 	u.t.Helper()
 	got, err := k.FinishUpgrade(ctx)
@@ -92,9 +93,9 @@ func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client
 	}
 }
 
-// A cell is upgraded replica by replica, with any of them as its master, and goes on to
-// the new level when an operator says so and every replica knows it, not before. An older
-// replica cannot follow it then, and says why.
+// A cell is upgraded replica by replica, with any of them as its master. It goes on to the new
+// level when an operator finishes the upgrade and every replica knows the level. An older replica
+// cannot follow it then, and says why.
 func TestUpgrade(t *testing.T) {
 	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
 	knowsOld := func(id string) string { return fmt.Sprintf("%s knows feature levels up to %d", id, old) }
@@ -117,7 +118,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		u.install("r3", next)
 		u.Restart("r3")
-		u.replace("r2", old) // until it is finished one can go back
+		u.replace("r2", old) // until the upgrade is finished, an operator can go back
 		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, knowsOld("r2"))
 		u.replace("r2", next)
 		if level, knows := u.status(ctx); level != old || !maps.Equal(knows, map[string]int{"r1": next, "r2": next, "r3": next}) {
@@ -145,7 +146,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// Only those who may change the ACL of the root finish an upgrade.
+// Finishing an upgrade needs the right to change the ACL of the root.
 func TestStrangersFinishNoUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
