@@ -37,7 +37,7 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 	for {
 		select {
 		case <-w.done:
-			return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
+			return w.answer, cmp.Or(w.err, w.answer.Err())
 		case <-l.epoch.ctx.Done():
 			return l.abandonWaiter(w)
 		case <-ctx.Done():
@@ -63,7 +63,7 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	defer l.epoch.mu.Unlock()
 	select {
 	case <-w.done:
-		return w.answer, l.epoch.explain(cmp.Or(w.err, w.answer.Err()))
+		return w.answer, cmp.Or(w.err, w.answer.Err())
 	default:
 	}
 	if l.queues.get(w.key()) == w {

@@ -41,7 +41,7 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {
 		result, err := co.epoch.commit(ctx, c, after)
-		return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
+		return result, cmp.Or(err, result.Answer.Err())
 	}
 	if result, refused, err := co.refusedAnyway(ctx, by, c, names); refused || err != nil {
 		after()
@@ -61,7 +61,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 		co.endChange(ch)
 		after()
 	})
-	return result, cmp.Or(err, co.epoch.explain(result.Answer.Err()))
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // refusedAnyway refuses a change that cannot be made as things are, so that nobody

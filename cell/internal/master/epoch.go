@@ -3,7 +3,6 @@ package master
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/chubbylock/chubby/api"
@@ -72,7 +71,7 @@ func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (ra
 // has one, as the error.
 func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
 	result, err := e.commit(ctx, c, nil)
-	return result, cmp.Or(err, e.explain(result.Answer.Err()))
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // proposeBuilt is propose of a command that build makes with epoch.mu held, under which
@@ -88,24 +87,11 @@ func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) 
 		return raftfsm.Result{}, err
 	}
 	result, err := one.await(ctx)
-	return result, cmp.Or(err, e.explain(result.Answer.Err()))
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // path returns the path of a name in this cell, for people and clients.
 func (e *epoch) path(name api.Name) string { return "/" + api.Root + "/" + e.cell + string(name) }
-
-// explain completes an error of the state machine with what only the master
-// knows: who the holders are, and how long a delay has yet to run.
-func (e *epoch) explain(err error) error {
-	var told *api.Error
-	if !errors.As(err, &told) {
-		return err
-	}
-	for i, h := range told.Holders {
-		told.Holders[i] = e.holder(e.state(), namespace.Holder{Owner: namespace.Owner{Session: h.Session}, Reason: h.Reason, SinceUnix: h.SinceUnix})
-	}
-	return told
-}
 
 // holder describes a holder for people.
 func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {

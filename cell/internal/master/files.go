@@ -169,7 +169,7 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	var err error
 	if r.Create.Create == api.MustExist {
 		result, err = f.epoch.commit(ctx, c, done)
-		err = cmp.Or(err, f.epoch.explain(result.Answer.Err()))
+		err = cmp.Or(err, result.Answer.Err())
 	} else {
 		result, err = f.coherence.applyChangeThen(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
 	}
@@ -287,5 +287,5 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	} else {
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
 	}
-	return result, f.offers.completeRefusal(h.Node, err)
+	return result, err
 }

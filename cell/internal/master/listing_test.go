@@ -206,7 +206,7 @@ func TestCrowdsAreCounted(t *testing.T) {
 			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
-		if !errors.As(m.Locks.offers.completeRefusal(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
+		if !errors.As(m.Locks.Explain(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
 			t.Errorf("an error names %d holders", len(refused.Holders))
 		}
 	})

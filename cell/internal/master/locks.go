@@ -32,7 +32,7 @@ func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ti
 	} else {
 		answer, err = l.awaitGrant(ctx, claim, h.Node, t, queued)
 	}
-	return answer, l.offers.completeRefusal(h.Node, err)
+	return answer, err
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see refuse.
@@ -59,7 +59,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 	lock := h.Node
 	if err := l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err := l.refuseClaim(ctx, claim, err)
-		return answer, l.offers.completeRefusal(lock, err)
+		return answer, err
 	}
 	claim.Try = true
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
@@ -74,7 +74,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
 	if err != nil || len(result.Claims) == 0 {
-		return result.Answer, l.offers.completeRefusal(lock, err)
+		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
 	if a.Code() == api.LockHeld {
@@ -82,7 +82,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		l.events.tellConflict(lock, result.Claims[0].Owner, claim.Mode)
 		l.epoch.mu.Unlock()
 	}
-	return a, l.offers.completeRefusal(lock, a.Err())
+	return a, a.Err()
 }
 
 // firstOvertaken returns somebody who waits for a lock that a newcomer could have now,

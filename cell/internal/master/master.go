@@ -168,9 +168,6 @@ func (m *Master) Context() context.Context { return m.epoch.ctx }
 // Path returns the path of a name in this cell, for people and clients.
 func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
 
-// Explain completes an error of the state machine with what only the master knows.
-func (m *Master) Explain(err error) error { return m.epoch.explain(err) }
-
 // Pause waits until no entry is on its way to the log, and keeps it so until resume is
 // called. The error is ctx's.
 func (m *Master) Pause(ctx context.Context) (resume func(), err error) {

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -163,32 +162,6 @@ func (o *offers) endDelay(over delayOver) {
 		}
 	}
 	o.epoch.submit(raftfsm.Command{EndDelay: c})
-}
-
-// completeRefusal completes the refusal of a lock: who holds it since when and why, or
-// how long it is delayed.
-func (o *offers) completeRefusal(lock namespace.Ref, err error) error {
-	var e *api.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	state := o.epoch.state()
-	switch e.Code {
-	case api.LockDelayed:
-		o.epoch.mu.Lock()
-		e.Remaining = o.delays.left(lock.Name, o.epoch.clock())
-		o.epoch.mu.Unlock()
-	case api.LockHeld:
-		if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 {
-			e.Holders = nil
-			for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
-				e.Holders = append(e.Holders, o.epoch.holder(state, h))
-			}
-			return e
-		}
-		return o.epoch.explain(e)
-	}
-	return e
 }
 
 // endCommand ends as many of the first sessions as one command has room for, and

@@ -3,8 +3,10 @@ package master
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
@@ -68,4 +70,32 @@ func (e *epoch) sessionEnded(id api.SessionID) error {
 		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
 	}
 	return sessionExpired(id)
+}
+
+// Explain adds to the error of a call what only the master knows: who the holders of a
+// lock are, and how long a lock-delay has yet to run. lock is the node that the call was
+// about, if it was about one. The error itself is not changed.
+func (l *Locks) Explain(lock namespace.Ref, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	told, state := *e, l.epoch.state()
+	if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 && told.Code == api.LockHeld {
+		told.Holders = nil
+		for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
+			told.Holders = append(told.Holders, l.epoch.holder(state, h))
+		}
+		return &told
+	}
+	if told.Code == api.LockDelayed {
+		l.epoch.mu.Lock()
+		told.Remaining = l.delays.left(lock.Name, l.epoch.clock())
+		l.epoch.mu.Unlock()
+	}
+	told.Holders = slices.Clone(told.Holders)
+	for i, h := range told.Holders {
+		told.Holders[i] = l.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: h.Session}, Reason: h.Reason, SinceUnix: h.SinceUnix})
+	}
+	return &told
 }

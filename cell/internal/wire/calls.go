@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,26 +15,37 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Each call is served inside one of the three functions below. They find the master and
-// the caller, and complete the error with what was tried, on what and by whom, so that a
-// handler only decodes, makes one call of the master, and encodes.
+// Each call is served inside one of the functions below. They find the master and the
+// caller, and complete the error, so that a handler only decodes, makes one call of the
+// master, and encodes.
 
-// onMaster serves a call that belongs to no session. on is what it is about, for people.
-func onMaster[R any](s *service, op, on string, serve func(*master.Master) (*R, error)) (*R, error) {
+// subject is what a call is about. Its error says so.
+type subject struct {
+	path string        // for people; "" if it is not known, or there is none
+	node namespace.Ref // of a call on a handle
+}
+
+// serve serves a call. What it is about may become known while it is served.
+func serve[R any](s *service, op string, about *subject, handle func(*master.Master) (*R, error)) (*R, error) {
 	m, err := s.cfg.Replica.Master()
 	if err != nil {
-		return nil, s.fail(op, on, err)
+		return nil, s.complete(nil, op, about, err)
 	}
-	reply, err := serve(m)
+	reply, err := handle(m)
 	if err != nil {
-		return nil, s.fail(op, on, err)
+		return nil, s.complete(m, op, about, err)
 	}
 	return reply, nil
 }
 
+// onMaster serves a call that belongs to no session. on is what it is about, for people.
+func onMaster[R any](s *service, op, on string, handle func(*master.Master) (*R, error)) (*R, error) {
+	return serve(s, op, &subject{path: on}, handle)
+}
+
 // inSession serves a call of a session that lives, in this epoch.
-func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*master.Master, master.Caller) (*R, error)) (*R, error) {
-	return onMaster(s, op, on, func(m *master.Master) (*R, error) {
+func inSession[R any](s *service, op string, about *subject, c *pb.Caller, handle func(*master.Master, master.Caller) (*R, error)) (*R, error) {
+	return serve(s, op, about, func(m *master.Master) (*R, error) {
 		who, err := callerOf(m, c)
 		if err == nil {
 			err = m.Sessions.Admit(who)
@@ -41,7 +53,7 @@ func inSession[R any](s *service, op, on string, c *pb.Caller, serve func(*maste
 		if err != nil {
 			return nil, err
 		}
-		return serve(m, who)
+		return handle(m, who)
 	})
 }
 
@@ -52,45 +64,39 @@ type handleRequest interface {
 }
 
 // onHandle serves a call on a handle of a session that lives, in this epoch.
-func onHandle[R any](s *service, op string, q handleRequest, serve func(*master.Master, master.Handle) (*R, error)) (*R, error) {
-	return inSession(s, op, "", q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
+func onHandle[R any](s *service, op string, q handleRequest, handle func(*master.Master, master.Handle) (*R, error)) (*R, error) {
+	about := &subject{}
+	return inSession(s, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
 		h, err := handleOf(m, who, q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
-		reply, err := serve(m, h)
-		return reply, about(m.Path(h.Node.Name), err)
+		about.path, about.node = m.Path(h.Node.Name), h.Node
+		return handle(m, h)
 	})
 }
 
-// about completes an error with the path that the call is about.
-func about(path string, err error) error {
-	var e *api.Error
-	if !errors.As(err, &e) || e.Path != "" {
-		return err
-	}
-	told := *e // it may be that of many calls
-	told.Path = path
-	return &told
-}
-
-// fail completes an error with what was tried, on what, and by whom. It copies:
-// an epoch's end is one error that many calls return.
-func (s *service) fail(op, path string, err error) error {
+// complete is the one place where the error of a call gets what the package comment says
+// that it has. m is nil where no master was asked. It copies: an epoch's end is one error
+// that many calls return.
+func (s *service) complete(m *master.Master, op string, about *subject, err error) error {
 	if err == nil {
 		return nil
 	}
+	if m != nil {
+		err = m.Locks.Explain(about.node, err)
+	}
 	var e *api.Error
 	if !errors.As(err, &e) {
-		return &api.Error{Code: api.CodeOf(err), Op: op, Path: path, Replica: s.cfg.ID, Message: err.Error(), Err: err}
+		return &api.Error{Code: api.CodeOf(err), Op: op, Path: about.path, Replica: s.cfg.ID, Message: err.Error(), Err: err}
 	}
 	told := *e
-	told.Op, told.Replica = op, s.cfg.ID
-	if told.Path == "" {
-		told.Path = path
-	}
+	told.Op, told.Replica, told.Path = op, s.cfg.ID, cmp.Or(told.Path, about.path)
 	return &told
 }
+
+// fail is complete for a call that was refused before any master was asked.
+func (s *service) fail(op string, err error) error { return s.complete(nil, op, &subject{}, err) }
 
 // signerOf returns what makes and checks the tokens of a cell.
 func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }

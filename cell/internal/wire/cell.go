@@ -61,7 +61,7 @@ type Member struct {
 // Locate is answered by every replica, from what it knows at once.
 func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateReply, error) {
 	if err := s.checkCell(q.GetCell()); err != nil {
-		return nil, s.fail("locate", "", err)
+		return nil, s.fail("locate", err)
 	}
 	l := s.cfg.Replica.Location()
 	return &pb.LocateReply{
@@ -102,7 +102,7 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply, error) {
 	list, err := s.cfg.Replica.Members()
 	if err != nil {
-		return nil, s.fail("members", "", err)
+		return nil, s.fail("members", err)
 	}
 	reply := &pb.MembersReply{}
 	for _, m := range list {
@@ -114,7 +114,7 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 // Transfer is for those who may change the ACL of the root: it stops the service
 // for a moment.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
-	return inSession(s, "transfer", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
+	return inSession(s, "transfer", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,13 @@
 // encodes. Tokens are what clients carry without understanding it: sessions, handles and
 // tickets, signed with the secret of the cell.
 //
+// # Errors
+//
+// The master and the state machine say what went wrong. An error gets everything else
+// once, when its call ends, in service.complete: what was tried (Op), on which path, which
+// replica says so, and from Locks.Explain of the master who holds the lock and how long a
+// lock-delay has yet to run. A path that an error has already is kept.
+//
 // # Concurrency
 //
 // Everything here is for any goroutine. Goroutines are those of gRPC, which end with the

@@ -13,14 +13,16 @@ import (
 )
 
 func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
-	return inSession(s, "open", q.GetPath(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.OpenReply, error) {
+	about := &subject{path: q.GetPath()}
+	return inSession(s, "open", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.OpenReply, error) {
 		r, err := s.openRequest(m, who, q)
 		if err != nil {
 			return nil, err
 		}
+		about.path = r.Path.String()
 		o, err := m.Files.Open(ctx, r)
 		if err != nil {
-			return nil, about(r.Path.String(), err)
+			return nil, err
 		}
 		return &pb.OpenReply{
 			Handle:    signerOf(m).handle(o.Handle),

@@ -134,7 +134,8 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 }
 
 func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {
-	return onMaster(s, "check sequencer", "", func(m *master.Master) (*pb.CheckSequencerReply, error) {
+	about := &subject{}
+	return serve(s, "check sequencer", about, func(m *master.Master) (*pb.CheckSequencerReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -145,7 +146,8 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 		if api.CodeOf(err) == api.BadSequencer {
 			return &pb.CheckSequencerReply{Explanation: explanation(err)}, nil
 		}
-		return &pb.CheckSequencerReply{Valid: true}, about(seq.Path.String(), err)
+		about.path = seq.Path.String()
+		return &pb.CheckSequencerReply{Valid: true}, err
 	})
 }
 
@@ -158,7 +160,7 @@ func explanation(err error) string {
 }
 
 func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
-	return inSession(s, "break the lock", q.GetPath(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
+	return inSession(s, "break the lock", &subject{path: q.GetPath()}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -176,7 +178,7 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 }
 
 func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
-	return inSession(s, "cancel", "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.CancelReply, error) {
+	return inSession(s, "cancel", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.CancelReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation())
 		if err != nil {
 			return nil, err
@@ -191,7 +193,7 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 			granted, err := grantOf(m, answer)
 			return &pb.CancelReply{Granted: granted}, err
 		}
-		return &pb.CancelReply{}, m.Explain(answer.Err())
+		return &pb.CancelReply{}, answer.Err()
 	})
 }
 

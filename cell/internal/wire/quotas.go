@@ -40,7 +40,7 @@ func amountsOf(q api.Quota) *pb.QuotaAmounts {
 }
 
 func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
-	return inSession(s, "set quota", q.GetPath()+q.GetPrincipal(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.SetQuotaReply, error) {
+	return inSession(s, "set quota", &subject{path: q.GetPath() + q.GetPrincipal()}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.SetQuotaReply, error) {
 		c, err := s.quotaOf(ctx, m, who, q)
 		if err != nil {
 			return nil, err

@@ -89,14 +89,14 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 	}
 	call := callOf(ctx)
 	if err := call.serve(request); err != nil {
-		return nil, status(s.fail("call", "", err))
+		return nil, status(s.fail("call", err))
 	}
 	defer call.served()
 	if reply, err = next(ctx, request); err != nil {
 		return nil, status(err)
 	}
 	if err := call.answer(reply); err != nil {
-		return nil, status(s.fail("answer", "", err))
+		return nil, status(s.fail("answer", err))
 	}
 	return reply, nil
 }
@@ -108,7 +108,7 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	}
 	call := callOf(stream.Context())
 	if err := call.serve(nil); err != nil {
-		return status(s.fail("call", "", err))
+		return status(s.fail("call", err))
 	}
 	defer call.served()
 	return status(next(srv, answers{ServerStream: stream, call: call}))
@@ -146,7 +146,7 @@ func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 // refused is the answer to a call over a connection that is refused.
 func (s *service) refused(conn *heardConn) error {
-	return status(s.fail("connect", "", conn.refusal))
+	return status(s.fail("connect", conn.refusal))
 }
 
 // status encodes an error; what gRPC itself made (Unimplemented) stays as it is.

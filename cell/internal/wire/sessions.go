@@ -18,7 +18,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 	const op = "create session"
 	c, err := s.sessionOf(q)
 	if err != nil {
-		return nil, s.fail(op, "", err)
+		return nil, s.fail(op, err)
 	}
 	return onMaster(s, op, "", func(m *master.Master) (*pb.CreateSessionReply, error) {
 		id, grant, err := m.Sessions.Create(ctx, c)
@@ -155,7 +155,7 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 
 func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	target := api.SessionID(q.GetTarget())
-	return inSession(s, op, target.String(), q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.EndSessionReply, error) {
+	return inSession(s, op, &subject{path: target.String()}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.EndSessionReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("end"), number(&q.Target), []byte(q.GetReason()))
 		if err == nil {
 			err = checkReason(q.GetReason())

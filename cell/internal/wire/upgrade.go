@@ -18,7 +18,7 @@ type MemberLevel struct {
 // binary cannot follow the cell afterwards. The members are asked anew each time.
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
 	const op = "finish the upgrade"
-	return inSession(s, op, "", q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {
+	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op))
 		if err != nil {
 			return nil, err
