@@ -15,11 +15,13 @@ func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkEntry(entry, known); err != nil {
-		return nil, err
+	next := *s
+	results := next.Apply(index, term, entry)
+	if err := checkLevel(next.Level, known); err != nil {
+		return nil, unreadable("a log entry", err)
 	}
-	results := s.Apply(index, term, entry)
-	s.History = chain(s, index, term, data)
+	next.History = chain(&next, index, term, data)
+	*s = next
 	return results, nil
 }
 

@@ -34,25 +34,6 @@ func checkLevel(level, known int) error {
 	return nil
 }
 
-// checkEntry returns ErrNewer if an entry raises the state to a level above the highest that a
-// replica knows. The level in a NewEpoch has no meaning once the cell is bootstrapped: a newer
-// master may be elected before the cell is raised to its level.
-func (s *State) checkEntry(e Entry, known int) error {
-	for _, c := range e.Commands {
-		level := 0
-		switch {
-		case c.NewEpoch != nil && s.Cell == "":
-			level = c.NewEpoch.Level
-		case c.RaiseLevel != nil:
-			level = c.RaiseLevel.To
-		}
-		if err := checkLevel(level, known); err != nil {
-			return unreadable("a log entry", err)
-		}
-	}
-	return nil
-}
-
 // raiseLevel raises the state's level. It needs the right to change the ACL of the root.
 func (s *State) raiseLevel(c *RaiseLevel) Result {
 	return s.once(c.Mutation, nil, func() Result {

@@ -96,7 +96,7 @@ func TestLevelsAreListed(t *testing.T) {
 }
 
 // A client that may change the ACL of the root can raise the level, never lower it. The level
-// survives a snapshot. A replica that does not know it stops.
+// survives a snapshot, which a replica that does not know it refuses.
 func TestRaiseLevel(t *testing.T) {
 	const next = raftfsm.MaxLevel + 1
 	c := newCell(t)
@@ -126,17 +126,33 @@ func TestRaiseLevel(t *testing.T) {
 	if again, err := raftfsm.ReadState(bytes.NewReader(whole), next); err != nil || again.Level != next {
 		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
 	}
-	data, err := raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: next}}}}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := c.state
-	old.Level = raftfsm.MaxLevel
-	if _, err := old.ApplyData(c.index+1, c.term, data, raftfsm.MaxLevel); !errors.Is(err, raftfsm.ErrNewer) || old.Level != raftfsm.MaxLevel {
-		t.Errorf("an older replica applies it: %v, and is at level %d", err, old.Level)
-	}
 	if _, err := raftfsm.ReadState(bytes.NewReader(whole), raftfsm.MaxLevel); !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("an older replica loads its snapshot: %v", err)
+	}
+}
+
+// An older replica stops at the entry that raises the level above the highest that it
+// knows. It does not stop at one that is refused.
+func TestOlderReplicaStopsAtTheLevel(t *testing.T) {
+	c := newCell(t)
+	a := c.session("a")
+	raise := raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: raftfsm.MaxLevel + 1}}
+	for _, one := range []struct {
+		epoch   uint64
+		refused bool
+	}{{c.term - 1, true}, {c.term, false}} {
+		data, err := raftfsm.Entry{Epoch: api.Epoch(one.epoch), Commands: []raftfsm.Command{raise}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := c.state
+		results, err := old.ApplyData(c.index+1, c.term, data, raftfsm.MaxLevel)
+		switch {
+		case one.refused && (err != nil || results[0].Code() != api.StaleEpoch || old.Applied != c.index+1):
+			t.Errorf("refused: %v, %v", results, err)
+		case !one.refused && (!errors.Is(err, raftfsm.ErrNewer) || old.Applied != c.index || old.Level != raftfsm.MaxLevel):
+			t.Errorf("raised: %v; entry %d was applied, and the level is %d", err, old.Applied, old.Level)
+		}
 	}
 }
 

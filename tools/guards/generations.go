@@ -15,12 +15,12 @@ func generationSafeguards() []safeguard {
 		},
 		{
 			name: "an unknown level stops the replica", file: "raftfsm/history.go",
-			old: "	if err := s.checkEntry(entry, known); err != nil {\n", new: "	if err := s.checkEntry(entry, known); false {\n",
+			old: "	if err := checkLevel(next.Level, known); err != nil {\n", new: "	if err := checkLevel(next.Level, known); false {\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
 		},
 		{
-			name: "a newer master does not stop older replicas", file: "raftfsm/level.go",
-			old: "		case c.NewEpoch != nil && s.Cell == \"\":\n", new: "		case c.NewEpoch != nil:\n",
+			name: "a newer master does not stop older replicas", file: "raftfsm/state.go",
+			old: "	s.Epoch = epoch\n	return Result{}\n", new: "	s.Epoch, s.Level = epoch, max(s.Level, c.Level)\n	return Result{}\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
 		},
 		{
