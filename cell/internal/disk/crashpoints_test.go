@@ -151,7 +151,7 @@ func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(ste
 // TestKilledAtEachStep: a replica that is killed after any operation on its data
 // starts again, twice, has what it had acknowledged, and goes on.
 func TestKilledAtEachStep(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := &crashCamera{t: t, dir: filepath.Join(t.TempDir(), "data")}
@@ -201,7 +201,7 @@ func (p crashPoint) check(kind LogStore) error {
 // master's next entries for those that follow; the replica ends in order, and goes on
 // when it is started again.
 func TestLateSnapshot(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
@@ -237,7 +237,7 @@ func TestLateSnapshot(t *testing.T) {
 // believes in that one until its next start, and finds no entry of the master's that
 // follows it; the replica ends in order, and goes on when it is started again.
 func TestSnapshotOfTheLastEntry(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")

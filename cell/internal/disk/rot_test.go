@@ -17,7 +17,7 @@ import (
 // has rotted, if an older one and the log behind that have everything. It neither goes on
 // from the rotten one nor sends it to others.
 func TestNewestSnapshotRots(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			r, err := openCrashReplica(dir, kind, nil)

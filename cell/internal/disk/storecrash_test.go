@@ -35,7 +35,7 @@ func TestLogSurvivesKill(t *testing.T) {
 		crashChild(t, dir, LogStore(os.Getenv(crashKindEnv)))
 		return
 	}
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -163,13 +163,17 @@ func crashStep(t *testing.T, op string, do func() error) {
 // there, the append wholly or not at all, and the log must take the next entry.
 // The parts are made from the files before and after the append.
 func TestLogSurvivesPowerLoss(t *testing.T) {
-	for name, c := range map[string]struct {
+	type trial struct {
 		kind LogStore
 		last uint64 // of the append that the power loss interrupts
-	}{
-		"boltdb": {BoltStore, 20}, "wal": {WALStore, 20},
+	}
+	trials := map[string]trial{
 		"wal, segment filled": {WALStore, 120}, // raft-wal writes the segment's index with it
-	} {
+	}
+	for _, kind := range LogStores() {
+		trials[string(kind)] = trial{kind, 20}
+	}
+	for name, c := range trials {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, kind := t.TempDir(), c.kind

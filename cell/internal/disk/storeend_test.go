@@ -67,7 +67,7 @@ func TestDataThatEndsTooEarly(t *testing.T) {
 			}
 		}, "neither an entry nor a snapshot"},
 	} {
-		for _, kind := range []LogStore{BoltStore, WALStore} {
+		for _, kind := range LogStores() {
 			t.Run(name+", "+string(kind), func(t *testing.T) {
 				dir := t.TempDir()
 				filled(t, dir, kind, 9, 7)

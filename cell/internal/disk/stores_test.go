@@ -96,7 +96,7 @@ func TestStartVerifiesLog(t *testing.T) {
 // TestInterruptedStart: the remains of a first start or of a snapshot that was
 // cut short do no harm.
 func TestInterruptedStart(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		dir := filepath.Join(t.TempDir(), "not", "there")
 		s := mustOpen(t, dir, kind)
 		mustClose(t, s)
@@ -127,7 +127,7 @@ func TestInterruptedStart(t *testing.T) {
 // of the leader's, and before it had emptied its log, which ends earlier, starts
 // again and takes the entries that follow the snapshot.
 func TestInterruptedInstall(t *testing.T) {
-	for _, kind := range []LogStore{BoltStore, WALStore} {
+	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := t.TempDir()
 			filled(t, dir, kind, 9, 0)
