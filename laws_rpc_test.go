@@ -82,3 +82,40 @@ func lawCallClass(t *testing.T, files []source) {
 		t.Errorf("found %d calls in package client; want at least 5", literals)
 	}
 }
+
+// lawEvents: an event that no master posts, or that no test has seen, is a promise of the
+// vocabulary that may be empty.
+func lawEvents(t *testing.T, files []source) {
+	var kinds []string
+	posted, tried := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				if kind, ok := n.Type.(*ast.Ident); ok && f.path == "api/event.go" && kind.Name == "EventKind" {
+					kinds = append(kinds, n.Names[0].Name)
+				}
+			case *ast.SelectorExpr:
+				if from, ok := n.X.(*ast.Ident); ok && from.Name == "api" {
+					if f.test {
+						tried[n.Sel.Name] = tried[n.Sel.Name] || under(f.path, "cell") || under(f.path, "e2e")
+					} else if f.dir == "cell/internal/master" {
+						posted[n.Sel.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(kinds) < 13 {
+		t.Fatalf("api/event.go has %d kinds of events that this law can read", len(kinds))
+	}
+	for _, kind := range kinds {
+		if !posted[kind] {
+			t.Errorf("no master posts %s: do so in cell/internal/master/events.go", kind)
+		}
+		if !tried[kind] {
+			t.Errorf("no test in cell or e2e names %s: try that a client gets it, and when (e2e/api_events_test.go)", kind)
+		}
+	}
+}

@@ -48,6 +48,7 @@ func TestSourceLaws(t *testing.T) {
 		{"raft hands nothing over by itself", lawHandOver},
 		{"every RPC has a client", lawRPCs},
 		{"every call has a class", lawCallClass},
+		{"every event is posted", lawEvents},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

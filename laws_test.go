@@ -4,7 +4,7 @@
 //
 // This file holds the laws on imports and packages, laws_source_test.go those on
 // the text of the source, laws_time_test.go those on clocks, and laws_rpc_test.go those on
-// RPCs; source_test.go reads the source for them.
+// RPCs and events; source_test.go reads the source for them.
 package chubby_test
 
 import (
