@@ -22,7 +22,7 @@ const maxExported = 40
 // write against them, and what they export is kept.
 func reviewed() []string { return []string{"client", "client/recipe"} }
 
-// lawExported: what a package exports is what others may come to rest on. A long list is
+// lawExported: other packages may come to depend on every exported name. A long list is
 // either several packages, or names that only the package itself needs.
 func lawExported(t *testing.T, files []source) {
 	for dir, names := range exportedNames(files) {
@@ -63,7 +63,7 @@ func lawReviewed(t *testing.T, files []source) {
 		}
 		for _, one := range listed {
 			if !exported[dir].all[one] {
-				t.Errorf("%s has %s, which %s does not export: users may rest on it; if it is to go, say so in the changelog and take the line out", name, one, dir)
+				t.Errorf("%s has %s, which %s does not export: users may depend on it; if it is to go, say so in the changelog and take the line out", name, one, dir)
 			}
 		}
 	}

@@ -227,7 +227,7 @@ func lawPure(t *testing.T, files []source) {
 	}
 }
 
-// lawDone: what is not done is in an issue, where somebody will find it.
+// lawDone: work that is left belongs in an issue, where others find it.
 func lawDone(t *testing.T, files []source) {
 	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X"} // in halves, so that this file passes
 	for _, f := range files {

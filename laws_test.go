@@ -200,7 +200,7 @@ func roomOf(p string) (room, bool) {
 	return room{}, false
 }
 
-// names reports whether a room may import a confined library. Who has gRPC has
+// names reports whether a room may import a confined library. A room with gRPC has
 // its in-memory connections too.
 func (r room) names(lib string) bool {
 	return slices.Contains(r.libs, lib) || lib == bufconn && slices.Contains(r.libs, grpc)

@@ -22,7 +22,7 @@ import (
 // Config is everything a replica is told. It is not changed after Start.
 type Config struct {
 	Cell    string   // the cell's name, the second component of every path
-	ID      string   // this replica's, unique in the cell for ever: "r1"
+	ID      string   // this replica's; no other of the cell ever has it: "r1"
 	Members []Member // every replica of the cell, this one among them; the same list everywhere
 	Data    string   // the directory that belongs to this replica alone; created if absent
 
@@ -34,7 +34,7 @@ type Config struct {
 
 	// RestoreAccess has this replica, if it becomes the master within a minute of its
 	// start, give everybody the right to write the access control lists again: the
-	// way back where they admit nobody any more. It is to be set for one start only.
+	// way back when they admit nobody. It is to be set for one start only.
 	RestoreAccess bool
 
 	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
@@ -50,9 +50,9 @@ type Config struct {
 	supports  int                         // the newest feature level that the replica knows: raftfsm.MaxLevel, but in tests
 
 	// SlowClient is how long a client may hold up a change by not dropping what it
-	// has cached, before its session is not extended any more, whatever it
+	// has cached, before the master stops extending its session, whatever it
 	// acknowledges (it ends with the lease it has). It is at least a second; 0, the
-	// default, is no such bound. A client that was told and does not acknowledge is
+	// default, sets no such bound. A client that was told and does not acknowledge is
 	// not extended anyway, and no setting takes back a lease that was promised; so
 	// this only matters for clients that are told late, or acknowledge just in time,
 	// and without it a change waits for two of their leases at most.

@@ -1,7 +1,7 @@
 // Package cell is one replica of a cell and, while it leads, the master (Chubby §2.2).
 // Programs that run replicas use it: chubbyd, celltest, and tests.
 //
-// What it holds together are five packages below it:
+// It connects the packages below it:
 //
 //	internal/wire      the gRPC services: decode, check, one call of the master, encode
 //	internal/master    one epoch: sessions, queues, caches, events, proposals

@@ -18,7 +18,7 @@ import (
 // runEpochs makes this replica master while it leads Raft, and ends its
 // epoch when it leads no longer.
 //
-// What it is told through elections only says that something has changed: several
+// A message in elections only says that something has changed: several
 // changes may wait there, and by the time one is read Raft may have gone on. So
 // it always looks at what Raft is now, and begins an epoch in each term at most
 // once. Raft blocks on that channel, so nothing here waits but the select.
@@ -49,7 +49,7 @@ func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 // epochRun is an epoch that runs in the background.
 type epochRun struct {
 	end   context.CancelCauseFunc // asks it to end; nil if there is none
-	ended chan struct{}           // closed when nothing of it runs any more
+	ended chan struct{}           // closed when all of it has ended
 }
 
 func (r *Replica) startEpoch(ctx context.Context, term uint64) epochRun {

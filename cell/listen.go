@@ -107,8 +107,8 @@ func (r *Replica) advertised() string {
 	return cmp.Or(r.cfg.Advertise, self.Client)
 }
 
-// logStart says in one line what has been started, for whoever reads the log of a
-// machine that he does not know.
+// logStart says in one line what has been started, for readers of the log who do not
+// know the machine.
 func (r *Replica) logStart() {
 	self, _ := r.cfg.self()
 	data, err := filepath.Abs(r.cfg.Data)

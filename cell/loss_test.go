@@ -87,7 +87,7 @@ type lossRound struct {
 	granted time.Time
 }
 
-// clock is the holder's: it stands still while the holder is paused.
+// clock is the holder's: it stops while the holder is paused.
 func (r *lossRound) clock() session.Instant {
 	if at := r.paused.Load(); at != 0 {
 		return session.Instant(at)

@@ -49,7 +49,7 @@ type Replica struct {
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
 	cancel      context.CancelCauseFunc // ends runEpochs
-	elections   chan bool               // Raft says here that it leads, or does not any more
+	elections   chan bool               // Raft says here that it leads, or has stopped leading
 	epochsEnded chan struct{}           // closed when runEpochs has ended
 	handing     chan struct{}           // full while the mastership is being handed over; see Transfer
 	work        sync.WaitGroup          // runEpochs and the servers
@@ -195,7 +195,7 @@ func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
-	conf.TrailingLogs = 2 * conf.SnapshotThreshold // that others need who are not far behind; see guardedLogs.DeleteRange
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas that are not far behind; see guardedLogs.DeleteRange
 	conf.NotifyCh = elections
 	conf.NoLegacyTelemetry = true
 	return conf

@@ -11,7 +11,7 @@ import (
 )
 
 // Stop drains and stops the replica: a master hands over first, for at most
-// until ctx ends. It returns when nothing of the replica runs any more, or with an
+// until ctx ends. It returns when all of the replica has ended, or with an
 // error some seconds after the end of ctx, if something hangs in the disk.
 func (r *Replica) Stop(ctx context.Context) error {
 	go r.once.Do(func() { // left behind if it hangs: its process has to end then
@@ -38,8 +38,8 @@ func (r *Replica) Stop(ctx context.Context) error {
 const stopLimit = 5 * time.Second
 
 // shutdown stops everything, from the clients down to the disk. The replica leaves Raft
-// before it waits for its clients: it has no epoch any more, and while it led, nobody
-// else would be elected.
+// before it waits for its clients: its epoch has ended, and no other replica would be
+// elected while it leads.
 func (r *Replica) shutdown(ctx context.Context) {
 	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
 	stopped := make(chan struct{})

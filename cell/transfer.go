@@ -35,8 +35,8 @@ func (r *Replica) Transfer(ctx context.Context, to string) error {
 	}
 }
 
-// transfer is Transfer for whoever has filled r.handing; it is emptied when
-// nothing of the hand-over goes on any more.
+// transfer is Transfer for a caller that has filled r.handing. It empties r.handing when
+// the whole hand-over has ended.
 func (r *Replica) transfer(ctx context.Context, to string) error {
 	done := func() { <-r.handing }
 	m := r.master.Load()
@@ -66,7 +66,7 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 		return r.transferred(m, err)
 	}
 	defer resume()
-	// What was on its way a moment ago has to reach the target, or it would lose.
+	// The entries that were just proposed have to reach the target, or it would lose.
 	if target, err = r.awaitCaughtUp(ctx, uint64(m.Epoch()), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
 		defer done()
 		return r.transferred(m, err)
@@ -79,11 +79,11 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 	return r.transferred(m, r.awaitDeposed(ctx, target, asked))
 }
 
-// errDeposed ends what a hand-over waits for: it has come about.
+// errDeposed ends the wait of a hand-over: another replica leads.
 var errDeposed = errors.New("this replica is not the master any more")
 
-// transferred is what a hand-over returns that ended with err: nil if the
-// mastership has gone.
+// transferred returns the result of a hand-over that ended with err: nil if this replica
+// is no longer the master.
 func (r *Replica) transferred(m *master.Master, err error) error {
 	select {
 	case <-m.Context().Done():
@@ -203,7 +203,7 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 		select {
 		case err := <-asked:
 			if err == nil {
-				asked = nil // it stands
+				asked = nil // it was accepted
 				continue
 			}
 			cause = err
@@ -254,8 +254,8 @@ func (r *Replica) handOver(ctx context.Context) {
 }
 
 // ExpireSession ends a session as if nothing had been heard of its client for a
-// whole lease. It is for drills and tests: whoever holds something in that
-// session loses it without having been told. It returns when the end is
+// whole lease. It is for drills and tests: its client loses all
+// that the session holds, without having been told. It returns when the end is
 // committed. The errors are NotMaster, NotFound, and Uncertain if the replica ceased
 // to be the master meanwhile; it may be called again, at any master.
 func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {

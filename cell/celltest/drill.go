@@ -79,7 +79,7 @@ func (c *Cell) Transfer() {
 // It imitates SIGSTOP, a long garbage collection, a machine that is suspended,
 // or a virtual machine that is moved. Goroutines and timers in the process of
 // the test continue to run. A client does no more in a pause than in an
-// instant, because its clock stands still. But waiting calls may reach their
+// instant, because its clock does not advance. But waiting calls may reach their
 // timeouts, and a call that the test makes in a pause counts as made in the
 // moment before it: a read may be answered from the cache, for example. The
 // timers of a replica's Raft expire too: a master that is paused knows when it

@@ -1,6 +1,6 @@
 package main
 
-// againSafeguards are those of what comes a second time: a command that found no room, a copy
+// againSafeguards cover what comes a second time: a command that found no room, a copy
 // of a request, a grant.
 func againSafeguards() []safeguard {
 	return []safeguard{

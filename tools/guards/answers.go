@@ -1,6 +1,6 @@
 package main
 
-// answerSafeguards are those of what clients are told of their requests: what the log
+// answerSafeguards cover what clients are told of their requests: what the log
 // says, and nothing else.
 func answerSafeguards() []safeguard {
 	return []safeguard{

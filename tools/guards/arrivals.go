@@ -1,6 +1,6 @@
 package main
 
-// arrivalSafeguards are those of what a replica is sent, and finds on its disk when it starts.
+// arrivalSafeguards cover what a replica is sent, and finds on its disk when it starts.
 func arrivalSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// boundSafeguards are those of what keeps the work under the master's mutex, and what a
+// boundSafeguards cover what keeps the work under the master's mutex, and what a
 // client can make the master remember, bounded.
 func boundSafeguards() []safeguard {
 	return []safeguard{

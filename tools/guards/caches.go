@@ -1,6 +1,6 @@
 package main
 
-// cacheSafeguards are those of caches.
+// cacheSafeguards cover caches.
 func cacheSafeguards() []safeguard {
 	return []safeguard{
 		{
@@ -89,7 +89,7 @@ func cacheSafeguards() []safeguard {
 	}
 }
 
-// leaseSafeguards are those of leases, and of the end of an epoch.
+// leaseSafeguards cover leases, and of the end of an epoch.
 func leaseSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// clientSafeguards are those of what the client library says of calls that came to no
-// end, and of what goes on without their callers.
+// clientSafeguards cover what the client library says about calls that have not ended, and what goes
+// on without their callers.
 func clientSafeguards() []safeguard {
 	return []safeguard{
 		{

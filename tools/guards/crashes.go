@@ -1,6 +1,6 @@
 package main
 
-// crashSafeguards are those of a replica that is killed between two operations on its data.
+// crashSafeguards cover a replica that is killed between two operations on its data.
 func crashSafeguards() []safeguard {
 	return []safeguard{
 		{

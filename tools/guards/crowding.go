@@ -1,6 +1,6 @@
 package main
 
-// crowdingSafeguards are those of one client that asks for very much at a time.
+// crowdingSafeguards cover one client that asks for very much at once.
 func crowdingSafeguards() []safeguard {
 	return []safeguard{
 		{

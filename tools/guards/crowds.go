@@ -1,6 +1,6 @@
 package main
 
-// crowdSafeguards are those of what very many clients may take of a replica together.
+// crowdSafeguards cover what very many clients may take of a replica together.
 func crowdSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,6 @@
 package main
 
-// doubtSafeguards are those of what a master says of a request that it does not know the end
-// of.
+// doubtSafeguards cover what a master says about a request whose outcome it does not know.
 func doubtSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// encodingSafeguards are those of text that cannot be sent, or not be shown, and of files that
+// encodingSafeguards cover text that cannot be sent, or not be shown, and of files that
 // are not what they were.
 func encodingSafeguards() []safeguard {
 	return []safeguard{

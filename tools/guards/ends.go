@@ -1,7 +1,6 @@
 package main
 
-// endSafeguards are those of what the client library still does when something has come to
-// its end, or was refused.
+// endSafeguards cover what the client library does after something has ended or was refused.
 func endSafeguards() []safeguard {
 	return []safeguard{
 		{

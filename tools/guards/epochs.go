@@ -1,6 +1,6 @@
 package main
 
-// epochSafeguards are those of elections, epochs and lock-delays.
+// epochSafeguards cover elections, epochs and lock-delays.
 func epochSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// generationSafeguards are those of what a generation stands for.
+// generationSafeguards cover what a generation means.
 func generationSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// heldSafeguards are those of the memory that is held for the calls of clients.
+// heldSafeguards cover the memory that is held for the calls of clients.
 func heldSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// identitySafeguards are those of bootstrap and of who a replica is.
+// identitySafeguards cover bootstrap, and the identity of a replica.
 func identitySafeguards() []safeguard {
 	return []safeguard{
 		{
@@ -51,7 +51,7 @@ func identitySafeguards() []safeguard {
 	}
 }
 
-// forgettingSafeguards are those against a replica that holds less, or other, than it held.
+// forgettingSafeguards protect against a replica that holds less, or other, than it held.
 func forgettingSafeguards() []safeguard {
 	return []safeguard{
 		{

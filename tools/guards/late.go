@@ -1,6 +1,6 @@
 package main
 
-// lateSafeguards are those of what goes on after its end was asked for: a load that
+// lateSafeguards cover what goes on after its end was asked for: a load that
 // outlives its cell, and output that nobody reads.
 func lateSafeguards() []safeguard {
 	return []safeguard{

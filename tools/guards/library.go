@@ -1,6 +1,6 @@
 package main
 
-// librarySafeguards are those of the client library: how calls end, and what they leave
+// librarySafeguards cover the client library: how calls end, and what they leave
 // to others.
 func librarySafeguards() []safeguard {
 	return []safeguard{

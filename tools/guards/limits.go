@@ -1,6 +1,6 @@
 package main
 
-// limitSafeguards are those of what goes into the log, and how much of it waits.
+// limitSafeguards cover what goes into the log, and how much of it waits.
 func limitSafeguards() []safeguard {
 	return []safeguard{
 		{

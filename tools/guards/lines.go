@@ -1,6 +1,6 @@
 package main
 
-// lineSafeguards are those of the two connections to a replica.
+// lineSafeguards cover the two connections to a replica.
 func lineSafeguards() []safeguard {
 	return []safeguard{
 		{

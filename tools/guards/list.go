@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// safeguards lists the safeguards. An entry that does not fit the source any more is
-// an error, not a pass.
+// safeguards lists the safeguards. An entry that no longer fits the source is an
+// error, not a pass.
 func safeguards() []safeguard {
 	return slices.Concat(
 		plumbingSafeguards(),
@@ -57,7 +57,7 @@ func safeguards() []safeguard {
 	)
 }
 
-// replicatedSafeguards are those of the replicated state.
+// replicatedSafeguards cover the replicated state.
 func replicatedSafeguards() []safeguard {
 	return []safeguard{
 		{
@@ -108,7 +108,7 @@ func replicatedSafeguards() []safeguard {
 	}
 }
 
-// masterSafeguards are those of the master and of leases.
+// masterSafeguards cover the master and of leases.
 func masterSafeguards() []safeguard {
 	return []safeguard{
 		{
@@ -164,7 +164,7 @@ func masterSafeguards() []safeguard {
 	}
 }
 
-// plumbingSafeguards are those of what is around Raft.
+// plumbingSafeguards cover what is around Raft.
 func plumbingSafeguards() []safeguard {
 	return []safeguard{
 		{

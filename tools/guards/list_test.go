@@ -8,8 +8,8 @@ import (
 )
 
 // TestEverySafeguardFits checks, without running anything, that each entry fits the
-// source: `make guards` takes hours, and a change that an entry does not fit any more should
-// be noticed before.
+// source: `make guards` takes hours, and a change that breaks an entry should be noticed
+// before.
 func TestEverySafeguardFits(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

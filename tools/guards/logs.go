@@ -1,6 +1,6 @@
 package main
 
-// logSafeguards are those of what a replica logs.
+// logSafeguards cover what a replica logs.
 func logSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// momentSafeguards are those of what happens while somebody waits: to a lock, to its file, and to what is believed
-// of its holder.
+// momentSafeguards cover what happens to a lock, to its file, and to what is known of its holder, while a
+// client waits.
 func momentSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// outlivingSafeguards are those of what runs under a lock and of who waits for it.
+// outlivingSafeguards cover commands that run under a lock, and processes that wait for them.
 func outlivingSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// paperSafeguards are those of sentences of the paper that no other list covers.
+// paperSafeguards cover sentences of the paper that no other list covers.
 func paperSafeguards() []safeguard {
 	return []safeguard{
 		{

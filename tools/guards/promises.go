@@ -1,6 +1,6 @@
 package main
 
-// promiseSafeguards are those of what the paper promises of calls, events and
+// promiseSafeguards cover what the paper promises of calls, events and
 // rights, and of taking locks away.
 func promiseSafeguards() []safeguard {
 	return []safeguard{

@@ -1,7 +1,7 @@
 package main
 
-// queueSafeguards are those of who waits behind whom: for a lock, for caches, for the
-// removal of a node.
+// queueSafeguards cover the order of those who wait for a lock, for caches, or for the removal of a
+// node.
 func queueSafeguards() []safeguard {
 	return []safeguard{
 		{

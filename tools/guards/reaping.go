@@ -1,6 +1,6 @@
 package main
 
-// reapingSafeguards are those of what is done to all of something: to old snapshots, and to
+// reapingSafeguards cover what is done to all of something: to old snapshots, and to
 // clients that are late.
 func reapingSafeguards() []safeguard {
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// recipeSafeguards are those of what is built on locks: recipes, and the check at the
+// recipeSafeguards cover what is built on locks: recipes, and the check at the
 // servers that a lock protects.
 func recipeSafeguards() []safeguard {
 	return []safeguard{
@@ -52,7 +52,7 @@ func recipeSafeguards() []safeguard {
 	}
 }
 
-// commandSafeguards are those of commands that run under a lock.
+// commandSafeguards cover commands that run under a lock.
 func commandSafeguards() []safeguard {
 	return []safeguard{
 		{

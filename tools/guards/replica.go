@@ -2,13 +2,13 @@ package main
 
 import "slices"
 
-// replicaSafeguards are those of a replica as a whole: how it becomes master, and
+// replicaSafeguards cover a replica as a whole: how it becomes master, and
 // what it tells its operator.
 func replicaSafeguards() []safeguard {
 	return slices.Concat(epochSafeguards(), logSafeguards(), addressSafeguards())
 }
 
-// addressSafeguards are those of where a replica listens and is reached.
+// addressSafeguards cover where a replica listens and is reached.
 func addressSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// resizingSafeguards are those of who relies on a lock, on being registered, on a file, or on another process, and waits for
-// something else.
+// resizingSafeguards cover processes that rely on a lock, a registration, a file or another process while they wait
+// for something else.
 func resizingSafeguards() []safeguard {
 	return []safeguard{
 		{

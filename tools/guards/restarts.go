@@ -1,6 +1,6 @@
 package main
 
-// restartSafeguards are those of a replica that starts on the data of an earlier run, or
+// restartSafeguards cover a replica that starts on the data of an earlier run, or
 // of an earlier version.
 func restartSafeguards() []safeguard {
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// roomSafeguards are those of what calls of all sessions of a Cell share.
+// roomSafeguards cover what calls of all sessions of a Cell share.
 func roomSafeguards() []safeguard {
 	return []safeguard{
 		{

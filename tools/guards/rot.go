@@ -1,6 +1,6 @@
 package main
 
-// rotSafeguards are those of a replica of whose files one has rotted, or may not be read.
+// rotSafeguards cover a replica with a file that is damaged, or cannot be read.
 func rotSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// scenarioSafeguards are those of what the random test of the client stands on.
+// scenarioSafeguards cover what the random test of the client relies on.
 func scenarioSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// silenceSafeguards are those of connections of the sessions that fall silent while no KeepAlive
+// silenceSafeguards cover connections of the sessions that fall silent while no KeepAlive
 // waits.
 func silenceSafeguards() []safeguard {
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// strangerSafeguards are those against clients that ask for what is not theirs to ask for.
+// strangerSafeguards protect against clients that ask for what is not theirs to ask for.
 func strangerSafeguards() []safeguard {
 	return []safeguard{
 		{

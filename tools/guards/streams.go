@@ -1,6 +1,6 @@
 package main
 
-// streamSafeguards are those of requests of which there are several copies at a time.
+// streamSafeguards cover requests of which there are several copies at a time.
 func streamSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// supervisionSafeguards are those of chubbyctl and its guardian, which cover for each
+// supervisionSafeguards cover chubbyctl and its guardian, which cover for each
 // other.
 func supervisionSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"

@@ -1,6 +1,6 @@
 package main
 
-// terminalSafeguards are those of what a person at a terminal sees of chubbyctl, and of what it says is done.
+// terminalSafeguards cover what chubbyctl shows at a terminal, and what it says that it has done.
 func terminalSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// toldSafeguards are those of what sessions are told, and of what they may keep.
+// toldSafeguards cover what sessions are told, and of what they may keep.
 func toldSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// typingSafeguards are those of what chubbyctl does for people who type, wait and read.
+// typingSafeguards cover what chubbyctl does for people who type, wait and read.
 func typingSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []safeguard{

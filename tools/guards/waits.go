@@ -1,6 +1,6 @@
 package main
 
-// waitSafeguards are those of who waits through a handle, and of who is told of a lock.
+// waitSafeguards cover waiters of a handle, and which sessions are told about a lock.
 func waitSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,5 +1,5 @@
 // Command protogen, run in the tools directory, compiles the .proto files named on its command line and
-// writes the generated Go code beside each. It stands in for protoc, so that
+// writes the generated Go code beside each. It replaces protoc, so that
 // generating needs Go and nothing else: protocompile parses, and the two
 // official plugins, pinned in tools/go.mod, write.
 package main
