@@ -7,10 +7,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A call that was sent to the master of another epoch is refused, whatever it asks. So
-// no copy of a request that was answered without the log arrives at a later master,
-// which knows nothing of that answer: an Open that found its node would make it anew
-// after it was deleted.
+// A call that was sent to the master of another epoch is refused. A request may be answered without
+// the log, so a later master does not know of the answer: it must not accept a copy of the request.
+// An Open that found its node would create it again after its deletion.
 func TestCallOfAnotherEpochIsRefused(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id := m.client(t, 1).who.Session

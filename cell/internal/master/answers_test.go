@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A Release that was refused before the log is as if it had not been tried: who
-// waits is not forgotten, and gets the lock with the retry.
+// A Release that was refused before the log has no effect: the waiter stays in
+// the queue, and gets the lock with the retry.
 func TestRefusedRelease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -35,8 +35,9 @@ func TestRefusedRelease(t *testing.T) {
 	})
 }
 
-// A Close that was refused before the log has closed nothing, and its retry is not
-// answered before the lock is free and those who wait through the handle know.
+// A Close that was refused before the log has closed nothing. Its retry is
+// answered only when the lock is free and those that wait through the handle
+// have their answers.
 func TestRefusedClose(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -50,7 +51,7 @@ func TestRefusedClose(t *testing.T) {
 			closing := c[i].mutation()
 			closing.Outstanding = nil
 			for n := api.RequestNumber(1); n <= closing.Number; n++ {
-				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is one of them
+				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is outstanding, too
 			}
 			m.congested(func() {
 				if err := m.Files.Close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
@@ -71,13 +72,13 @@ func TestRefusedClose(t *testing.T) {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
 		if a := answered(t, own); !errors.Is(a.err, api.HandleClosed) {
-			t.Errorf("one who waited through a handle that was closed: %v", a.err)
+			t.Errorf("a waiter whose handle was closed: %v", a.err)
 		}
 	})
 }
 
-// While the Close of a handle is on its way, who waits through it is offered
-// nothing: the lock would be held by a handle that nobody has.
+// While the Close of a handle is on its way, its waiters are not offered the
+// lock: a closed handle would hold it.
 func TestClosingHandleIsOfferedNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -104,17 +105,17 @@ func TestClosingHandleIsOfferedNothing(t *testing.T) {
 			}
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }
 
-// An Acquire that was granted is answered so, whatever would refuse it now.
+// A granted Acquire is answered with the grant, whatever would refuse it now.
 func TestGrantedIsNotRefused(t *testing.T) {
 	inSolo(t, quota(t, api.Quota{Waiters: 1}), func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		claim := c[0].claim(h[0], api.Exclusive)
-		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // its client does not get the answer
 		c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		again := answered(t, c[0].wait(t.Context(), h[0], claim))
 		if again.err != nil || again.Generation != first.Generation {
@@ -124,17 +125,17 @@ func TestGrantedIsNotRefused(t *testing.T) {
 		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
 			t.Errorf("a second waiter: %v", a.err)
 		}
-		// Its other copies hear the same, though there is room by now.
+		// The other copies get the same answer, though there is room by now.
 		if _, err := m.Locks.Cancel(t.Context(), session.Mutation{Session: c[1].who.Session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
-			t.Errorf("a copy of what was refused: %v", a.err)
+			t.Errorf("a copy of the refused request: %v", a.err)
 		}
 	})
 }
 
-// Every stream that stands for a request hears its answer, so the newest does.
+// Every stream of a request gets the answer, so the newest does, too.
 func TestEveryStreamIsAnswered(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -155,8 +156,8 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 	})
 }
 
-// TryAcquire overtakes nobody: a reader who tries does not join the readers when a
-// writer waits.
+// TryAcquire overtakes no waiter: while a writer waits, a reader's TryAcquire
+// does not join the readers.
 func TestTryAcquireOvertakesNobody(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -174,8 +175,8 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 	})
 }
 
-// A holder that asked to be told when others want its lock is told so with a
-// hand-over as well, if somebody waits already (Chubby §2.5).
+// A holder that asked for events about conflicting requests gets one, too, if
+// the lock was handed over to it while others were waiting (Chubby §2.5).
 func TestSuccessorHearsOfConflict(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -198,8 +199,9 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 	})
 }
 
-// A client is told that its session has expired when the log says so, and not
-// before: if this master could not say that, a later one may know it alive.
+// The master tells a client that its session has expired only after the log
+// says so: if this master cannot commit it, the session is alive for a later
+// one.
 func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -228,8 +230,8 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	})
 }
 
-// contended has a client hold the lock that the second of the others waits for. take
-// breaks it.
+// contended has a client hold the lock that the second of the others waits for. take breaks the
+// lock.
 func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
 	t.Helper()
 	c, h := lockers(t, m)
@@ -245,8 +247,8 @@ func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, wai
 	}
 }
 
-// A holder who has let go of a lock that was taken from him has nothing more to say: if
-// the log has no room for that then, those who wait do not wait for his next KeepAlive.
+// A holder that has released a revoked lock sends no further acknowledgement. If the log has no
+// room for the eviction then, the waiters need not wait for the holder's next KeepAlive.
 func TestRefusedEviction(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		h, holder, waits, take := contended(t, m)
@@ -259,8 +261,8 @@ func TestRefusedEviction(t *testing.T) {
 	})
 }
 
-// Who holds a lock through very many handles lets go of it in one command: each looks at
-// all holders, and while it does nothing else is applied.
+// A client that holds a lock through very many handles is evicted in one command: each command
+// looks at all holders, and nothing else is applied meanwhile.
 func TestManyHandlesLetGoAtOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -297,8 +299,8 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 	})
 }
 
-// An Open that was refused makes no node when a copy of it comes to another master,
-// which finds no reason to refuse it.
+// A refused Open makes no node when a copy of it reaches another master, which
+// has no reason to refuse it.
 func TestRefusedOpenMakesNothingLater(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -319,16 +321,16 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.epoch.mu.Lock()
-		m.tables.handles = newHandles() // as another master knows of none
+		m.tables.handles = newHandles() // as at another master
 		m.epoch.mu.Unlock()
 		if err := ask(); !errors.Is(err, api.NotDirectory) {
-			t.Errorf("a late copy of what was refused: %v", err)
+			t.Errorf("a late copy of the refused Open: %v", err)
 		}
 	})
 }
 
-// A call in the name of a session whose end is in the log, and has not been observed yet,
-// is told of that end, and not that its number is finished.
+// The end of a session is in the log, and the master has not observed it yet: a call of that
+// session is answered that the session has ended, not that its number is finished.
 func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)

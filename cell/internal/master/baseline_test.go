@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// uncached submits changes of a node that nobody has in a cache, as mutate would.
-// s.mu is held.
+// uncached submits changes of a node that no client has in its cache, as mutate
+// would. The caller holds s.mu.
 func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
 	s.tables.copyset.changing[name]++
 	for _, c := range changes {
@@ -25,9 +25,9 @@ func (s *soloMaster) locked(do func()) {
 	do()
 }
 
-// Who opens a node for events takes the answer for what there is, and the events
-// for what changes from then on (Chubby §2.5). Whatever comes between the look
-// and the entry of the handle is in the one or among the others.
+// A client that opens a node for events gets the state in the answer, and later
+// changes as events (Chubby §2.5). Every change between reading the state and
+// entering the handle must be in the answer or among the events.
 func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 	write := func(c *soloClient, node namespace.Ref) raftfsm.Command {
 		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(), Node: node, Contents: []byte("x")}}
@@ -47,7 +47,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				author, watcher := m.client(t, 1), m.client(t, 2)
-				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it is made
+				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it has been created
 				m.locked(func() { m.uncached(node.Name) })
 				mutation := watcher.mutation()
 				r := OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
@@ -60,7 +60,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 					load := m.Master.epoch.state
 					m.proving = func() {
 						m.proving = nil
-						m.Master.epoch.state = func() *raftfsm.State { // the look, with epoch.mu held: what changes is observed after it
+						m.Master.epoch.state = func() *raftfsm.State { // called with epoch.mu held: changes are observed after it
 							found := load()
 							m.Master.epoch.state = load
 							m.uncached(node.Name, test.change(author, node))
@@ -69,7 +69,8 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 					}
 					done <- open()
 				} else {
-					// While an entry is on its way, what comes is gathered for the next.
+					// While an entry is on its way, the proposer collects
+					// commands for the next.
 					m.applying = func() {
 						m.applying = nil
 						go func() { done <- open() }()
@@ -97,7 +98,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				case there && now.Content != o.Stat.Content && told[api.EventContentsModified] == 0:
 					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.Stat.Content, now.Content)
 				case there && now.Content == now.Instance:
-					t.Error("nothing was changed, so nothing was tested")
+					t.Error("nothing was changed: the test proves nothing")
 				}
 			})
 		})

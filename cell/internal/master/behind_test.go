@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// meanwhile calls do while the next entry is on its way to the log, and goes on when
-// it has returned.
+// meanwhile calls do while the next entry is on its way to the log. The log continues when do has
+// returned.
 func (s *soloMaster) meanwhile(first, do func()) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s.applying = func() {
@@ -25,13 +25,13 @@ func (s *soloMaster) meanwhile(first, do func()) {
 	close(leave)
 }
 
-// Who waits behind one whom the log refuses the lock has it when that is known:
-// nobody else makes room for him.
+// If the log refuses the first waiter the lock, the one behind it gets the lock
+// as soon as that is known: no other event makes room for it.
 func TestRefusedByTheLogMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		guarded := c[0].claim(h[0], api.Exclusive)
-		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // which is not met
+		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // not met
 		var refused, waits <-chan lockAnswer
 		m.meanwhile(func() { refused = c[0].wait(t.Context(), h[0], guarded) },
 			func() { waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive)) })
@@ -44,8 +44,8 @@ func TestRefusedByTheLogMakesRoom(t *testing.T) {
 	})
 }
 
-// Who waits behind one whose handle is closed has the lock, if that was all that he
-// waited for.
+// If the handle of the first waiter is closed, the one behind it gets the lock,
+// if nothing else is in its way.
 func TestClosedHandleMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

@@ -13,9 +13,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A session that has asked for more names than it may have in its cache goes on
-// caching: it is told to drop what it asked for least recently, and what the master
-// remembers stays below a bound in bytes. What it asks for again and again it keeps.
+// A session that has asked for more names than it may cache continues to cache: the master tells it
+// to drop those that it asked for least recently, and what the master remembers stays below a bound
+// in bytes. Names that it asks for again and again stay.
 func TestFullCacheMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
@@ -34,7 +34,7 @@ func TestFullCacheMakesRoom(t *testing.T) {
 			if bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
 				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, maxSessionCopiesUntold)
 			}
-			if waits && i%500 == 0 { // the client is not the fastest
+			if waits && i%500 == 0 { // the client is slow
 				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
 					reader.acked = events[len(events)-1].Sequence
 					synctest.Wait()
@@ -45,9 +45,9 @@ func TestFullCacheMakesRoom(t *testing.T) {
 			}
 		}
 		if refused > 600 || hot < 590 {
-			t.Errorf("%d of 60000 names could not be kept, and the one that is always used was, %d of 600 times", refused, hot)
+			t.Errorf("%d of 60000 names could not be cached; the name in constant use was cached %d of 600 times", refused, hot)
 		}
-		for i := range 20_000 { // it does not answer any more
+		for i := range 20_000 { // it no longer answers
 			m.coherence.registerReader(id, api.Name(fmt.Sprintf("/more-%d", i)))
 		}
 		m.epoch.mu.Lock()
@@ -64,7 +64,8 @@ func TestFullCacheMakesRoom(t *testing.T) {
 	})
 }
 
-// caughtUp acknowledges what was heard, and reports whether nothing else waits.
+// caughtUp acknowledges what the client received, and reports whether nothing
+// else waits.
 func (s *soloMaster) caughtUp(c *soloClient) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
@@ -74,7 +75,8 @@ func (s *soloMaster) caughtUp(c *soloClient) bool {
 	return len(box.events) == 0
 }
 
-// What a session creates and deletes is not kept for it.
+// The master does not keep copies of names that a session has created and
+// deleted.
 func TestOwnDeletionIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -93,8 +95,8 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 	})
 }
 
-// A change outwaits a client that never drops what it has cached, with the longest
-// lease, which hears of the change at the last moment.
+// A change waits long enough for a client with the longest lease that gets the
+// invalidation at the last moment and never drops its cache.
 func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, again := m.client(t, 1), cachingSession(2).CreateSession

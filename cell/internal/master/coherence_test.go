@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Whoever reads is known to have a copy before anything is looked at, or a change
-// between the look and the note would pass it by.
+// The copyset has a reader before the reader looks at anything: otherwise a
+// change between the two would not invalidate its cache.
 func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -25,7 +25,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		}
 		m.proving = func() {
 			if !known() {
-				t.Error("a reader looked before it was known")
+				t.Error("a reader looked before it was in the copyset")
 			}
 		}
 		o := reader.open(t, "/ls/local/f", api.MustExist)
@@ -39,9 +39,9 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 	})
 }
 
-// Chubby §2.7: a change waits until a caching client has acknowledged; that it
-// was told is not enough, nor is it enough for the next change that another has
-// waited before, and has given up.
+// Chubby §2.7: a change waits until a caching client has acknowledged the
+// invalidation. Sending it is not enough, nor, for the next change, that an
+// earlier one has waited and has given up.
 func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -50,7 +50,7 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first := author.write(ctx, f)
 		if !stillWaits(first) {
-			t.Fatal("it waited for nobody")
+			t.Fatal("it did not wait")
 		}
 		time.Sleep(time.Second)
 		cancel()
@@ -63,7 +63,7 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 			t.Fatalf("%v", events)
 		}
 		if !stillWaits(second) {
-			t.Fatal("it waited for nobody, because another change had")
+			t.Fatal("it did not wait, because another change had")
 		}
 		if again := reader.hear(t); len(again) != 1 || !stillWaits(second) {
 			t.Fatalf("told %d again; it was not acknowledged", len(again))
@@ -75,8 +75,8 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	})
 }
 
-// What was refused stays refused, although an earlier copy of the request waits
-// and could be done by now: its author was told that it was not.
+// A refused request stays refused, although an earlier copy of it waits and
+// could be done by now: its client has got the refusal.
 func TestRefusalIsForGood(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader, locker := m.client(t, 1), m.client(t, 2), m.client(t, 3)
@@ -94,7 +94,7 @@ func TestRefusalIsForGood(t *testing.T) {
 		}
 		first := remove()
 		if !stillWaits(first) {
-			t.Fatal("it waited for nobody")
+			t.Fatal("it did not wait")
 		}
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
 		granted, err := m.Locks.TryAcquire(t.Context(), claim, lock)
@@ -119,8 +119,8 @@ func TestRefusalIsForGood(t *testing.T) {
 	})
 }
 
-// A node is uncacheable until its change has been applied, also when the author
-// has gone away meanwhile.
+// A node is uncacheable until its change has been applied, even if the author
+// has given up meanwhile.
 func TestUncacheableUntilApplied(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -154,7 +154,7 @@ func TestUncacheableUntilApplied(t *testing.T) {
 }
 
 // Chubby §2.9, steps 5 and 6: after a fail-over a change waits until every
-// session that may cache has acknowledged it; decision 12: nothing else does.
+// session that may cache has acknowledged it; decision 12: nothing else waits.
 func TestChangeWaitsForFlush(t *testing.T) {
 	var old api.SessionID
 	inSolo(t, func(s *raftfsm.State) { old = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
@@ -175,7 +175,7 @@ func TestChangeWaitsForFlush(t *testing.T) {
 			t.Fatalf("%v", events)
 		}
 		if !stillWaits(created) {
-			t.Fatal("a change waited for nobody")
+			t.Fatal("a change did not wait")
 		}
 		author.open(t, "/ls/local/acl/everyone", api.MustExist) // no change
 		before.acknowledge(t, events)

@@ -7,10 +7,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// What each command changes of what only the master keeps: when the log has done it,
-// and when it has not, or perhaps not (master.observeOne, master.unproposed). What a
-// result says of sessions, claims, delays and changes is observed whatever the command
-// was, and so are the claims of its Successions.
+// What each command changes in the master's own tables: if the log has done it, and if it has not,
+// or perhaps not (master.observeOne, master.unproposed). The sessions, claims, delays and changes
+// in a result are observed for every command, and so are the claims of its Successions.
 var observed = map[string]struct{ done, undone string }{
 	"NewEpoch":      {"nothing: it is before its master", "nothing"},
 	"CreateSession": {"lease, mailbox", "nothing: the caller retries"},
@@ -33,8 +32,8 @@ var observed = map[string]struct{ done, undone string }{
 	"RaiseLevel":    {"nothing", "nothing: the caller retries"},
 }
 
-// The compiler does not notice a command that the master does not observe, so whoever
-// adds one says here what it means to the master.
+// The compiler does not notice a command that the master does not observe. So the author of a new
+// command must add it here.
 func TestEveryCommandIsObserved(t *testing.T) {
 	fields := reflect.TypeFor[raftfsm.Command]()
 	for i := range fields.NumField() {

@@ -31,7 +31,7 @@ func (c *chance) below(n int) int {
 
 func (c *chance) percent(n int) bool { return c.below(100) < n }
 
-// upTo sleeps for less than that.
+// upTo sleeps for a random time below d.
 func (c *chance) upTo(d time.Duration) { time.Sleep(time.Duration(c.below(int(d)))) }
 
 // troubledLog refuses some entries before they are written.
@@ -53,7 +53,7 @@ func (l *troubledLog) Append(data []byte) ([]raftfsm.Result, error) {
 	return l.soloMaster.Append(data)
 }
 
-// congest has the proposer take nothing now and then, until ctx ends.
+// congest makes the proposer accept nothing now and then, until ctx ends.
 func (s *soloMaster) congest(ctx context.Context, random *chance) {
 	set := func(why error) {
 		s.epoch.proposer.mu.Lock()
@@ -68,10 +68,10 @@ func (s *soloMaster) congest(ctx context.Context, random *chance) {
 	}
 }
 
-// copier is a client whose requests arrive in several copies: it gives up
-// attempts, or their answers are lost, and sends the request again; and copies
-// that the network has kept come at any time. It goes by the answers to its own
-// attempts.
+// copier is a client whose requests arrive in several copies. It gives up
+// attempts, or their answers are lost, and sends the request again; copies that
+// the network has delayed arrive at any time. It relies only on the answers to
+// its own attempts.
 type copier struct {
 	*soloClient
 	*chance
@@ -82,7 +82,7 @@ type copier struct {
 	held  map[namespace.Owner]bool
 }
 
-// ask sends a request until it has an answer that is one.
+// ask sends a request until it gets a final answer.
 func ask[T any](c *copier, do func(ctx context.Context) (T, error)) (T, error) {
 	for {
 		for c.percent(20) {
@@ -137,8 +137,8 @@ func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string)
 	}
 }
 
-// lockOnce acquires the lock in some way and gives it up in some way, the last of
-// which is not to do so before the handle is closed.
+// lockOnce acquires the lock in some way and releases it in some way; the last
+// one is to close the handle without a release.
 func (c *copier) lockOnce(h Handle) {
 	mutation := c.mutation()
 	claim := raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
@@ -192,8 +192,8 @@ func (c *copier) lockOnce(h Handle) {
 	}
 }
 
-// hearsOfConflicts checks that a holder has been told if somebody waits for its lock
-// (Chubby §2.5), in whichever order they came, and however it got the lock.
+// hearsOfConflicts checks that a holder got an event if another waits for its lock (Chubby §2.5),
+// in whichever order they came, and however it got the lock.
 func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	c.m.epoch.mu.Lock()
 	defer c.m.epoch.mu.Unlock()
@@ -210,7 +210,7 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 			return
 		}
 	}
-	c.t.Errorf("%+v waits for the lock of %+v, which has not been told", w, h.Owner)
+	c.t.Errorf("%+v waits for the lock of %+v, which got no event", w, h.Owner)
 }
 
 func (c *copier) closeIt(h Handle) {
@@ -221,9 +221,9 @@ func (c *copier) closeIt(h Handle) {
 	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
 }
 
-// Whatever the log refuses, and however many copies of a request arrive, and when:
-// what a client was told is what the log says, and when all have closed what they
-// opened, nothing is left of it, and nobody waits in vain.
+// Whatever the log refuses, and however many copies of a request arrive at any
+// time: the clients' answers agree with the log, and when all have closed what
+// they opened, nothing is left of it, and no request waits without end.
 func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { copiesAndRefusals(t, seed) })
@@ -261,7 +261,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 			})
 		}
 		working.Wait()
-		time.Sleep(time.Second) // what is tried again with the clock
+		time.Sleep(time.Second) // for what is retried with the clock
 		cancel()
 		others.Wait()
 		synctest.Wait()
@@ -273,7 +273,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 			lost += c.lost
 		}
 		if log.refused < 5 || lost < 10 {
-			t.Errorf("%d entries were refused and %d answers lost: that is too little trouble to have shown anything", log.refused, lost)
+			t.Errorf("%d entries were refused and %d answers lost: too few failures: the test proves nothing", log.refused, lost)
 		}
 	})
 }
@@ -302,21 +302,22 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	s.checkMailLocked(t)
 }
 
-// note takes note of an event.
+// note records an event.
 func (c *soloClient) note(e *Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, e)
 }
 
-// conflicts are the events about conflicting requests that were told.
+// conflicts returns the events received about conflicting requests.
 func (c *soloClient) conflicts() []*Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(c.told), func(e *Event) bool { return e.Kind != api.EventConflictingLock })
 }
 
-// keep keeps a session alive, and drops what it is told to, until ctx ends.
+// keep keeps a session alive, and drops what the master tells it to, until ctx
+// ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)

@@ -23,14 +23,15 @@ var (
 	crowdSeed = flags.Uint64("crowd", 0, "the seed of the first crowd, which a failed test tells")
 )
 
-// A crowd of clients does anything at random with a few nodes, while the log
-// refuses entries, answers get lost and masters are replaced. Then everything
-// settles, and the promises are checked: every request has been answered, every waiter
-// that can have its lock has it, every holder knows of its lock, caches show what is
-// there; and when all sessions have ended, the master remembers nothing of them.
+// A crowd of clients does random operations on a few nodes, while the log
+// refuses entries, answers get lost and masters are replaced. Then the failures
+// stop, and the test checks the promises: every request has been answered,
+// every waiter that can have its lock has it, every holder knows of its lock,
+// and caches agree with the state. When all sessions have ended, the master
+// must remember nothing of them.
 //
-// To repeat a fault, use -crowds 1 -crowd <seed>. It is likely to appear again, but
-// not certain to: goroutines may run in another order.
+// To repeat a failure, use -crowds 1 -crowd <seed>. It is likely to appear
+// again, but not certain: goroutines may run in another order.
 func TestCrowd(t *testing.T) {
 	count := cmp.Or(*crowds, 100)
 	if *full && *crowds == 0 {
@@ -42,7 +43,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// crowd is the clients, and the cell of one replica that they use.
+// crowd has the clients, and the cell of one replica that they use.
 type crowd struct {
 	*chance
 	t     *testing.T
@@ -51,11 +52,11 @@ type crowd struct {
 	work  sync.WaitGroup // every goroutine of the clients
 
 	names    []api.Name    // of the nodes that it uses
-	orderly  bool          // it does little but wait for locks, and nothing fails: so nothing hides who was forgotten
-	crowded  bool          // all want the same, which is often deleted, and the proposer is often congested
-	restless bool          // it often has another master
-	polite   bool          // its masters let others have the mutex wherever they may, as with much to do
-	slow     time.Duration // after which clients are cut off that do not drop what they have cached; 0 if they are not
+	orderly  bool          // it mostly waits for locks, and nothing fails: so a forgotten waiter is found
+	crowded  bool          // all want the same node, which is often deleted, and the proposer is often congested
+	restless bool          // its masters change often
+	polite   bool          // its masters release the mutex wherever they may, as under load
+	slow     time.Duration // after which clients that do not drop their cache are cut off; 0 if they are not
 	mail     int           // bytes of events that may wait for one principal
 
 	refusals atomic.Int32 // of 100 entries
@@ -69,10 +70,10 @@ type crowd struct {
 	members []*member
 	nonces  int
 	forced  map[api.Name]bool // locks that were taken from their holders at once
-	history []string          // what happened, for a crowd that fails
+	history []string          // what happened, for the report of a failure
 }
 
-// note adds a line to the history. w.mu is held.
+// note adds a line to the history. The caller holds w.mu.
 func (w *crowd) note(format string, args ...any) {
 	w.history = append(w.history, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
 }
@@ -114,7 +115,7 @@ func meetCrowd(t *testing.T, seed uint64) {
 	}
 }
 
-// restrict chooses what a crowd uses that is not orderly, and what it is allowed.
+// restrict chooses the nodes and the limits of a crowd that is not orderly.
 func (w *crowd) restrict() {
 	w.names = crowdNames
 	if w.crowded = w.percent(50); w.crowded {
@@ -129,13 +130,13 @@ func (w *crowd) restrict() {
 	}
 }
 
-// trouble has the log refuse entries, and replies be lost.
+// trouble makes the log refuse entries, and replies get lost.
 func (w *crowd) trouble() {
 	w.refusals.Store(int32(w.below(15)))
 	w.losses.Store(int32(w.below(40)))
 }
 
-// live does so many things.
+// live does that many steps.
 func (w *crowd) live(steps int) {
 	for range steps {
 		w.step()
@@ -145,7 +146,7 @@ func (w *crowd) live(steps int) {
 	}
 }
 
-// step does one thing.
+// step does one random operation.
 func (w *crowd) step() {
 	switch n := w.below(100); {
 	case n < 5 && w.orderly:
@@ -176,5 +177,5 @@ func (w *crowd) step() {
 	}
 }
 
-// String is what the history tells of a request.
+// String describes a request in the history.
 func (r *crowdRequest) String() string { return fmt.Sprintf("%d (%s by %d)", r.number, r.what, r.on) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// settle lets everything settle, and checks that it does.
+// settle ends all failures, waits, and checks the promises.
 func (w *crowd) settle() {
 	w.refusals.Store(0)
 	w.losses.Store(0)
@@ -21,7 +21,7 @@ func (w *crowd) settle() {
 	w.limits.claims = 1000
 	w.limit()
 	w.mu.Unlock()
-	for range 12 { // leases, lock-delays, and places that are kept
+	for range 12 { // for leases, lock-delays, and places that are kept
 		w.insist()
 		time.Sleep(10 * time.Second)
 	}
@@ -49,7 +49,8 @@ func (w *crowd) settle() {
 	w.checkAnswers()
 }
 
-// insist has every client send again what is not answered yet, unless a copy waits.
+// insist makes every client resend its unanswered requests that have no waiting
+// copy.
 func (w *crowd) insist() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,8 +63,8 @@ func (w *crowd) insist() {
 	}
 }
 
-// checkOffers checks that those who can have a lock are being offered it, or will be on
-// the next tick, at any time: later something else may offer it to them.
+// checkOffers checks that waiters that can have a lock are being offered it, or will be on the next
+// tick. It may be called at any time: later something else may offer it to them.
 func (w *crowd) checkOffers() {
 	synctest.Wait()
 	w.mu.Lock()
@@ -82,17 +83,17 @@ func (w *crowd) checkOffers() {
 			continue
 		}
 		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
-			w.t.Errorf("%+v waits for %s, and nobody will offer it: held by %v", lead[0], name, node.Holders)
+			w.t.Errorf("%+v waits for %s, and will not be offered it: held by %v", lead[0], name, node.Holders)
 		}
 	}
 }
 
-// onItsWay reports whether a command is on its way that may move a waiter.
+// onItsWay reports whether a command that may move a waiter is on its way.
 func (q *queues) onItsWay(w *waiter) bool {
 	return w.offered || w.refusal != nil || q.isClosing(w.owner())
 }
 
-// checkPlaces checks that nobody waits who could have the lock.
+// checkPlaces checks that no waiter could have the lock.
 func (w *crowd) checkPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +105,7 @@ func (w *crowd) checkPlaces() {
 		node, there := tree.Get(name)
 		for _, w1 := range line {
 			if !there || w1.lock != node.Ref() {
-				w.t.Errorf("somebody waits for %v, which is gone: %+v", w1.lock, w1)
+				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.lock, w1)
 			}
 			if w1.absent || m.tables.queues.isClosing(w1.owner()) || w1.offered {
 				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
@@ -115,7 +116,7 @@ func (w *crowd) checkPlaces() {
 		}
 		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == nil {
 			d, delayed := tree.Delay(name)
-			w.t.Errorf("%+v waits for %s, which nobody keeps from it: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
+			w.t.Errorf("%+v waits for %s, and nothing prevents the grant: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
 		}
 	}
 	for name, d := range tree.Delays() {
@@ -123,7 +124,7 @@ func (w *crowd) checkPlaces() {
 	}
 }
 
-// checkCaches checks that what clients have in their caches is what is there.
+// checkCaches checks that the clients' caches agree with the state.
 func (w *crowd) checkCaches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +141,8 @@ func (w *crowd) checkCaches() {
 	}
 }
 
-// checkAnswers checks that every call has returned, and that every holder of a lock
-// knows that it holds it.
+// checkAnswers checks that every call has returned, and that every holder of a
+// lock knows that it holds it.
 func (w *crowd) checkAnswers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,8 @@ func (w *crowd) leave() {
 	}
 }
 
-// remembered counts what a master remembers of sessions. epoch.mu is held.
+// remembered counts what a master remembers of sessions. The caller holds
+// epoch.mu.
 func (m *Master) remembered() map[string]int {
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()

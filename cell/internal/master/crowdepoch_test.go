@@ -19,8 +19,8 @@ type crowdEpoch struct {
 	w     *crowd
 	end   context.CancelCauseFunc
 	apply sync.Mutex // guards deposed
-	// deposed has no more entries of this master written. Of the one that is on its
-	// way the outcome is not known to it.
+	// A deposed master's entries are no longer written. It does not learn the
+	// result of the one that was on its way.
 	deposed bool
 }
 
@@ -37,7 +37,7 @@ func (l *crowdEpoch) Append(data []byte) ([]raftfsm.Result, error) {
 	}
 	results := l.w.write(data, uint64(l.epoch.number))
 	if l.w.refusals.Load() > 0 && l.w.percent(1) {
-		l.deposed = true // written, and its master does not hear of it
+		l.deposed = true // written, but its master does not learn of it
 		return nil, errResultLost
 	}
 	return results, nil
@@ -77,9 +77,9 @@ func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
 	return results
 }
 
-// elect begins another epoch on the state that the one that runs has left. Its master
-// hears of that at once, or some time later: meanwhile it answers, as far as it can,
-// who asked it before, and sees what its successor does.
+// elect begins another epoch on the state that the present one has left. The old master learns of
+// it at once, or some time later: meanwhile it answers its callers as far as it can, and sees what
+// its successor does.
 func (w *crowd) elect() {
 	var before *crowdEpoch
 	if was := w.master(); was != nil {
@@ -154,7 +154,8 @@ func (w *crowd) master() *crowdEpoch {
 	return w.current
 }
 
-// congest has the proposer take nothing for a while, but what is the master's own.
+// congest makes the proposer accept nothing but the master's own commands for a
+// while.
 func (w *crowd) congest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A delay is timed under its own ID: what is known of an earlier one on the same
-// name neither ends it nor takes its place.
+// A delay is timed under its own ID: an earlier delay on the same name neither
+// ends it nor replaces it.
 func TestDelaysAreTimedByID(t *testing.T) {
 	d := newDelays()
 	d.start("/f", 5, 10, 0)
@@ -32,7 +32,7 @@ func TestDelaysAreTimedByID(t *testing.T) {
 	}
 }
 
-// unobserved is the log of a solo master whose results reach the master late.
+// unobserved is the log of a solo master that gets the results late.
 type unobserved struct {
 	*soloMaster
 	applied func(e raftfsm.Entry)
@@ -48,10 +48,10 @@ func (u unobserved) Append(data []byte) ([]raftfsm.Result, error) {
 	return results, err
 }
 
-// Two hold a lock together, and each fails. When the delay of the first has ended,
-// the end of the second's session has been applied and the master has not
-// observed it yet: the second's delay, which the state shows already, has to run
-// its own time.
+// Two clients hold a lock together, and each fails. When the first delay has
+// ended, the end of the second session has been applied, and the master has not
+// observed it yet. The state shows the second delay already, and it has to run
+// its own full time.
 func TestDelayOfTheSecondHolder(t *testing.T) {
 	const delay = 3 * time.Second
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -86,7 +86,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		<-time.After(delay - time.Millisecond)
 		m.epoch.proposer.log = unobserved{m, func(e raftfsm.Entry) {
 			if e.Commands[0].EndSessions != nil {
-				<-time.After(2 * time.Millisecond) // in which the first delay ends
+				<-time.After(2 * time.Millisecond) // the first delay ends meanwhile
 			}
 		}}
 		ended := m.epoch.clock()

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A master whose epoch ends, or that cuts off a session, while the log is being asked to
-// grant a lock does not know whether it will: it says neither that the request was
-// refused, nor that nothing was done. Of one that the log was not asked about it says so.
+// The master's epoch ends, or it cuts off a session, while the log is being asked to grant a lock.
+// The master does not know the result: it answers neither that the request was refused, nor that
+// nothing was done. For a request about which the log was not asked, it says so.
 func TestEndOfEpochIsNoRefusal(t *testing.T) {
 	for what, end := range map[string]func(m *soloMaster, c *soloClient){
 		"epoch": func(m *soloMaster, _ *soloClient) { m.end(api.Errorf(api.NotMaster, "another is")) },
@@ -35,7 +35,7 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 				<-entered
 				end(m, c[0])
 				if a := answered(t, first); !errors.Is(a.err, api.Uncertain) {
-					t.Errorf("one that the log may grant the lock is told: %v", a.err)
+					t.Errorf("the answer to a claim that the log may grant: %v", a.err)
 				}
 				close(leave)
 			})
@@ -43,7 +43,8 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 	}
 }
 
-// One that only waits is told who the master is now: nothing was done.
+// A request that only waits is answered that there is another master: nothing
+// was done.
 func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -56,13 +57,14 @@ func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 	})
 }
 
-// Likewise of one that the log was asked about by an entry whose end is not known.
+// The same for a request about which the log was asked by an entry with an
+// unknown result.
 func TestDoubtStays(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		m.losing.Store(true) // leadership, with whatever is on its way
+		m.losing.Store(true) // the leadership, with the entry on its way
 		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
 			t.Fatal(err)
 		}
@@ -73,8 +75,8 @@ func TestDoubtStays(t *testing.T) {
 	})
 }
 
-// Whatever was handed over when an epoch ends is answered, also what came while
-// the last entry was on its way.
+// When an epoch ends, every command that was handed over is answered, also
+// those that came while the last entry was on its way.
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		ctx, cancel := context.WithCancelCause(t.Context())

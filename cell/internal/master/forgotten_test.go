@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A client that asks again and again for the end of its session, while the log takes
-// nothing, makes the master remember that once; and the session is ended when it can be.
+// A client asks again and again for the end of its session while the log accepts nothing. The
+// master remembers that once, and ends the session when it can.
 func TestEndIsRememberedOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -35,7 +35,7 @@ func TestEndIsRememberedOnce(t *testing.T) {
 	})
 }
 
-// What clients ask for does not take the room that is kept for the master's own commands.
+// Clients' requests do not use the room that is kept for the master's own commands.
 func TestEndsLeaveRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -64,8 +64,8 @@ func TestEndsLeaveRoom(t *testing.T) {
 	})
 }
 
-// A change that was given up leaves nothing behind, however long the client is silent that
-// it waited for.
+// A change that was given up leaves nothing behind, however long the client for which it waited is
+// silent.
 func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -89,14 +89,14 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 		wrote := author.write(t.Context(), f)
 		reader.acknowledge(t, reader.hear(t))
 		if stillWaits(wrote) {
-			t.Error("one that was not given up waits still")
+			t.Error("the change that was not given up still waits")
 		}
 	})
 }
 
-// What changes of a name cost does not grow with how many have the name: each of those is
-// told once, and all changes wait for them together. Who is the author of one of them is
-// waited for by the changes of others.
+// The cost of a change of a name does not grow with the number of clients that cache it: each gets
+// one invalidation, and all changes of the name wait for them together. The changes of others wait
+// for the author of a change, too.
 func TestChangesOfANameWaitTogether(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const path, others = "/ls/local/f", 100
@@ -152,8 +152,8 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 	})
 }
 
-// An ephemeral node goes when nobody has it, or the list that it stands in, in a cache,
-// in whatever order they drop it.
+// An ephemeral node is removed when no client caches it or its directory's listing, in whatever
+// order they drop these.
 func TestRemovalWaitsForEveryName(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// asked is a request to open a node for reading and writing.
+// asked returns a request to open a node for reading and writing.
 func (c *soloClient) asked(path string, create raftfsm.Open) OpenRequest {
 	mutation := c.mutation()
 	rights := namespace.ToRead | namespace.ToWrite
@@ -30,7 +30,7 @@ func (s *soloMaster) handlesOf(id api.SessionID) int {
 	return s.tables.handles.count(id)
 }
 
-// quota sets what the clients of a test may use.
+// quota sets the quota of the clients of a test.
 func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
 		session := cachingSession(99)
@@ -40,7 +40,7 @@ func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
 	}
 }
 
-// What the quota of handles refuses is refused before anything is done.
+// An Open above the quota of handles is refused before anything is done.
 func TestRefusedOpenMakesNothing(t *testing.T) {
 	inSolo(t, quota(t, api.Quota{Handles: 1}), func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -59,8 +59,9 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 	})
 }
 
-// A copy of an Open that arrives when its handle was closed opens nothing, and one
-// that arrives when it was refused is refused, though it could be done by now.
+// A copy of an Open that arrives after its handle was closed opens nothing. A
+// copy that arrives after the Open was refused is refused, though it could be
+// done by now.
 func TestLateCopyOfOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, c := m.client(t, 1), m.client(t, 2)
@@ -93,7 +94,7 @@ func TestLateCopyOfOpen(t *testing.T) {
 	})
 }
 
-// No handle is entered in the name of a session that has ended meanwhile.
+// No handle is entered for a session that has ended meanwhile.
 func TestOpenOfAnEndedSession(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.client(t, 1).open(t, "/ls/local/f", api.MayCreate)
@@ -115,8 +116,8 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 	})
 }
 
-// A retry, at a new master, of an Open that was done makes the handle again, and
-// its client hears that the node has gone since.
+// A retry of a finished Open at a new master makes the handle again, and its
+// client gets an event if the node has gone since.
 func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	var c soloClient
 	var q OpenRequest
@@ -142,9 +143,9 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A master remembers which handles of before it were closed, as many as a client
-// can have had. They do not count as open; and if there are more, no others are
-// made again, but closing them gives up what they hold all the same.
+// A master remembers which handles of earlier epochs were closed, as many as a
+// client can have had. They do not count as open. If there are more, the master
+// makes no others again, but closing them still releases what they hold.
 func TestHandlesOfEarlierEpochs(t *testing.T) {
 	var c soloClient
 	var ephemeral, file Handle
@@ -172,7 +173,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 			}
 		}
 		if _, err := m.Files.Read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("one that was closed: %v", err)
+			t.Errorf("a closed handle: %v", err)
 		}
 		if n := m.handlesOf(c.who.Session); n != 0 {
 			t.Errorf("%d handles are open", n)
@@ -197,7 +198,8 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 	})
 }
 
-// The table of handles never decides whether there is something to give up.
+// Close asks the log whether a handle holds something, and not the table of
+// handles.
 func TestCloseGoesByTheLog(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
@@ -224,9 +226,9 @@ func TestCloseGoesByTheLog(t *testing.T) {
 	}
 }
 
-// A late copy of an Open, whose client has declared with a call that needs no entry
-// that it has the answer, is refused: the log, which does not know that, would answer
-// it again and again.
+// A client has declared, with a call that needs no entry, that it has the answer to an Open. A late
+// copy of the Open is refused: the log does not know of the declaration, and would answer the copy
+// again.
 func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -249,8 +251,8 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 	})
 }
 
-// A handle is on one node, whatever its client asked earlier masters for under its number:
-// what it holds is known by its name alone.
+// A handle is on one node, whatever the client asked earlier masters for under its number: the name
+// of the handle is all that says what it holds.
 func TestHandleIsOnOneNode(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -268,8 +270,9 @@ func TestHandleIsOnOneNode(t *testing.T) {
 	})
 }
 
-// Chubby §2.9, step 8: a handle of an earlier master's is made again when it is
-// used, and stays closed once it was closed in this epoch, whatever is late.
+// Chubby §2.9, step 8: a handle of an earlier master is made again when it is
+// used. It stays closed once it was closed in this epoch, whatever arrives
+// late.
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
 	var id api.SessionID
 	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {

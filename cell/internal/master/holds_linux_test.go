@@ -20,13 +20,13 @@ const (
 	manyClients  = 100_000
 	manyWaiters  = 100_000     // 10,000 of them for each of three locks
 	manyWatchers = 10_000      // of one file
-	manyReaders  = 2_000       // principals in the list of who may read it
+	manyReaders  = 2_000       // principals in the list of those that may read it
 	manyRemovals = maxRemovals // of nodes that 5 clients each have in their caches
 	manyLocks    = 200_000     // to be offered again at a time
 	manyOwn      = 50_000      // waits of one session, 10,000 of them through each of its handles
 )
 
-// maxHold bounds one hold of the master's mutex.
+// maxHold bounds the time for which the master's mutex is held at a stretch.
 const maxHold = 5 * time.Millisecond * slowdown
 
 // holds measures the holds of a mutex by the thread that the test is locked to, in
@@ -45,9 +45,9 @@ func (h *holds) watch() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// In a large cell, nothing that clients or time can bring about holds the mutex for
-// long. What takes long is done again, three times in all: the machine may be busy,
-// and what grows with the cell is as slow each time.
+// In a large cell, nothing that clients or time can cause holds the mutex for
+// long. A slow case is repeated, three times in all: the machine may be busy,
+// but what grows with the cell is slow each time.
 func TestNoHoldIsLong(t *testing.T) {
 	var clients []api.SessionID
 	prepare := func(s *raftfsm.State) {
@@ -107,7 +107,8 @@ func TestNoHoldIsLong(t *testing.T) {
 	})
 }
 
-// crowd gives the clients waits, handles that watch, and copies in caches.
+// crowd gives the clients waiting requests, handles for events, and copies in
+// caches.
 func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	t.Helper()
 	node, _ := s.epoch.state().Tree.Get("/f")
@@ -149,7 +150,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	for i := range 3 {
 		s.hog(t, clients[manyClients-10-i])
 	}
-	for i := range 3 { // one session with everything that one may have
+	for i := range 3 { // one session with as much as is allowed
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
 			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
@@ -159,7 +160,8 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	}
 }
 
-// hog has one session wait for locks through few handles. s.mu is held.
+// hog makes one session wait for locks through few handles. The caller holds
+// s.mu.
 func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	t.Helper()
 	for i := range manyOwn {
@@ -170,7 +172,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 			s.tables.handles.bind(one, ref)
 			one.locks = true
 		}
-		n := api.RequestNumber(i + 2) // it waits with its first request already
+		n := api.RequestNumber(i + 2) // its first request waits already
 		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
 		if _, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
@@ -179,8 +181,8 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	}
 }
 
-// crowded is one of the locks that 10,000 wait for, and cached one of the nodes that as
-// many have in their caches.
+// crowded is one of the locks for which 10,000 wait, and cached one of the nodes that as many have
+// in their caches.
 func crowded(n int) namespace.Ref {
 	return namespace.Ref{Name: api.Name(fmt.Sprint("/crowded-", n)), Instance: 7}
 }
@@ -268,7 +270,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"a tick when the ends of very many sessions were refused", func(int) {
 			s.epoch.mu.Lock()
 			for i := range manyClients {
-				id := api.SessionID(1<<40 + i) // of whom the log knows nothing
+				id := api.SessionID(1<<40 + i) // sessions that the log does not know
 				s.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
 				s.epoch.mu.pause(1)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// at is so long after a beginning.
+// at returns the instant that is d after the beginning.
 func at(d time.Duration) session.Instant { return session.Instant(0).Add(d) }
 
 func TestEstimate(t *testing.T) {
@@ -44,7 +44,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// What is known is bounded: the locks that were granted longest ago go first.
+// The number of known locks is bounded: those granted longest ago are removed
+// first.
 func TestTurnsAreBounded(t *testing.T) {
 	u := newHoldTimes()
 	for i := range maxHoldTimes + 1 {
@@ -56,11 +57,11 @@ func TestTurnsAreBounded(t *testing.T) {
 		t.Errorf("%d locks are known, want %d", n, maxHoldTimes)
 	}
 	if u.estimateWait("/0", false, 1, at(0)) != 0 || u.estimateWait("/1", false, 1, at(0)) == 0 {
-		t.Error("it was not the oldest that went")
+		t.Error("the removed lock was not the oldest")
 	}
 }
 
-// Readers in a row take one turn, a writer one of its own.
+// Consecutive readers take one turn, a writer takes its own.
 func TestTurnsBefore(t *testing.T) {
 	q := newQueues(newOutbox())
 	r, w := api.Shared, api.Exclusive

@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A longer lease is granted only after the entry that says so has committed: the
-// next master starts from what the log knows (decision 6).
+// A longer lease is granted only after its entry has committed: the next master
+// begins with what the log says (decision 6).
 func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -19,7 +19,7 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 		for range 5 {
 			synctest.Wait()
 			s, _ := m.epoch.state().Sessions.Get(c.who.Session)
-			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the reply before had been lost: it is answered at once
+			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the previous reply had been lost, so it is answered at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,15 +34,15 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 	})
 }
 
-// Chubby §2.8: a client cannot keep its session without acknowledging what it was
-// told: until it has, nothing is extended.
+// Chubby §2.8: a client cannot keep its session without acknowledging its
+// events: until it has, its lease is not extended.
 func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		done := author.write(t.Context(), f)
-		events := reader.hear(t) // what it had heard before is extended with this reply
+		events := reader.hear(t) // this reply still extends the lease, because all earlier events are acknowledged
 		for range 3 {
 			time.Sleep(time.Second)
 			if reply, err := m.Sessions.KeepAlive(t.Context(), reader.who, Receipt{Grant: reader.grant}, nil); err != nil || reply.Grant != nil || len(reply.Events) != 1 {
@@ -52,8 +52,8 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		before := reader.grant
 		reader.acked = events[0].Sequence
 		time.Sleep(time.Second)
-		reader.hear(t) // it is parked until the lease is due, and so asks for a sign of life
-		reader.hear(t) // which this is
+		reader.hear(t) // parked until the lease is due; the reply asks for a sign of life
+		reader.hear(t) // the sign of life
 		if reader.grant <= before {
 			t.Error("acknowledged, and not extended")
 		}
@@ -63,8 +63,8 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 	})
 }
 
-// A lease counts from the start of the proof behind it, however long that takes:
-// another may have been elected since (session, M1).
+// A lease counts from the start of the proof behind it, however long the proof
+// takes: another master may have been elected since (session, M1).
 func TestLeaseCountsFromTheProof(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -87,7 +87,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 	})
 }
 
-// Replies that are due at about the same time are sent together, never late: so
+// Replies that are due at about the same time are sent together, never late. So
 // very many sessions cost a master less.
 func TestRepliesDueTogether(t *testing.T) {
 	const lease = 12 * time.Second

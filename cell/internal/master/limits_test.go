@@ -22,12 +22,12 @@ import (
 
 var full = flags.Bool("full", false, "make the tests of limits as large as the limits: 500,000 ephemeral nodes, and the real limits of the log")
 
-// tinyLimits are such that a dozen of anything does not fit.
+// tinyLimits are limits that a dozen of anything exceeds.
 func tinyLimits() limits {
 	return limits{command: 4 << 10, batch: 2 << 10, claims: 1 << 10, pending: 64 << 10, share: 8 << 10}
 }
 
-// limit sets the limits of a master that runs.
+// limit sets the limits of a running master.
 func (s *soloMaster) limit(l limits) {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
@@ -36,11 +36,11 @@ func (s *soloMaster) limit(l limits) {
 	s.epoch.proposer.limits, s.tables.queues.claims = l, l.claims
 }
 
-// entryOverhead is the most that an entry has beside its commands.
+// entryOverhead is the largest size of an entry without its commands.
 const entryOverhead = 40
 
-// logOf keeps what a master writes, and fails the test for an entry that exceeds
-// the limits.
+// logOf collects the entries that a master writes, and fails the test for an
+// entry that exceeds the limits.
 func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	t.Helper()
 	s.limit(l)
@@ -55,7 +55,7 @@ func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	return &entries
 }
 
-// request numbers the requests of a session that is made without a master.
+// request numbers the requests of a session that was made without a master.
 type request struct {
 	session api.SessionID
 	number  api.RequestNumber
@@ -90,9 +90,9 @@ func cachingSessionOf(name string) raftfsm.Command {
 	return c
 }
 
-// However many ephemeral nodes die together, of one session or of many, of an
-// earlier master's time or of this one's, they are removed by entries that every
-// replica can read again.
+// However many ephemeral nodes die together, of one session or of many, in an
+// earlier epoch or in this one, every replica can read the entries that remove
+// them.
 func TestDyingNodesFitTheLog(t *testing.T) {
 	for _, c := range []struct{ sessions, each int }{{1, 1_000}, {50, 20}} {
 		l := tinyLimits()
@@ -106,7 +106,7 @@ func TestDyingNodesFitTheLog(t *testing.T) {
 			var entries *[][]byte
 			inSolo(t, func(s *raftfsm.State) { populate(t, s, c.sessions, c.each, 140) }, func(t *testing.T, m *soloMaster) {
 				entries = m.logOf(t, l)
-				time.Sleep(15 * time.Minute) // nobody keeps them alive
+				time.Sleep(15 * time.Minute) // no client keeps them alive
 				synctest.Wait()
 				if n := m.epoch.state().Tree.Counts().Nodes; n != 3 || m.epoch.state().Sessions.Len() != 0 {
 					t.Errorf("%d nodes and %d sessions are left; want 3 (the root, /acl and its list) and none", n, m.epoch.state().Sessions.Len())
@@ -132,7 +132,7 @@ func readBack(t *testing.T, entries [][]byte) {
 	if err := s.Identity().Store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Votes().SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of it
+	if err := s.Votes().SetUint64([]byte("CurrentTerm"), 1); err != nil { // a replica votes in a term before it has entries of that term
 		t.Fatal(err)
 	}
 	logs := make([]*raft.Log, len(entries))
@@ -158,9 +158,9 @@ func readBack(t *testing.T, entries [][]byte) {
 	}
 }
 
-// Sessions that end together while others wait for all of their locks end in
-// entries within the limits, and every lock is handed on: by the same entry, or,
-// if there is no room to name who comes next, by a later one.
+// Sessions end together while others wait for all their locks. They end in
+// entries within the limits, and every lock is handed on: by the same entry or,
+// if there is no room for the succession, by a later one.
 func TestEndingSessionsFitTheLog(t *testing.T) {
 	const owners, locks, waiting = 12, 10, 3
 	inSolo(t, func(s *raftfsm.State) {
@@ -188,7 +188,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 				claim := raftfsm.Claim{Mutation: c.mutation(), Mode: api.Shared, Reason: strings.Repeat("why ", 60)}
 				claim.Handle = api.HandleID(claim.Mutation.Number)
 				h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: claim.Handle}, Node: node.Ref(), Rights: namespace.ToWrite}
-				if err := m.Files.Use(h, namespace.ToWrite, true); err != nil { // it is of an earlier epoch
+				if err := m.Files.Use(h, namespace.ToWrite, true); err != nil { // a handle of an earlier epoch
 					t.Fatal(err)
 				}
 				outstanding = append(outstanding, claim.Mutation.Number)
@@ -210,8 +210,8 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 	})
 }
 
-// Very many sessions that end at once, as after a command that failed, end in as
-// many commands as it takes.
+// Very many sessions that end at once, as after a command that failed, end in
+// as many commands as the limits require.
 func TestEndsAreCut(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const sessions = 2_000

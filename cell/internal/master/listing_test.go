@@ -15,8 +15,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// manySessions adds sessions of many principals to a state, with ids from 1 on, as
-// long as the texts that say whose they are may be.
+// manySessions adds sessions of many principals to a state, with ids from 1 on.
+// Their texts are as long as is allowed.
 func manySessions(t *testing.T, s *raftfsm.State, n int) {
 	t.Helper()
 	for i := range n {
@@ -26,7 +26,7 @@ func manySessions(t *testing.T, s *raftfsm.State, n int) {
 	}
 }
 
-// holding adds nodes to a state; their locks are held by the session named.
+// holding adds nodes to a state; the session with that id holds their locks.
 func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name) {
 	t.Helper()
 	var n api.RequestNumber
@@ -46,7 +46,7 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 	}
 }
 
-// fits reports that a page is as small as it has to be.
+// fits checks that a page is within its bounds.
 func fits(t *testing.T, entries, bytes int) {
 	t.Helper()
 	if entries > api.MaxPage || bytes > api.MaxPageBytes+16<<10 {
@@ -137,7 +137,7 @@ func TestLocksComeInPages(t *testing.T) {
 		delayed = []api.Name{"/d/gone", "/gone", "/zgone"}
 		holding(t, s, second, delayed...)
 		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: second, Reason: api.ByExpiry}}}})
-		for _, name := range delayed[:2] { // of these not even a node is left
+		for _, name := range delayed[:2] { // their nodes are gone, too
 			node, _ := s.Tree.Get(name)
 			s.Tree.Remove(node.Ref())
 		}
@@ -172,8 +172,8 @@ func TestLocksComeInPages(t *testing.T) {
 
 func longName(n int) string { return string(slices.Repeat([]byte("n"), n)) }
 
-// Of a lock with very many holders and waiters, some are named and the others are
-// counted, wherever they are told of.
+// Of the holders and waiters of a crowded lock, every answer names some and
+// counts the others.
 func TestCrowdsAreCounted(t *testing.T) {
 	const crowd = 150
 	prepare := func(s *raftfsm.State) {
@@ -203,7 +203,7 @@ func TestCrowdsAreCounted(t *testing.T) {
 			t.Errorf("%d waiters and %d more, want %d and %d", n, info.MoreWaiters, api.MaxListed, crowd-api.MaxListed)
 		}
 		if q := m.Locks.queuePosition(last); len(q.Holders) != api.MaxNamed || q.MoreHolders != crowd-api.MaxNamed {
-			t.Errorf("who waits is told of %d holders and %d more", len(q.Holders), q.MoreHolders)
+			t.Errorf("a waiter's answer has %d holders and %d more", len(q.Holders), q.MoreHolders)
 		}
 		var refused *api.Error
 		if !errors.As(m.Locks.Explain(node.Ref(), &api.Error{Code: api.LockHeld}), &refused) || len(refused.Holders) != api.MaxListed {
@@ -279,7 +279,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 	})
 }
 
-// However many ask for listings, few are made at a time: each takes memory that is not
+// However many clients ask for listings, few are made at a time: each takes memory that is not
 // counted before it is sent, and the mutex again and again.
 func TestFewPagesAreMadeAtATime(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
@@ -323,7 +323,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 				}
 				cancel()
 				if err := <-gaveUp; !errors.Is(err, api.Unavailable) {
-					t.Errorf("one that was given up while it waited: %v", err)
+					t.Errorf("a call that was given up while it waited: %v", err)
 				}
 				for _, done := range made {
 					done()

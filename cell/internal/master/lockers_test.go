@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// congested does something while the proposer takes nothing.
+// congested runs a function while the proposer accepts nothing.
 func (s *soloMaster) congested(do func()) {
 	set := func(why error) {
 		s.epoch.proposer.mu.Lock()
@@ -37,7 +37,7 @@ func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answ
 	return got
 }
 
-// wait asks for a lock and waits in its queue; the answer comes through the channel.
+// wait asks for a lock and waits in its queue; the answer arrives in the channel.
 func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
@@ -53,7 +53,7 @@ type lockAnswer struct {
 	err error
 }
 
-// answered returns what has come through the channel by now.
+// answered returns what is in the channel by now.
 func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -67,7 +67,7 @@ func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
 	}
 }
 
-// lockers are three clients with the same file open, kept alive.
+// lockers returns three clients, kept alive, that have the same file open.
 func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []Handle) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

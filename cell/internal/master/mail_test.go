@@ -22,7 +22,7 @@ func newTestMail() *mail {
 
 func newTestMailbox() *mailbox { return newMailbox(newTestMail(), "p") }
 
-// bytesByPrincipal counts the events that wait in mailboxes anew.
+// bytesByPrincipal recounts the events that wait in mailboxes.
 func bytesByPrincipal(boxes map[api.SessionID]*mailbox) map[string]int {
 	bytes := map[string]int{}
 	for _, b := range boxes {
@@ -33,19 +33,17 @@ func bytesByPrincipal(boxes map[api.SessionID]*mailbox) map[string]int {
 	return bytes
 }
 
-// An event is counted with what it takes: itself, and twice a pointer, because lists
-// grow by doubling.
+// The size of an event includes the event itself and two pointers, because lists grow by doubling.
 func TestEventBytes(t *testing.T) {
 	if least := int(unsafe.Sizeof(Event{}) + 2*unsafe.Sizeof(uintptr(0))); eventBytes < least {
 		t.Errorf("an event is counted with %d bytes; it takes %d", eventBytes, least)
 	}
 }
 
-// TestMailIsCounted posts to the mailboxes of several principals' sessions, tells,
-// acknowledges and ends them at random, and compares with a count made anew: what is
-// counted is what waits; an event that may be dropped is accepted if the mailbox and
-// the mail of its own principal have room, whatever the others have; and a session
-// that missed an event is told so.
+// TestMailIsCounted posts to the mailboxes of several principals' sessions, sends, acknowledges and
+// ends them at random, and compares with a recount. The count must be that of the waiting events.
+// An event that may be dropped is accepted if the mailbox and the mail of its own principal have
+// room, whatever the others have. A session that missed an event is told so.
 func TestMailIsCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newTestMail()
@@ -133,7 +131,7 @@ func checkMail(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox) {
 	}
 }
 
-// mailClient is a session of a principal, which keeps nothing in a cache.
+// mailClient is a session of a principal, without a cache.
 func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClient {
 	t.Helper()
 	c := cachingSessionOf(name).CreateSession
@@ -157,7 +155,7 @@ func (c *soloClient) watch(t *testing.T, path string) Handle {
 	return o.Handle
 }
 
-// checkMail checks that what is counted is what waits.
+// checkMail compares the count with the waiting events.
 func (s *soloMaster) checkMail(t *testing.T) {
 	t.Helper()
 	s.epoch.mu.Lock()
@@ -165,7 +163,7 @@ func (s *soloMaster) checkMail(t *testing.T) {
 	s.checkMailLocked(t)
 }
 
-// checkMailLocked is checkMail with s.mu held.
+// checkMailLocked is checkMail; the caller holds s.mu.
 func (s *soloMaster) checkMailLocked(t *testing.T) {
 	t.Helper()
 	bytes := bytesByPrincipal(s.tables.boxes.byID)
@@ -179,10 +177,9 @@ func (s *soloMaster) checkMailLocked(t *testing.T) {
 	}
 }
 
-// A principal whose sessions do not listen fills its mail, and no more than that: its
-// sessions are told that they missed events. Sessions of others miss none. What is
-// counted returns to nothing as events are acknowledged, sessions close or expire, and
-// under the next master.
+// The sessions of a principal do not receive events, and fill only that principal's mail. They are
+// told that they missed events; sessions of other principals miss none. The count returns to zero
+// when events are acknowledged, when sessions close or expire, and under the next master.
 func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	const most, watchers, writes = 64 << 10, 20, 100
 	path := "/ls/local/" + strings.Repeat("d", 200)
@@ -228,7 +225,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		m.checkMail(t)
 		left = *m.fsm.Load()
-		time.Sleep(10 * time.Minute) // nobody keeps them alive
+		time.Sleep(10 * time.Minute) // no client keeps them alive
 		synctest.Wait()
 		m.checkMail(t)
 		if n := len(m.tables.boxes.mail.used); n > 0 || m.epoch.state().Sessions.Len() > 0 {
@@ -259,9 +256,9 @@ func countKinds(events []*Event) map[api.EventKind]int {
 	return kinds
 }
 
-// A session that takes a lock again and again, and does not listen when it is taken
-// away, is not extended any more when its principal has too much mail; another
-// principal's session that loses a lock then is.
+// A session takes a lock again and again, and does not receive the revocations.
+// When its principal has too much mail, its lease is no longer extended. The
+// lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()
@@ -286,14 +283,14 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 		n := 0
 		for lose(deaf, fmt.Sprint("/ls/local/lock", n)) {
 			if n++; n > 100 {
-				t.Fatal("it is extended although it has lost 100 locks, and heard of none")
+				t.Fatal("its lease is extended although it has lost 100 locks and acknowledged none")
 			}
 		}
 		if n < 5 {
-			t.Errorf("it is not extended any more after %d losses", n)
+			t.Errorf("its lease is no longer extended after %d losses", n)
 		}
 		if !lose(listener, "/ls/local/theirs") {
-			t.Error("nor is another principal's session, which lost one lock")
+			t.Error("the lease of another principal's session, which lost one lock, is not extended either")
 		}
 		m.checkMail(t)
 	})

@@ -11,12 +11,12 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// TestMailboxLosesNothingInSilence posts, tells, loses replies and acknowledges at
-// random, with queues that are full most of the time, and compares with a client
-// that keeps a list: whatever was posted has reached it, or a marker reached it
-// that was made, or told again, after that. Essential events reach it all, once
-// told they stay until they are received, and no reply is larger than a client
-// takes.
+// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges
+// at random, with queues that are mostly full, and compares with a client that
+// keeps a list. Every posted event reaches the client, or a marker that was
+// made or repeated after the event does. All essential events reach it; once
+// sent they stay until they are received. No reply is larger than a client
+// accepts.
 func TestMailboxLosesNothingInSilence(t *testing.T) {
 	seeds := uint64(12)
 	if *full {
@@ -42,7 +42,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 				delete(essentials, e.Generation)
 				delete(unseen, e.Generation)
 				if e.Kind == api.EventLost {
-					clear(unseen) // the client looks again, now
+					clear(unseen) // the client reads everything again now
 				}
 			}
 			if size > maxTold+api.MaxPath+100 {
@@ -96,13 +96,13 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 			keepAlive(false)
 		}
 		if len(unseen) > 0 || len(essentials) > 0 {
-			t.Fatalf("seed %d: %d events, and %d essential ones, reached nobody", seed, len(unseen), len(essentials))
+			t.Fatalf("seed %d: %d events, and %d essential ones, did not arrive", seed, len(unseen), len(essentials))
 		}
 	}
 }
 
-// A session that does not listen, and opens and closes handles of nodes that are
-// deleted, fills its mailbox no further than by as many events as it may have handles.
+// A session does not receive events, and opens and closes handles of deleted nodes. Its mailbox
+// gets at most as many events as it may have handles.
 func TestEndsOfHandlesAreBounded(t *testing.T) {
 	b := newTestMailbox()
 	for round := range uint64(3) {
@@ -122,15 +122,16 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 	}
 }
 
-// A session is granted nothing before it has acknowledged what was essential when
-// it was last told something, also what did not fit into that reply.
+// A session is granted nothing before it has acknowledged everything that was
+// essential when events were last sent to it, also what did not fit into that
+// reply.
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	b := newTestMailbox()
 	for range 10_000 {
 		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
 	if !b.isAcknowledged() {
-		t.Fatal("what nobody was told counts as not heard")
+		t.Fatal("an event that was not sent counts as unacknowledged")
 	}
 	replies := 0
 	for {
@@ -138,7 +139,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 		told := b.takeEvents()
 		last := told[len(told)-1].Sequence
 		if b.post(&Event{Kind: api.EventContentsModified}); b.isAcknowledged() {
-			t.Fatal("heard before it is acknowledged")
+			t.Fatal("it counts as acknowledged too early")
 		}
 		if b.acknowledge(last, last); b.isAcknowledged() {
 			break
@@ -149,8 +150,8 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	}
 }
 
-// The acknowledgement of a loss waits for the owner of the lock; that something
-// else was received does not.
+// The acknowledgement of a revocation waits for the lock's owner; receiving
+// other events does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
 	b.post(&Event{Kind: api.EventLockLost})
@@ -161,12 +162,13 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.isAcknowledged())
 	}
 	if b.acknowledge(2, 2); !b.isAcknowledged() {
-		t.Error("everything is acknowledged, and was not heard")
+		t.Error("everything is acknowledged, and does not count as such")
 	}
 }
 
-// When very many names in a session's cache change together, it is told in several
-// replies, each of a size that clients take, and keeps its lease.
+// When very many names in a session's cache change together, it gets the
+// invalidations in several replies, each of a size that clients accept, and
+// keeps its lease.
 func TestManyInvalidations(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
@@ -189,12 +191,13 @@ func TestManyInvalidations(t *testing.T) {
 				size += e.WireSize()
 			}
 			if size > api.MaxMessage {
-				t.Errorf("a reply of %d bytes; clients take %d", size, api.MaxMessage)
+				t.Errorf("a reply of %d bytes; clients accept %d", size, api.MaxMessage)
 			}
 			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].Sequence
 		}
 		time.Sleep(5 * time.Second)
-		// The first is parked until it is no sign of life any more.
+		// The first is parked for so long that it no longer counts as a sign of
+		// life.
 		if was := reader.grant; len(reader.hear(t))+len(reader.hear(t)) != 0 || reader.grant == was {
 			t.Error("the lease is not extended after everything was told")
 		}
@@ -206,8 +209,8 @@ func TestManyInvalidations(t *testing.T) {
 	})
 }
 
-// CreateSession again, under the same nonce, is answered with the session that is
-// there; it extends nothing, because it acknowledges nothing.
+// A second CreateSession with the same nonce is answered with the existing
+// session. It extends nothing, because it acknowledges nothing.
 func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, silent := m.client(t, 1), m.client(t, 2)
@@ -237,7 +240,8 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 	})
 }
 
-// acknowledgeAll sends a KeepAlive that acknowledges what the one before told.
+// acknowledgeAll sends a KeepAlive that acknowledges everything in the last
+// reply.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
 	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {

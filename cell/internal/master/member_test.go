@@ -15,49 +15,49 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// member is one client of a crowd. It keeps to the protocol: it sends a request
-// until it has an answer that is one, under the same number, and declares what it
-// still wants; it drops what it is told to, and acts on a lock only while its lease
-// runs. All else is at random. crowd.mu guards it.
+// member is one client of a crowd. It follows the protocol: it sends a request
+// until it has a final answer, under the same number, and declares which
+// answers it still wants; it drops what it is told to, and uses a lock only
+// while its lease runs. Everything else is random. crowd.mu guards it.
 type member struct {
 	w      *crowd
 	id     api.SessionID
 	dead   bool
 	silent bool // it sends no KeepAlives
-	ended  bool // it was told that its session is being ended, and uses nothing of it any more
-	loyal  bool // it stays with a deposed master until that refuses it
+	ended  bool // it knows that its session is being ended, and uses nothing of it
+	loyal  bool // it stays with a deposed master until that master refuses it
 
 	number api.RequestNumber
 	all    []*crowdRequest
 	open   map[api.RequestNumber]*crowdRequest // whose answers it wants
 
-	epoch           api.Epoch // that it knows
+	epoch           api.Epoch // the newest that it knows
 	received, acked uint64
 	grant           uint64
-	lease           time.Time // its own end of it
-	worksOn         time.Time // until when it does not acknowledge that it lost a lock
+	lease           time.Time // the end of the lease by its own count
+	worksOn         time.Time // until then it does not acknowledge that it lost a lock
 
 	handles  []Handle // open ones
 	holds    map[api.HandleID]held
 	lost     map[api.HandleID]api.Generation
-	vacated  map[[2]uint64]bool    // by handle and token: locks that it was told nobody has any more
-	tainted  map[api.HandleID]bool // handles of which it does not know what they hold
+	vacated  map[[2]uint64]bool    // by handle and token: locks of which it got an event that they are vacant
+	tainted  map[api.HandleID]bool // handles of which it does not know whether they hold locks
 	cache    map[api.Name]seen
 	dropped  map[api.Name]int // how often it was told to drop a name
 	flushed  int              // how often it was told to drop all
-	changing map[api.Name]int // its own changes that are not answered
+	changing map[api.Name]int // its own changes that are not answered yet
 }
 
-// held is a lock that a client believes in.
+// held is a lock that a client relies on.
 type held struct {
 	lock       namespace.Ref
 	mode       api.LockMode
 	generation api.Generation
 	h          Handle
-	leaving    uint64 // of the event that took it away, which is not acknowledged yet
+	leaving    uint64 // of the revocation, which it has not acknowledged yet
 }
 
-// seen is what a client keeps of a node.
+// seen is a client's cached copy of a node.
 type seen struct {
 	instance, content, acls api.Generation
 	children                int
@@ -67,8 +67,7 @@ func seenOf(n *namespace.Node) seen {
 	return seen{instance: n.Instance, content: n.Content, acls: n.ACLs, children: n.Children}
 }
 
-// crowdRequest is a numbered request. do sends it once; concluded is what its client
-// makes of its answer.
+// crowdRequest is a numbered request. do sends it once; concluded handles its answer.
 type crowdRequest struct {
 	number    api.RequestNumber
 	what      string
@@ -82,9 +81,9 @@ type crowdRequest struct {
 	copies    int // that have not returned
 	stop      []context.CancelFunc
 	done      bool
-	abandoned bool // its client does not want the answer
-	withdrawn bool // a Cancel said so
-	granted   bool // an answer said so
+	abandoned bool // its client no longer wants the answer
+	withdrawn bool // according to a Cancel
+	granted   bool // according to an answer
 }
 
 // join adds a client.
@@ -98,7 +97,7 @@ func (w *crowd) join() {
 	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
 	id, grant, err := m.Sessions.Create(w.ctx, create)
 	if err != nil {
-		return // another time
+		return // it tries again later
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,10 +111,10 @@ func (w *crowd) join() {
 	w.work.Go(c.keep)
 }
 
-// principal is somebody's.
+// principal returns one of two principals.
 func (w *crowd) principal() string { return fmt.Sprintf("p%d", w.below(2)) }
 
-// die is the end of its session.
+// die ends its session.
 func (c *member) die() {
 	c.w.note("%v has ended", c.id)
 	c.dead = true
@@ -123,7 +122,7 @@ func (c *member) die() {
 	clear(c.cache)
 }
 
-// master is whom it takes for the master. One that it has not heard of is not yet its own.
+// master returns the master that it knows, which may have been replaced.
 func (c *member) master() *Master {
 	if was := c.w.before; was != nil && c.epoch <= was.epoch.number && c.loyal {
 		return was.Master
@@ -131,7 +130,7 @@ func (c *member) master() *Master {
 	return c.w.current.Master
 }
 
-// outstanding are the requests whose answers it wants, in their order.
+// outstanding returns the requests whose answers it wants, in order.
 func (c *member) outstanding() []*crowdRequest {
 	var list []*crowdRequest
 	for _, r := range c.open {
@@ -141,7 +140,7 @@ func (c *member) outstanding() []*crowdRequest {
 	return list
 }
 
-// declaration is the mutation of a request that is sent now.
+// declaration returns the mutation of a request that is sent now.
 func (c *member) declaration(n api.RequestNumber) session.Mutation {
 	by := session.Mutation{Session: c.id, Number: n, HighestIssued: c.number, Hash: 1}
 	for _, r := range c.outstanding() {
@@ -172,7 +171,7 @@ func (c *member) send(r *crowdRequest, by session.Mutation) {
 	r.stop = append(r.stop, stop)
 	r.sent++
 	r.copies++
-	if c.w.percent(15) { // the network makes copies, too
+	if c.w.percent(15) { // the network makes copies
 		c.w.work.Go(func() {
 			c.w.upTo(20 * time.Millisecond)
 			c.w.mu.Lock()
@@ -195,7 +194,7 @@ func (c *member) send(r *crowdRequest, by session.Mutation) {
 	})
 }
 
-// hear takes an answer to a request, if it is one.
+// hear handles an answer to a request, if it is final.
 func (c *member) hear(r *crowdRequest, answer any, err error) {
 	if got, ok := answer.(raftfsm.Answer); ok && err == nil && got.Generation > 0 {
 		r.granted = true
@@ -221,7 +220,7 @@ func (c *member) hear(r *crowdRequest, answer any, err error) {
 		case api.NotMaster, api.Unavailable, api.Uncertain, api.StaleEpoch, api.DeadlineExceeded, api.Cancelled:
 			return
 		}
-		if r.sent > 1 { // it says nothing of the attempts before
+		if r.sent > 1 { // earlier attempts may have been done
 			c.taint(r)
 			c.conclude(r, nil, err)
 			return
@@ -230,7 +229,7 @@ func (c *member) hear(r *crowdRequest, answer any, err error) {
 	c.conclude(r, answer, err)
 }
 
-// taint notes that it does not know what became of a request.
+// taint notes that the result of a request is unknown.
 func (c *member) taint(r *crowdRequest) {
 	c.tainted[cmp.Or(r.on, api.HandleID(r.number))] = true
 }
@@ -248,17 +247,17 @@ func (c *member) conclude(r *crowdRequest, answer any, err error) {
 	}
 }
 
-// got is what it makes of a grant.
+// got handles a grant.
 func (c *member) got(h Handle, a raftfsm.Answer) {
 	if c.ended {
-		return // what it holds goes with the session
+		return // what it holds is released with the session
 	}
 	if a.Generation <= c.lost[h.Owner.Handle] {
-		c.release(h.Owner.Handle, held{lock: a.Lock, generation: a.Generation, h: h}) // as a library gives back what came too late
+		c.release(h.Owner.Handle, held{lock: a.Lock, generation: a.Generation, h: h}) // as the client library releases a grant that came too late
 		return
 	}
 	if c.holds[h.Owner.Handle].generation > a.Generation {
-		return // the handle has lost that lock since, and got it again
+		return // the handle has lost that lock since, and has it again
 	}
 	if a.Lock != h.Node {
 		c.w.t.Errorf("%v is of %v, and was granted %v", h.Owner, h.Node, a.Lock)
@@ -270,7 +269,7 @@ func (c *member) got(h Handle, a raftfsm.Answer) {
 		for id, o := range other.holds {
 			if (other != c || id != h.Owner.Handle) && o.lock == a.Lock && o.mode.Conflicts(a.Mode) && !c.w.forced[a.Lock.Name] &&
 				now.Before(other.lease) && now.Before(c.lease) {
-				c.w.t.Errorf("two hold %v: session %v with token %d, session %v with token %d", a.Lock, other.id, o.generation, c.id, a.Generation)
+				c.w.t.Errorf("two sessions hold %v: session %v with token %d, session %v with token %d", a.Lock, other.id, o.generation, c.id, a.Generation)
 			}
 		}
 	}
@@ -315,7 +314,7 @@ func (c *member) keep() {
 	}
 }
 
-// told takes the reply to a KeepAlive.
+// told handles the reply to a KeepAlive.
 func (c *member) told(e api.Epoch, reply Extension, sent time.Time) {
 	if e != c.epoch {
 		c.epoch, c.received, c.acked, c.grant = e, 0, 0, 0
@@ -373,7 +372,7 @@ func (c *member) event(e *Event) {
 	case api.EventLockVacant:
 		lock := [2]uint64{uint64(e.Handle), uint64(e.Generation)}
 		if c.vacated[lock] {
-			c.w.t.Errorf("session %v is told more than once that nobody has a lock any more: %v", c.id, e)
+			c.w.t.Errorf("session %v got more than one event that a lock is vacant: %v", c.id, e)
 		}
 		c.vacated[lock] = true
 	case api.EventSessionEnded:

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// act does one thing at random. crowd.mu is held.
+// act does one random operation. The caller holds crowd.mu.
 func (c *member) act() {
 	if c.w.orderly {
 		c.actOrderly()
@@ -59,7 +59,7 @@ func (c *member) act() {
 	}
 }
 
-// actOrderly does one thing of those that have to do with waiting for locks.
+// actOrderly does one operation that has to do with waiting for locks.
 func (c *member) actOrderly() {
 	switch n := c.w.below(100); {
 	case n < 15 || len(c.handles) == 0:
@@ -133,13 +133,13 @@ func (c *member) lockSome() {
 	}
 	mode := []api.LockMode{api.Exclusive, api.Shared}[c.w.below(2)]
 	try := c.w.percent(25)
-	var preconditions []raftfsm.Precondition // as a handle has one that carries a sequencer
+	var preconditions []raftfsm.Precondition // like a handle that carries a sequencer
 	if other, ok := pick(c.w, c.w.members); ok && c.w.percent(15) {
 		for _, one := range other.holds {
 			preconditions = []raftfsm.Precondition{{Lock: one.lock.Name, Mode: one.mode, Generation: one.generation}}
 		}
 	}
-	var place Ticket // of the crowd's mutex
+	var place Ticket // guarded by the crowd's mutex
 	what := "acquire " + string(h.Node.Name)
 	if try {
 		what = "try " + what
@@ -180,7 +180,7 @@ func (c *member) release(id api.HandleID, hold held) {
 	}, nil)
 }
 
-// meddle asks, through a handle that holds nothing, for a lock to be given back.
+// meddle asks to release a lock through a handle that does not hold it.
 func (c *member) meddle() {
 	name, _ := pick(c.w, c.w.names)
 	node, there := c.w.state.Load().Tree.Get(name)
@@ -201,7 +201,7 @@ func (c *member) letGo() {
 		}
 	}
 	if (len(c.tainted) > 0 || c.ended) && !c.dead {
-		c.endSession() // it may hold what it does not know of
+		c.endSession() // it may hold a lock without knowing
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *member) changeSome() {
 	if c.w.crowded && c.w.percent(50) {
 		kind = 1
 		for _, hold := range c.holds {
-			h = hold.h // nobody else may delete it
+			h = hold.h // no other handle may delete it
 		}
 	}
 	var preconditions []raftfsm.Precondition
@@ -247,7 +247,7 @@ func (c *member) changeSome() {
 	}, nil)
 }
 
-// readSome reads a node, and keeps what it may.
+// readSome reads a node, and caches it if it may.
 func (c *member) readSome() {
 	h, ok := pick(c.w, c.handles)
 	if !ok {
@@ -278,7 +278,7 @@ func (c *member) sendAgain() {
 	}
 }
 
-// lateCopy has a copy of some request arrive that was sent when the request was new.
+// lateCopy delivers a copy of some request that was sent when the request was new.
 func (c *member) lateCopy() {
 	if r, ok := pick(c.w, c.all); ok {
 		c.send(r, r.first)
@@ -312,7 +312,7 @@ func (c *member) cancelSome() {
 	})
 }
 
-// breakSome takes a lock from its holders.
+// breakSome takes a lock away from its holders.
 func (c *member) breakSome() {
 	name, _ := pick(c.w, c.w.names)
 	node, there := c.w.state.Load().Tree.Get(name)
@@ -333,7 +333,7 @@ func (c *member) endOther() {
 	}, nil)
 }
 
-// abandonSome has a client forget that it has asked for something.
+// abandonSome makes a client give up a request without a Cancel.
 func (c *member) abandonSome() {
 	if r, ok := pick(c.w, c.outstanding()); ok {
 		r.abandoned = true
@@ -346,7 +346,7 @@ func (c *member) abandonSome() {
 	}
 }
 
-// setQuota has a principal be allowed little, or what is usual.
+// setQuota gives a principal a small quota, or the default one.
 func (c *member) setQuota() {
 	quota := api.Quota{Handles: 2 + c.w.below(8), Waiters: 1 + c.w.below(3)}
 	if c.w.percent(30) {

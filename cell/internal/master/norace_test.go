@@ -2,5 +2,5 @@
 
 package master
 
-// slowdown is that of a build without the race detector: none.
+// slowdown is 1 without the race detector.
 const slowdown = 1

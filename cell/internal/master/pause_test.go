@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Others may have the mutex in between, and each hold is measured.
+// Others may have the mutex in between, and each hold is measured separately.
 func TestPauseLetsOthersIn(t *testing.T) {
 	now, holds := time.Duration(0), make(chan time.Duration, 1000)
 	p := &pausingMutex{
@@ -28,7 +28,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 	others := make(chan struct{})
 	go func() {
 		p.Lock()
-		p.Unlock() //nolint:staticcheck // that it can be had is all
+		p.Unlock() //nolint:staticcheck // it is enough that the lock was free
 		close(others)
 	}()
 	waiting := true
@@ -43,14 +43,15 @@ func TestPauseLetsOthersIn(t *testing.T) {
 	}
 	p.Unlock()
 	if waiting {
-		t.Fatal("nobody else has had the mutex")
+		t.Fatal("no other goroutine has had the mutex")
 	}
 	if first := <-holds; first != maxSteps*time.Microsecond {
 		t.Errorf("the first hold took %v by its watch, want %v", first, maxSteps*time.Microsecond)
 	}
 }
 
-// However many patient holders there are, others wait for few holds of theirs.
+// However many patient holders there are, others wait for only a few of their
+// holds.
 func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	const crowd = 400
 	var holds atomic.Int64
@@ -65,7 +66,7 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 			p.pause(maxSteps)
 			started.Done()
 			for !stop.Load() {
-				for range 100_000 { // far longer than a goroutine may overtake those that wait
+				for range 100_000 { // far more than a goroutine may overtake waiting ones
 					spun++
 				}
 				p.pause(maxSteps)
@@ -88,7 +89,8 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	}
 }
 
-// The first hold of one who is patient is short: each of very many has one.
+// The first hold of a patient holder is short, because there may be very many
+// holders.
 func TestPatientHoldersBeginShortly(t *testing.T) {
 	now := time.Duration(0)
 	var holds []time.Duration
@@ -104,8 +106,8 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 	}
 }
 
-// Holding the master's mutex for long does not extend anybody's lease: the clock
-// loop was not stopped, it waited.
+// Holding the master's mutex for long extends no lease: the clock loop was not
+// stopped, it waited.
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
@@ -118,7 +120,7 @@ func TestHoldsExtendNoLease(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if _, lives := m.epoch.state().Sessions.Get(id); lives {
-			t.Error("a session with a lease of a second, of which nothing is heard, lives, because every hold of the mutex takes long")
+			t.Error("a session with a lease of a second and without KeepAlives lives, because every hold of the mutex takes long")
 		}
 	})
 }

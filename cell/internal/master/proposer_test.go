@@ -10,12 +10,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// sized is a change of that size by a session.
+// sized returns a change of that size by a session.
 func sized(by api.SessionID, size int) raftfsm.Command {
 	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: by}, Contents: make([]byte, size)}}
 }
 
-// heldEntries keeps back every entry until it is let go.
+// heldEntries holds every entry back until the test releases it.
 type heldEntries struct {
 	entries chan []byte
 	release chan struct{}
@@ -44,8 +44,8 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 	})
 }
 
-// A command that is larger than what an entry may hold is refused before it is
-// written, with an error that says so and that it was not done.
+// A command that is too large for an entry is refused before it is written,
+// with an error that says so and that it was not done.
 func TestCommandTooLargeIsRefused(t *testing.T) {
 	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldEntries) {
 		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), raftfsm.MaxLevel, false, nil)); !errors.Is(err, api.TooLarge) {
@@ -61,7 +61,7 @@ func TestCommandTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// Entries are cut by the bytes they really have.
+// Entries are cut by their encoded bytes.
 func TestBatchesAreBoundedByBytes(t *testing.T) {
 	l := defaultLimits()
 	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
@@ -90,15 +90,15 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 	})
 }
 
-// What waits in the proposer is bounded by bytes: of all sessions together, which
-// leave room for the master's own commands, and of each.
+// The bytes that wait in the proposer are bounded: for all sessions together,
+// with room left for the master's own commands, and for each session.
 func TestPendingBytesAreBounded(t *testing.T) {
 	l := limits{command: 10_000, batch: 1, claims: 1, pending: 80_000, share: 20_000}
 	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
 		ask := func(by api.SessionID, size int) error {
 			return p.enqueue(newProposal(sized(by, size), raftfsm.MaxLevel, false, nil))
 		}
-		if err := ask(9, 1); err != nil { // it is on its way, and waits no more
+		if err := ask(9, 1); err != nil { // it is on its way, and no longer waits
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -131,7 +131,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// hand gives a command of the master's own to a proposer.
+// hand hands one of the master's own commands to a proposer.
 func hand(p *proposer, c raftfsm.Command) bool {
 	return p.enqueue(newProposal(c, raftfsm.MaxLevel, true, nil)) == nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// naiveQueues is what queues is to be, without an index: a list of all waiters.
+// naiveQueues specifies queues, without an index: it is a list of all waiters.
 type naiveQueues []*waiter
 
 func (n naiveQueues) where(wanted func(*waiter) bool) []waiterKey {
@@ -40,7 +40,7 @@ func keysOf(waiters []*waiter) []waiterKey {
 	return sortedKeys(keys)
 }
 
-// The indexes of the queues say what a look at every waiter would.
+// The indexes of the queues give the same results as a scan of all waiters.
 func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -126,8 +126,8 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	}
 }
 
-// However many stayed away for too long, one call drops so many of them, and says
-// that there are more.
+// However many waiters were absent for too long, one call drops a bounded
+// number, and says whether there are more.
 func TestForgetIsBounded(t *testing.T) {
 	q := newQueues(newOutbox())
 	for i := range 10 {

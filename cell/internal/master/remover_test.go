@@ -21,8 +21,9 @@ func ephemerals(t *testing.T, s *raftfsm.State, owner string, names ...api.Name)
 	return r.session
 }
 
-// One client that does not drop what it has cached delays the removal of that:
-// all other nodes that died with it are gone, and can be cached again, before.
+// A client that does not drop its cache delays only the removal of the nodes in
+// it: all other nodes that died with them are removed, and can be cached again,
+// before that.
 func TestSlowCacheDelaysItsNodesOnly(t *testing.T) {
 	t.Run("one", func(t *testing.T) { slowCache(t, "/d/007") })
 	t.Run("the first", func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestSlowCacheDelaysItsNodesOnly(t *testing.T) {
 	})
 }
 
-// slowCache tries it with those that the client has cached.
+// slowCache tries it with those nodes in the client's cache.
 func slowCache(t *testing.T, cached ...api.Name) {
 	const nodes = 3 * beginAtOnce
 	var names []api.Name
@@ -61,10 +62,10 @@ func slowCache(t *testing.T, cached ...api.Name) {
 		}
 		time.Sleep(time.Second)
 		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
-			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d that somebody has in a cache", n, len(cached))
+			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d in the client's cache", n, len(cached))
 		}
 		if !m.coherence.registerReader(good.who.Session, "/d/767") {
-			t.Error("a node that is gone cannot be cached, because of another that is not")
+			t.Error("a removed node's name cannot be cached, because another node is not removed")
 		}
 		time.Sleep(13 * time.Second) // the slow client's lease
 		synctest.Wait()
@@ -74,14 +75,14 @@ func slowCache(t *testing.T, cached ...api.Name) {
 	})
 }
 
-// A removal that could not be committed is made again.
+// A removal that could not be committed is repeated.
 func TestRemovalIsMadeAgain(t *testing.T) {
 	var owner api.SessionID
 	inSolo(t, func(s *raftfsm.State) { owner = ephemerals(t, s, "owner", "/e") }, func(t *testing.T, m *soloMaster) {
 		l := defaultLimits()
-		l.pending = 0 // nothing is taken
+		l.pending = 0 // the proposer accepts nothing
 		refuse := func([]byte) { m.limit(l) }
-		m.wrote.Store(&refuse) // from the end of the session on
+		m.wrote.Store(&refuse) // beginning with the end of the session
 		if err := m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
 			t.Fatal(err)
 		}
@@ -98,8 +99,8 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Nodes that die while clients have not heard of the fail-over wait for that: any
-// client may have them in its cache from the time of the earlier master.
+// A node that dies while clients have not acknowledged the fail-over is removed
+// after that: any client may have cached it under the earlier master.
 func TestRemovalWaitsForTheFailOver(t *testing.T) {
 	var reader api.SessionID
 	inSolo(t, func(s *raftfsm.State) {

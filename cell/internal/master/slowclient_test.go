@@ -12,9 +12,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Of the clients that a change waits for, those are cut off that were told so long
-// ago, and not those who were told just now, because another that was told before
-// is late.
+// A change waits for several clients. The master cuts off those that got the
+// invalidation long ago, and not those that got it just now.
 func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.coherence.slowClient = 2 * time.Second
@@ -42,7 +41,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		if alive(prompt) {
-			t.Error("it has held up the change for longer than it may, and is not cut off")
+			t.Error("it has delayed the change for too long, and is not cut off")
 		}
 		late.acknowledge(t, late.hear(t))
 		prompt.acknowledge(t, prompt.hear(t))
@@ -52,8 +51,8 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 	})
 }
 
-// Those who hold up the removal of a node are cut off at the same time, whichever of the
-// names that it touches they have: not one after the other.
+// Clients that delay the removal of a node are cut off at the same time, and not one after the
+// other, whichever of the names that the removal touches they cache.
 func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.coherence.slowClient = 2 * time.Second
@@ -74,14 +73,14 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		defer m.epoch.mu.Unlock()
 		for i, r := range readers {
 			if m.tables.leases.Alive(r.who.Session) {
-				t.Errorf("reader %d has held up the removal for too long, and is not cut off", i)
+				t.Errorf("reader %d has delayed the removal for too long, and is not cut off", i)
 			}
 		}
 	})
 }
 
-// To look who has held up a change for too long is a step for each client and name, and to
-// name those who do it is one for each client.
+// Searching for clients that delay a change for too long takes one step for each client and name.
+// Naming them takes one step for each client.
 func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const clients = 20

@@ -17,13 +17,13 @@ import (
 )
 
 // soloMaster is a master of a cell of one, whose log is applied as it is
-// written. What a test wants to happen at a certain point happens in a hook.
+// written. Hooks let a test act at certain points.
 type soloMaster struct {
 	*Master
 	fsm      atomic.Pointer[raftfsm.State]
 	end      context.CancelCauseFunc // ends its epoch
 	lost     atomic.Int64            // nanoseconds by which its clock is ahead of the bubble's
-	losing   atomic.Bool             // entries are written, and their results lost with the leadership
+	losing   atomic.Bool             // entries are written, and their results are lost with the leadership
 	proving  func()                  // while leadership is proved
 	applying func()                  // before an entry is applied
 	wrote    atomic.Pointer[func(entry []byte)]
@@ -62,8 +62,8 @@ func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
-// inSolo runs a test in virtual time with a master that has taken over a cell in
-// which prepare was done.
+// inSolo runs a test in virtual time with a master that has taken over a cell
+// after prepare.
 func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 	})
 }
 
-// with applies commands to a state that nobody is master of.
+// with applies commands to a state without a master.
 func with(t *testing.T, s *raftfsm.State, commands ...raftfsm.Command) []raftfsm.Result {
 	t.Helper()
 	results := s.Apply(s.Applied+1, 1, raftfsm.Entry{Epoch: 1, Commands: commands})
@@ -103,7 +103,7 @@ func cachingSession(nonce byte) raftfsm.Command {
 	return raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: append(make([]byte, 15), nonce), Principal: "p", Lease: 12 * time.Second, MayCache: true}}
 }
 
-// soloClient is a session that is driven by hand.
+// soloClient is a session whose calls the test makes.
 type soloClient struct {
 	m      *soloMaster
 	who    Caller
@@ -112,7 +112,7 @@ type soloClient struct {
 	grant  uint64
 
 	mu   sync.Mutex // guards told
-	told []*Event   // that keep has heard
+	told []*Event   // the events that keep has received
 }
 
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
@@ -154,7 +154,7 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) Opene
 	return o
 }
 
-// write begins a write; what comes of it arrives in the channel.
+// write begins a write; its result arrives in the channel.
 func (c *soloClient) write(ctx context.Context, h Handle) <-chan error {
 	mutation := c.mutation()
 	done := make(chan error, 1)
@@ -165,12 +165,13 @@ func (c *soloClient) write(ctx context.Context, h Handle) <-chan error {
 	return done
 }
 
-// heard is what its KeepAlives say: it acknowledges what it has received.
+// heard returns the receipt that its KeepAlives carry: it acknowledges what it
+// has received.
 func (c *soloClient) heard() Receipt {
 	return Receipt{Received: c.acked, Acknowledged: c.acked, Grant: c.grant}
 }
 
-// hear sends a KeepAlive and takes its events, without acknowledging them.
+// hear sends a KeepAlive and returns its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
 	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// idle are ways in which a client may ask for a lock to be given up that it does not
-// hold, or for too much.
+// idle are ways in which a client may ask to release a lock that it does not hold, or may ask for
+// too much.
 func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation) {
 	return map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation){
 		"a Release of another's lock": func(t *testing.T, _ *soloClient, h Handle, by session.Mutation) {
@@ -28,7 +28,7 @@ func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h Handle, 
 	}
 }
 
-// private has the file /f changed, and its lock broken, by nobody.
+// private makes the directory /d: no client may change the ACL of a node in it, or break its lock.
 func private(t *testing.T) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
 		r := with(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "root", Lease: 12 * time.Second}})
@@ -40,8 +40,8 @@ func private(t *testing.T) func(s *raftfsm.State) {
 	}
 }
 
-// A lock is handed over in the entry that frees it, whatever others ask for who do not
-// hold it: those who wait are named by no command that can give them nothing.
+// A lock is handed over in the entry that frees it, whatever other clients ask for that do not hold
+// it: no command that cannot free the lock carries its waiters.
 func TestStrangersNameNoSuccessor(t *testing.T) {
 	for what := range idle(nil) {
 		t.Run(what, func(t *testing.T) {
@@ -67,24 +67,23 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 					t.Error(a.err)
 				}
 				if told := c[1].vacated(); len(told) > 0 {
-					t.Errorf("nobody had the lock in between: told of tokens %v", told)
+					t.Errorf("the lock was never vacant, and there are events with tokens %v", told)
 				}
 			})
 		})
 	}
 }
 
-// Nor does one who asks for that again and again keep those who wait from a lock that is
-// free.
+// A client that asks for that again and again does not keep waiters from a free lock.
 func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
-		var asked atomic.Bool // often enough
-		m.applying = func() { // one such request is always on its way
+		var asked atomic.Bool // it has asked often enough
+		m.applying = func() { // there is always such a request on its way
 			if !asked.Load() {
 				by := c[2].mutation()
 				go func() { _ = m.Locks.Release(t.Context(), by, h[2], 1) }()
-				time.Sleep(time.Millisecond + 7*time.Nanosecond) // at no time when the clock ticks
+				time.Sleep(time.Millisecond + 7*time.Nanosecond) // never together with a tick of the clock
 			}
 		}
 		for round := range 4 {

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Copies of a request for a lock may arrive in any order, and the last one to come
-// may be the one that its client has long given up. When that breaks, the others
-// still stand for the request: it keeps its place, and every one is answered.
+// Copies of a request for a lock may arrive in any order, and the last may be
+// one that its client has given up long ago. When its stream ends, the other
+// streams keep the request's place, and each gets the answer.
 func TestEveryStreamStandsForItsRequest(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -26,7 +26,7 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		next := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-		time.Sleep(time.Minute) // longer than the place of one who is away is kept
+		time.Sleep(time.Minute) // longer than the place of an absent waiter is kept
 		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
 			t.Fatal(err)
 		}
@@ -35,15 +35,15 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 		}
 		select {
 		case a := <-next:
-			t.Errorf("one who came later: %v", a.err)
+			t.Errorf("a later request: %v", a.err)
 		default:
 		}
 	})
 }
 
-// Of two copies of a Close one may be refused for want of room while the other is on
-// its way. Until both have ended, the handle's waiters are offered nothing: the offer
-// would be behind the Close, and nobody would release the lock that it grants.
+// Of two copies of a Close, one may be refused for lack of room while the other is on its way.
+// Until both have ended, the handle's waiters are offered nothing: the offer would come after the
+// Close in the log, and no client would release the granted lock.
 func TestRefusedCopyOfClose(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -75,14 +75,13 @@ func TestRefusedCopyOfClose(t *testing.T) {
 			}
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }
 
-// A waiter that is refused because its handle was closed is told so when the log has
-// refused it: a late copy of its request finds the same at the next master, which
-// would recreate the handle.
+// A waiter whose handle was closed gets its refusal after the log has refused it. Otherwise a late
+// copy of its request could be granted by the next master, which would make the handle again.
 func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -101,9 +100,9 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !stillAsks(waits) {
-			t.Error("it was told of a refusal that the log has not")
+			t.Error("it got a refusal that is not in the log")
 		}
-		m.congested(func() {}) // there is room from now on
+		m.congested(func() {}) // from now on there is room
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) {
 			t.Error(a.err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Those who wait for the lock of a node that is gone are not offered that of another
-// which has its name, nor are others offered the old one on their account.
+// Waiters for the lock of a node that is gone are not offered the lock of a later node of that
+// name, and waiters of the later node are not offered the lock of the old one.
 func TestSuccessorsAreOfOneNode(t *testing.T) {
 	for _, oldFirst := range []bool{true, false} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -40,8 +40,8 @@ func TestSuccessorsAreOfOneNode(t *testing.T) {
 	}
 }
 
-// Likewise when the lock is handed over: one who waits for the lock of a node that is
-// gone would hold another by a handle that cannot give it up.
+// The same for a hand-over: a waiter for the lock of a node that is gone would hold another lock by
+// a handle that cannot release it.
 func TestHandOverIsOfOneNode(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// vacated are the tokens of which it was told that nobody has the lock any more.
+// vacated returns the tokens of its events that a lock is vacant.
 func (c *soloClient) vacated() (tokens []api.Generation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *soloClient) vacated() (tokens []api.Generation) {
 	return tokens
 }
 
-// vacancies is how often it was told that.
+// vacancies returns the number of those events.
 func (c *soloClient) vacancies() int { return len(c.vacated()) }
 
 // watchLock opens a file for events of its lock.
@@ -38,8 +38,8 @@ func (c *soloClient) watchLock(t *testing.T, path string) {
 	}
 }
 
-// That nobody has a lock any more is told once: when the last of those who shared it
-// has given it up, be it together with others in one entry.
+// There is one event that a lock is vacant: when the last of its shared holders has released it,
+// even if several release in one entry.
 func TestVacancyIsToldOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -54,7 +54,7 @@ func TestVacancyIsToldOnce(t *testing.T) {
 		}
 		done := make(chan error, 3)
 		other := c[2].open(t, "/ls/local/f", api.MustExist).Handle
-		go func() { done <- m.Locks.Release(t.Context(), c[2].mutation(), other, got.Generation) }() // holds up the others
+		go func() { done <- m.Locks.Release(t.Context(), c[2].mutation(), other, got.Generation) }() // it delays the others
 		<-entered
 		for i := range 2 {
 			release := c[i].mutation()
@@ -72,9 +72,9 @@ func TestVacancyIsToldOnce(t *testing.T) {
 	})
 }
 
-// It is told of each time that nobody had the lock, in the order of the log, though more
-// has been done by the time it is told: not when a successor was named who ended in the
-// same entry, and neither with the token of one who came after it.
+// There is one event for each time that the lock was vacant, in the order of the log, though more
+// may have happened when it is sent. It is also sent if the named successor ended in the same
+// entry, and it never has the token of a later holder.
 func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 	for what, waits := range map[string]bool{"handed over": true, "tried for": false} {
 		t.Run(what, func(t *testing.T) {
@@ -97,14 +97,14 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 					want = want[1:]
 				}
 				if got := c[2].vacated(); !slices.Equal(got, want) || len(m.holders()) > 0 || last.Lock == first.Generation {
-					t.Errorf("told of tokens %v, not %v; held by %v", got, want, m.holders())
+					t.Errorf("events with tokens %v, want %v; held by %v", got, want, m.holders())
 				}
 			})
 		})
 	}
 }
 
-// together has requests, in their order, go into one entry.
+// together puts requests, in their order, into one entry.
 func (s *soloMaster) together(t *testing.T, requests ...func()) {
 	t.Helper()
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -114,7 +114,7 @@ func (s *soloMaster) together(t *testing.T, requests ...func()) {
 		<-leave
 	}
 	var done sync.WaitGroup
-	done.Go(func() { _ = s.Sessions.End(t.Context(), 1<<40) }) // of whom the log knows nothing: it holds up the others
+	done.Go(func() { _ = s.Sessions.End(t.Context(), 1<<40) }) // an unknown session: it delays the others
 	<-entered
 	for _, request := range requests {
 		done.Go(request)
@@ -124,8 +124,7 @@ func (s *soloMaster) together(t *testing.T, requests ...func()) {
 	done.Wait()
 }
 
-// It is told, too, if another of those who shared the lock has failed before, so that a
-// lock-delay runs.
+// There is an event, too, if another shared holder has failed before, so that a lock-delay runs.
 func TestVacancyUnderADelayIsTold(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -146,7 +145,7 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		if err := m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
 			t.Fatal(err)
 		}
-		for _, later := range []time.Duration{time.Second, time.Minute} { // at once, and not again when the delay has ended
+		for _, later := range []time.Duration{time.Second, time.Minute} { // once, and not again when the delay has ended
 			time.Sleep(later)
 			if n := c[2].vacancies(); n != 1 || len(m.holders()) > 0 {
 				t.Errorf("told %d times; held by %v", n, m.holders())
@@ -155,8 +154,8 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 	})
 }
 
-// A lock that a reader leaves delayed may be shared by other readers. They need not wait
-// for the end of the delay, be they named in the entry that ends its session or not.
+// Readers may share a lock on which a failed reader left a delay. They do not wait for the end of
+// the delay, whether or not the entry that ends the session names them.
 func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		failing, breaking, reading := m.client(t, 1), m.client(t, 2), m.client(t, 3)
@@ -176,7 +175,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			mine := reading.open(t, path, api.MustExist).Handle
 			waits = append(waits, reading.wait(t.Context(), mine, reading.claim(mine, api.Shared)))
 		}
-		m.locked(func() { m.tables.queues.claims = 1 }) // there is room to name those who wait for one of the locks
+		m.locked(func() { m.tables.queues.claims = 1 }) // there is room for the waiters of one lock
 		if err := m.Sessions.Expire(t.Context(), failing.who.Session); err != nil {
 			t.Fatal(err)
 		}

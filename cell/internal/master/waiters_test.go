@@ -14,14 +14,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A request for a lock that needs no free lock to be answered, such as the retry of
-// one that was granted, is answered although the proposer had no room for it when it
-// came. Otherwise a holder that asks again would wait for itself without end.
+// Some requests can be answered while the lock is held, such as the retry of a granted one. They
+// are answered although the proposer had no room when they came. Otherwise a holder that asks again
+// would wait for itself without end.
 func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
 		claim := c[0].claim(h[0], api.Exclusive)
-		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // and its client does not hear of it
+		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // its client does not get the answer
 		recursive := c[0].claim(h[0], api.Exclusive)
 		recursive.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, recursive.Mutation.Number}
 		var again, twice <-chan lockAnswer
@@ -38,9 +38,9 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	})
 }
 
-// A request for a lock that comes while the Close of its handle is on its way is
-// not granted behind it: its client is told that the handle was closed, and would
-// never give up what it does not know that it has.
+// A request for a lock that comes while the Close of its handle is on its way
+// is not granted behind it: its client gets the answer that the handle is
+// closed, and would never release the lock.
 func TestClosingHandleTakesNoRequest(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -71,17 +71,17 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-tried; !errors.Is(err, api.HandleClosed) {
-			t.Errorf("who tried: %v", err)
+			t.Errorf("TryAcquire: %v", err)
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("who asked to wait: %v; the lock is held by %v", a.err, m.holders())
+			t.Errorf("Acquire: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }
 
-// A second request through the handle that holds the lock is refused, when the log is
-// asked. If that is done while the Close of the handle is on its way, the lock is free
-// when its turn has come, and a closed handle would be granted it.
+// A second request through the handle that holds the lock is refused by the log. The log must not
+// be asked while the Close of the handle is on its way: the lock would be free when the request is
+// applied, and a closed handle would be granted it.
 func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -94,12 +94,12 @@ func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 			t.Error(closed)
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }
 
-// If that Close is refused, the log is asked about the request when it has been.
+// If that Close is refused, the log is asked about the request afterwards.
 func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -107,7 +107,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
 		finishing := c[0].mutation()
-		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // and not that of the Close
+		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // without the number of the Close
 		if _, err := m.Locks.Cancel(t.Context(), finishing); err != nil {
 			t.Fatal(err)
 		}
@@ -116,13 +116,13 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 			t.Error(closed)
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.LockHeld) {
-			t.Errorf("who waited: %v", a.err)
+			t.Errorf("the waiter: %v", a.err)
 		}
 	})
 }
 
-// waitAndClose has a client ask for a lock when the log takes nothing, and close the
-// handle then. While the Close is on its way, the clock ticks.
+// waitAndClose has a client ask for a lock while the log accepts nothing, and then close the
+// handle. While the Close is on its way, the clock ticks.
 func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
 	t.Helper()
 	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
@@ -140,10 +140,10 @@ func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, c
 	return waits, <-done
 }
 
-// When sessions end in many commands, the clock loop lets others have the mutex in
-// between. It names successors under the same hold under which it hands the command
-// over. A Close that came in between would be in the log first, and the command would
-// then grant the lock to a closed handle.
+// When sessions end in many commands, the clock loop releases the mutex in
+// between. It names the successors and hands the command over under one hold of
+// the mutex. Otherwise a Close could come in between and be first in the log,
+// and the command would then grant the lock to a closed handle.
 func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -155,17 +155,17 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 
 		m.epoch.mu.Lock()
 		m.epoch.mu.maxStepsOverride = 64
-		for i := range 2 * m.epoch.mu.maxStepsOverride { // of whom the log knows nothing
+		for i := range 2 * m.epoch.mu.maxStepsOverride { // sessions that the log does not know
 			id := api.SessionID(1<<40 + i)
 			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
 		m.revocations.ends[c[0].who.Session] = &termination{} // its end comes after those
 		m.revocations.lastLeases.Put(c[0].who.Session, m.epoch.clock())
-		m.tables.queues.claims = 1 // a command for each of them
+		m.tables.queues.claims = 1 // one command for each of them
 		var between atomic.Bool
 		m.epoch.mu.held = func(time.Duration) {
 			if !strings.Contains(string(debug.Stack()), ".(*timekeeper).tick(") {
-				return // the proposer's hold, say, which cannot wait for itself
+				return // a hold of the proposer, for example, which cannot wait for itself
 			}
 			if between.CompareAndSwap(true, false) {
 				if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
@@ -180,13 +180,13 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 			t.Fatal("the clock loop did not pause")
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("who waited: %v; the lock is held by %v", a.err, m.holders())
+			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }
 
-// A lock that is broken again before its holder has let go of it is lost once: the
-// holder hears of it once, and those who wait wait for its first acknowledgement.
+// A lock that is broken again before its holder has released it is lost once:
+// the holder gets one event, and waiters wait for its first acknowledgement.
 func TestLockIsLostOnce(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		_, holder, waits, take := contended(t, m)
@@ -200,7 +200,7 @@ func TestLockIsLostOnce(t *testing.T) {
 			t.Error(a.err)
 		}
 		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
-			t.Errorf("the holder heard %v", events)
+			t.Errorf("the holder got the events %v", events)
 		}
 	})
 }
