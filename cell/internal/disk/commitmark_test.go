@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestCommittedEntriesStay: what a replica knows to be committed leaves its log
-// when it is in a snapshot, and in no other way, also after a restart.
+// TestCommittedEntriesStay: entries that a replica knows to be committed leave
+// its log only when they are in a snapshot, also after a restart.
 func TestCommittedEntriesStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		snapshot    uint64 // 0: none
@@ -19,7 +19,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 		commit      uint64 // as Raft knows it when the entries are written, or later
 		first, last uint64
 		refused     string // in the error; empty: deleted
-		again       bool   // the replica has to be started again
+		again       bool   // the replica must be restarted
 	}{
 		"a suffix that is not committed":       {commit: 5, first: 6, last: 9},
 		"a suffix that is, partly":             {commit: 5, first: 5, last: 9, refused: "those up to 5 were committed"},
@@ -68,7 +68,7 @@ func TestCommittedEntriesStay(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if restart && c.snapshot < 9 { // else it would not read its log
+				if restart && c.snapshot < 9 { // otherwise it would not read its log
 					mustClose(t, s)
 					s = open()
 				}

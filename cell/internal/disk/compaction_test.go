@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heldCompaction holds up one deletion.
+// heldCompaction delays one deletion.
 type heldCompaction struct {
 	raft.LogStore
 	came, goOn, done chan struct{}
@@ -22,16 +22,16 @@ func (l *heldCompaction) DeleteRange(first, last uint64) error {
 	select {
 	case l.came <- struct{}{}:
 		<-l.goOn
-		defer close(l.done) // also if this goroutine ends
+		defer close(l.done) // also if this goroutine is ended
 	default:
 	}
 	return l.LogStore.DeleteRange(first, last)
 }
 
-// TestSnapshotArrivesDuringCompaction: a replica compacts its log behind a snapshot of its
-// own, on a goroutine beside Raft's main one, which empties the log meanwhile for a
-// snapshot of the master's. What was to be deleted is not there any more: that is
-// nobody's fault, and the next start does not miss it.
+// TestSnapshotArrivesDuringCompaction: a replica compacts its log behind its
+// own snapshot, on a separate goroutine. Meanwhile Raft's main goroutine
+// empties the log for a snapshot of the master. The entries to be deleted are
+// gone then: that is not an error, and the next start does not miss them.
 func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 	steps := []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), nil, appendStep(4, 15, 19, 19)}
 	for at, hold := range map[string]func(h *heldCompaction, s *Stores) raft.LogStore{

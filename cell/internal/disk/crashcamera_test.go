@@ -9,16 +9,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// crashPoint is a data directory as a kill leaves it, and what had been promised.
+// crashPoint is a data directory as a kill leaves it, and what the replica had
+// acknowledged.
 type crashPoint struct {
-	after string // the operation that was the last
+	after string // the last operation
 	dir   string
-	step  int    // which was going on
+	step  int    // the step during which it happened
 	acked uint64 // the last entry that was acknowledged
 	term  uint64
 }
 
-// crashCamera keeps a copy of a data directory after each operation of Raft's on it.
+// crashCamera keeps a copy of a data directory after each of Raft's operations on it.
 type crashCamera struct {
 	t      *testing.T
 	dir    string
@@ -55,8 +56,8 @@ func (l cameraLogs) DeleteRange(first, last uint64) error {
 	return l.c.shoot(fmt.Sprintf("delete %d to %d", first, last), l.LogStore.DeleteRange(first, last))
 }
 
-// cameraFiles photographs before and after each change of the log itself, between which
-// and the one before or after comes that of the note of its end.
+// cameraFiles also copies before and after each change of the log itself; the note of the log's end
+// is written before or after that change.
 type cameraFiles struct {
 	logFiles
 	c *crashCamera

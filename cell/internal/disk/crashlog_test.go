@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// openRawLog opens only a log, with its fail-stop, and without the check that it
-// follows a snapshot: the crash tests compact without one.
+// openRawLog opens only a log, with its fail-stop. It does not check that the
+// log follows a snapshot: the crash tests compact without one.
 func openRawLog(t testing.TB, dir string, kind LogStore) (*failStopLogs, *Stores) {
 	t.Helper()
 	s := &Stores{dir: dir}
@@ -25,13 +25,13 @@ func openRawLog(t testing.TB, dir string, kind LogStore) (*failStopLogs, *Stores
 	return &failStopLogs{inner: s.rawLogs, failStop: s.failStop, path: dir}, s
 }
 
-// crashEntry is the entry of that index and term, and of no other.
+// crashEntry returns an entry whose contents depend on its index and term.
 func crashEntry(index, term uint64) *raft.Log {
 	size := 1 + (index*7919+term*104729)%900
 	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: []byte(strings.Repeat(fmt.Sprintf("%d/%d;", index, term), int(size/8)+1))}
 }
 
-// crashLog is what a log is to hold: entries first to first+len(terms)-1.
+// crashLog is the expected log: entries first to first+len(terms)-1.
 type crashLog struct {
 	first uint64
 	terms []uint64
@@ -123,7 +123,7 @@ func filesOf(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// writeFiles makes the directory hold these files and no others.
+// writeFiles makes the directory contain exactly these files.
 func writeFiles(t *testing.T, dir string, files map[string][]byte) {
 	t.Helper()
 	for path := range filesOf(t, dir) {

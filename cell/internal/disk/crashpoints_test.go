@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// crashTruth is the term of each entry that the cell commits in the end. What the
-// steps below send of other terms is never committed.
+// crashTruth returns the term of each entry that the cell commits in the end.
+// Entries of other terms in the steps below are never committed.
 func crashTruth(index uint64) (term uint64) {
 	for _, since := range []struct{ index, term uint64 }{{61, 5}, {15, 4}, {11, 3}, {2, 2}} {
 		if index >= since.index {
@@ -23,8 +23,8 @@ func crashTruth(index uint64) (term uint64) {
 	return 1 // the configuration
 }
 
-// appendStep sends entries from to last, all of one term, after those of the truth
-// that are missing, as a master of that term does.
+// appendStep sends entries from to last, all of one term, after the missing
+// entries of the truth, as a master of that term does.
 func appendStep(term, from, last, committed uint64) crashSend {
 	termOf := func(index uint64) uint64 {
 		if index >= from {
@@ -101,7 +101,8 @@ func crashMembers() raft.Configuration {
 	return testbed.Voters(map[string]string{"r1": "a1", "r2": "a2", "r3": "a3"})
 }
 
-// crashSteps is a life of a follower; nil is a snapshot of its own.
+// crashSteps is the history of a follower; nil means that it takes its own
+// snapshot.
 func crashSteps() []crashSend {
 	return []crashSend{
 		appendStep(2, 2, 12, 8),
@@ -110,20 +111,20 @@ func crashSteps() []crashSend {
 		appendStep(3, 11, 14, 14), // replaces 11 and 12
 		nil,
 		appendStep(3, 15, 17, 14),
-		installStep(4, 15), // 15 to 17 are of a master that nobody followed
+		installStep(4, 15), // 15 to 17 are of a master without followers
 		appendStep(4, 16, 19, 17),
 		installStep(4, 40),
 		appendStep(4, 41, 43, 42),
 		installStep(4, 60), // over a log that begins at 41
 		appendStep(4, 61, 62, 60),
-		installStep(5, 50), // the master has no 61 and 62, and its snapshot is older
+		installStep(5, 50), // the master does not have 61 and 62, and its snapshot is older
 		appendStep(5, 61, 64, 64),
 		nil,
 	}
 }
 
-// live starts a replica and takes it through some steps. One that says that it has to
-// be started again is.
+// live starts a replica and takes it through some steps. It restarts a replica that says that it
+// must be restarted.
 func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(step int, r *crashReplica, acked uint64) error) error {
 	r, err := openCrashReplica(dir, kind, c)
 	if err != nil {
@@ -133,7 +134,7 @@ func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(ste
 	for i := from; i < min(to, len(steps)); i++ {
 		acked, err := r.do(steps[i])
 		if err != nil && errors.Is(r.s.failStop.failure(), errRestart) {
-			_ = r.stop() // it has failed
+			_ = r.stop() // an error was returned already
 			if r, err = openCrashReplica(dir, kind, c); err == nil {
 				acked, err = r.do(steps[i])
 			}
@@ -148,8 +149,8 @@ func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(ste
 	return errors.Join(r.machine.check(), r.stop())
 }
 
-// TestKilledAtEachStep: a replica that is killed after any operation on its data
-// starts again, twice, has what it had acknowledged, and goes on.
+// TestKilledAtEachStep: a replica that is killed after any operation on its
+// data starts again, twice, has what it had acknowledged, and continues.
 func TestKilledAtEachStep(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestKilledAtEachStep(t *testing.T) {
 }
 
 func (p crashPoint) check(kind LogStore) error {
-	s, err := testStores(p.dir, kind) // and is killed again before it does anything
+	s, err := testStores(p.dir, kind) // it is killed again before it does anything
 	if err != nil {
 		return err
 	}
@@ -196,10 +197,9 @@ func (p crashPoint) check(kind LogStore) error {
 	})
 }
 
-// TestLateSnapshot: a copy of a snapshot was on its way for long, and arrives when a
-// newer one has taken its entries out of the log. Raft goes back to it, and takes the
-// master's next entries for those that follow; the replica ends in order, and goes on
-// when it is started again.
+// TestLateSnapshot: a copy of a snapshot arrives late, when a newer one has removed its entries
+// from the log. Raft goes back to it, and takes the master's next entries for its successors. The
+// replica stops with an error, and continues after a restart.
 func TestLateSnapshot(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -232,10 +232,10 @@ func TestLateSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfTheLastEntry: a snapshot of the master's ends with an entry in the place
-// of which the log has another one, its last, of a master that nobody followed. Raft
-// believes in that one until its next start, and finds no entry of the master's that
-// follows it; the replica ends in order, and goes on when it is started again.
+// TestSnapshotOfTheLastEntry: the master's snapshot ends with an entry at whose index the log has
+// another one, its last, of a master without followers. Raft keeps that one until its next start,
+// and finds no entry of the master that follows it. The replica stops with an error, and continues
+// after a restart.
 func TestSnapshotOfTheLastEntry(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// crashMachine is a state machine that remembers every entry.
+// crashMachine is a state machine that records every entry.
 type crashMachine struct {
 	mu      sync.Mutex
 	Applied [][2]uint64 // index and term
@@ -51,7 +51,7 @@ func (m *crashMachine) last() uint64 {
 	return m.Applied[len(m.Applied)-1][0]
 }
 
-// check reports an entry that is not the one that the cell has committed.
+// check returns an error for an entry that the cell has not committed.
 func (m *crashMachine) check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (s crashState) Persist(sink raft.SnapshotSink) error {
 
 func (s crashState) Release() {}
 
-// crashReplica is a follower that does what the steps say.
+// crashReplica is a follower to which the steps are sent.
 type crashReplica struct {
 	s       *Stores
 	raft    *raft.Raft
@@ -83,13 +83,13 @@ type crashReplica struct {
 func crashConf() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = "r1"
-	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = time.Hour, time.Hour, time.Hour // it is told what to do
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = time.Hour, time.Hour, time.Hour // so that Raft does nothing by itself
 	conf.SnapshotInterval, conf.TrailingLogs = time.Hour, 3
 	conf.Logger = hclog.NewNullLogger()
 	return conf
 }
 
-// openCrashReplica starts a replica. Its operations are photographed if c is not nil.
+// openCrashReplica starts a replica. If c is not nil, it records the operations.
 func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica, error) {
 	return openCrashReplicaOn(dir, kind, func(s *Stores) error {
 		if c == nil {
@@ -109,7 +109,8 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 	})
 }
 
-// openCrashReplicaOn starts a replica on its stores as equip leaves them.
+// openCrashReplicaOn starts a replica on its stores, after equip has changed
+// them.
 func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*crashReplica, error) {
 	var failed error
 	opts := testStoreOptions()
@@ -153,7 +154,7 @@ func (r *crashReplica) do(step crashSend) (acked uint64, err error) {
 	if step != nil {
 		return step(r.wire)
 	}
-	// Raft takes a snapshot of what the machine has applied, and says earlier that all is.
+	// AppliedIndex may be ahead of the machine, and a snapshot has only what the machine applied.
 	for r.machine.last() < r.raft.AppliedIndex() {
 		testbed.Pass(time.Millisecond)
 	}
@@ -163,8 +164,8 @@ func (r *crashReplica) do(step crashSend) (acked uint64, err error) {
 	return 0, nil
 }
 
-// whole reports a log with a gap, or with an entry that the cell has replaced below the
-// newest snapshot: once elected, the replica would send it on.
+// whole returns an error for a log with a gap, or with an entry below the newest snapshot that the
+// cell has replaced: the replica would send it on once it is elected.
 func (r *crashReplica) whole() error {
 	first, err := r.s.rawLogs.FirstIndex()
 	last, err2 := r.s.rawLogs.LastIndex()

@@ -11,13 +11,13 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// TestDataDirIsOneReplicas: a directory serves the replica it was made for,
-// one process at a time, and nobody else on the machine.
+// TestDataDirIsOneReplicas: a directory serves only the replica for which it
+// was made, and one process at a time.
 func TestDataDirIsOneReplicas(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "of", "replica")
-			if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755); err != nil { // a disk of its own
+			if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755); err != nil { // as on a separate disk
 				t.Fatal(err)
 			}
 			s := mustOpen(t, dir, kind)
@@ -67,8 +67,8 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 	}
 }
 
-// TestDataDirRefusesLoss: whatever of a replica's directory is missing or
-// damaged, the replica does not start as if it were new.
+// TestDataDirRefusesLoss: if any part of a replica's directory is missing or
+// damaged, the replica does not start as a new one.
 func TestDataDirRefusesLoss(t *testing.T) {
 	remove := func(name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {

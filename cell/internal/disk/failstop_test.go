@@ -17,9 +17,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestStoreErrorIsFatal: every operation's first error is reported once, with
-// the file, the operation and advice; nothing is attempted after it; and the
-// log and the votes never let their caller go on.
+// TestStoreErrorIsFatal: the first error of any operation is reported once,
+// with the file, the operation and advice. No operation is tried after it, and
+// the log and the votes never return to their caller.
 func TestStoreErrorIsFatal(t *testing.T) {
 	entry := []*raft.Log{{Index: 1, Term: 1, Data: []byte("x")}, {Index: 2, Term: 1}}
 	sink := func(s *failStopSnapshots) raft.SnapshotSink {
@@ -33,7 +33,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 	for op, c := range map[string]struct {
 		do       do
 		file     string
-		returned bool // the error comes back
+		returned bool // the error is returned
 	}{
 		"FirstIndex": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error {
 			_, err := l.FirstIndex()
@@ -46,7 +46,7 @@ func TestStoreErrorIsFatal(t *testing.T) {
 		"GetLog":    {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error { return l.GetLog(1, &raft.Log{}) }, file: "read log entry 1 in /data/log.db"},
 		"StoreLogs": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error { return l.StoreLogs(entry) }, file: "append log entries 1 to 2 in /data/log.db"},
 		"DeleteRange": {do: func(l *failStopLogs, _ *failStopVotes, _ *failStopSnapshots) error {
-			return cmp.Or(l.StoreLogs(entry), l.DeleteRange(1, 2)) // of an empty log nothing is deleted
+			return cmp.Or(l.StoreLogs(entry), l.DeleteRange(1, 2)) // an empty log would ignore the deletion
 		}, file: "log.db"},
 		"Set CurrentTerm": {do: func(_ *failStopLogs, v *failStopVotes, _ *failStopSnapshots) error {
 			return v.SetUint64([]byte("CurrentTerm"), 1)
@@ -114,13 +114,13 @@ func TestStoreErrorIsFatal(t *testing.T) {
 				t.Errorf("%s: %v: attempted again", op, cause)
 			}
 			if len(told) != 1 || !errors.Is(<-told, cause) {
-				t.Errorf("%s: %v: fatal was not told exactly once", op, cause)
+				t.Errorf("%s: %v: fatal was not called exactly once", op, cause)
 			}
 		}
 	}
 }
 
-// TestMissingIsNotFatal: what is not there is an answer.
+// TestMissingIsNotFatal: a missing entry or key is an answer, not a failure.
 func TestMissingIsNotFatal(t *testing.T) {
 	l, v, s, told := failStopTrio(newFaultyStore())
 	if err := l.GetLog(7, &raft.Log{}); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
@@ -145,7 +145,7 @@ func TestMissingIsNotFatal(t *testing.T) {
 		t.Errorf("the snapshot reads %q, %v", state, err)
 	}
 	if len(told) != 0 {
-		t.Errorf("fatal was told %v", <-told)
+		t.Errorf("fatal was called with %v", <-told)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestStorePanicIsFatal(t *testing.T) {
 		t.Errorf("%v, want Corrupt", err)
 	}
 	if err := <-told; !strings.Contains(err.Error(), "bad magic") {
-		t.Errorf("fatal was told %v", err)
+		t.Errorf("fatal was called with %v", err)
 	}
 }
 
-// TestLogMonotonic: Raft empties the log when it has installed a snapshot, whatever
-// the store, so it has to hear of it through both wrappers.
+// TestLogMonotonic: after it has installed a snapshot, Raft empties a log that
+// is monotonic. So both wrappers must pass on what the store says.
 func TestLogMonotonic(t *testing.T) {
 	for _, monotonic := range []bool{false, true} {
 		inner := newFaultyStore()
@@ -179,9 +179,9 @@ func TestLogMonotonic(t *testing.T) {
 	}
 }
 
-// TestWatchdog: an operation that does not come back silences the replica
-// first and then ends it, after the limit and not before; and should it come
-// back, its caller does not go on.
+// TestWatchdog: an operation that does not return first silences the replica
+// and then ends it, after the limit and not before. If the operation returns
+// later, its caller does not continue.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFaultyStore()
@@ -208,7 +208,7 @@ func TestWatchdog(t *testing.T) {
 			t.Errorf("noticed after %v, want %v", took, maxStoreWait)
 		}
 		if err := <-told; !strings.Contains(err.Error(), "the disk stalled") || !strings.Contains(err.Error(), "append log entry 1 in /data/log.db") {
-			t.Errorf("fatal was told %v", err)
+			t.Errorf("fatal was called with %v", err)
 		}
 		if l.failStop.active.Load() != 1 {
 			t.Error("the hanging operation does not count as active: its file would be closed")
@@ -226,12 +226,12 @@ func TestWatchdog(t *testing.T) {
 		}
 		testbed.Pass(time.Minute)
 		if len(told) != 0 {
-			t.Errorf("fatal was told again: %v", <-told)
+			t.Errorf("fatal was called again: %v", <-told)
 		}
 	})
 }
 
-// TestStoreErrorStopsRaftQuietly: wherever a store fails, Raft ends without a
+// TestStoreErrorStopsRaftQuietly: whichever store fails, Raft ends without a
 // panic, acknowledges nothing more, and can be shut down.
 func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 	for _, op := range []string{"StoreLogs", "Set CurrentTerm", "Set LastVoteTerm", "Set LastVoteCand", "GetLog", "Get LastVoteTerm"} {
@@ -264,7 +264,7 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				}
 				provoke(r, wire)
 				if err := <-told; !errors.Is(err, syscall.EIO) {
-					t.Errorf("fatal was told %v", err)
+					t.Errorf("fatal was called with %v", err)
 				}
 				if err := r.Apply([]byte("too late"), time.Second).Error(); err == nil {
 					t.Error("a write was acknowledged after the store had failed")
@@ -277,18 +277,18 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 	}
 }
 
-// provoke makes Raft write its log, raise its term, and look at its vote.
+// provoke makes Raft write its log, raise its term, and read its vote.
 func provoke(r *raft.Raft, wire *raft.InmemTransport) {
-	_ = r.Apply([]byte("write"), time.Second) // its answer is not waited for: the store may fail it
+	_ = r.Apply([]byte("write"), time.Second) // the result is ignored: the store may fail
 	peer := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("r1"), Addr: []byte("b")}
 	_, other := raft.NewInmemTransport("b")
 	other.Connect("a", wire)
-	_ = other.AppendEntries("r1", "a", &raft.AppendEntriesRequest{RPCHeader: peer, Term: r.CurrentTerm() + 1, PrevLogEntry: 1, PrevLogTerm: 1}, &raft.AppendEntriesResponse{}) // may fail: that is the point
+	_ = other.AppendEntries("r1", "a", &raft.AppendEntriesRequest{RPCHeader: peer, Term: r.CurrentTerm() + 1, PrevLogEntry: 1, PrevLogTerm: 1}, &raft.AppendEntriesResponse{}) // may fail, as intended
 	_ = other.RequestVote("r1", "a", &raft.RequestVoteRequest{RPCHeader: peer, Term: r.CurrentTerm() + 5, LastLogIndex: 100, LastLogTerm: 100, LeadershipTransfer: true}, &raft.RequestVoteResponse{})
 	_ = other.Close()
 }
 
-// TestStartReportsStoreError: what fails while Raft starts is an error of the
+// TestStartReportsStoreError: a failure while Raft starts is an error of the
 // start.
 func TestStartReportsStoreError(t *testing.T) {
 	inner := newFaultyStore()

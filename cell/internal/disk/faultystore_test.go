@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// faultyStore is Raft's three stores in memory. before is called with the name
-// of each operation, and what it returns is that operation's error.
+// faultyStore is Raft's three stores in memory. It calls before with the name
+// of each operation; a returned error is the operation's error.
 type faultyStore struct {
 	*raft.InmemStore
 	raft.SnapshotStore
@@ -68,7 +68,7 @@ func (s *faultyStore) Get(key []byte) ([]byte, error) {
 	if err := s.before("Get " + string(key)); err != nil {
 		return nil, err
 	}
-	value, _ := s.InmemStore.Get(key) // its only error is that nothing is there
+	value, _ := s.InmemStore.Get(key) // the only error is that the key is missing
 	return value, nil
 }
 
@@ -128,10 +128,11 @@ func (s *faultySink) Close() error {
 	return s.SnapshotSink.Close()
 }
 
-// errSilent stands for the call of silence in the tests of failStop.
+// errSilent represents the call of silence in the tests of failStop.
 var errSilent = errors.New("silenced")
 
-// failStopTrio wraps a faultyStore. The channel receives what fatal is called with.
+// failStopTrio wraps a faultyStore. The channel receives the errors with which
+// fatal is called.
 func failStopTrio(inner *faultyStore) (*failStopLogs, *failStopVotes, *failStopSnapshots, chan error) {
 	told := make(chan error, 10)
 	g := newFailStop(maxStoreWait, func() { told <- errSilent }, func(err error) { told <- err })

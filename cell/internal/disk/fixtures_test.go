@@ -71,12 +71,13 @@ func filled(t *testing.T, dir string, kind LogStore, last, snapshot uint64) {
 	mustClose(t, s)
 }
 
-// rosterAlone is the roster of a cell of one.
+// rosterAlone returns the roster of a cell of one.
 func rosterAlone(who identity.Replica) *identity.Roster {
 	return &identity.Roster{CellID: "c", Members: []identity.Member{{ID: who.ID, Raft: "a", Incarnation: who.Incarnation}}}
 }
 
-// preparedAlone is the identity of the only member of a cell, which has not begun.
+// preparedAlone returns the identity of the only member of a cell that has not
+// begun.
 func preparedAlone(t *testing.T) *IdentityFile {
 	t.Helper()
 	f := &IdentityFile{path: filepath.Join(t.TempDir(), rosterName)}
@@ -93,7 +94,7 @@ func takeSnapshot(t *testing.T, s *Stores, index uint64) {
 	takeSnapshotOf(t, s, index, 1)
 }
 
-// takeSnapshotOf is takeSnapshot, of an entry of that term.
+// takeSnapshotOf is takeSnapshot for an entry of that term.
 func takeSnapshotOf(t *testing.T, s *Stores, index, term uint64) {
 	t.Helper()
 	_, wire := raft.NewInmemTransport("a")
@@ -115,7 +116,7 @@ func overwrite(name, text string) func(*testing.T, string) {
 	}
 }
 
-// damageSnapshots flips a bit in every snapshot's contents.
+// damageSnapshots flips a bit in the contents of every snapshot.
 func damageSnapshots(t *testing.T, dir string) {
 	states, err := filepath.Glob(filepath.Join(dir, snapshotsName, "*", "state.bin"))
 	if err != nil || len(states) == 0 {

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLogChecksum: an entry comes back as it was written, the writer's own is
-// left alone, and any change of what is stored is noticed.
+// TestLogChecksum: an entry is read as it was written, the writer's own copy
+// does not change, and any change of the stored bytes is noticed.
 func TestLogChecksum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inner := newFaultyStore()
@@ -59,7 +59,7 @@ func TestLogChecksum(t *testing.T) {
 			damaged.Data = append(damaged.Data, 0)
 		case what == 4:
 			damaged.Extensions = damaged.Extensions[:rapid.IntRange(0, len(damaged.Extensions)-1).Draw(t, "cut")]
-		case what == 5: // an entry in another's place
+		case what == 5: // an entry in the place of another
 			moved := damaged
 			moved.Index++
 			if err := inner.InmemStore.StoreLog(&moved); err != nil {
@@ -78,18 +78,19 @@ func TestLogChecksum(t *testing.T) {
 			t.Fatalf("stored %+v, damaged to %+v: %v", stored, damaged, err)
 		}
 		if err := <-told; api.CodeOf(err) != api.Corrupt {
-			t.Fatalf("fatal was told %v", err)
+			t.Fatalf("fatal was called with %v", err)
 		}
 	})
 }
 
-// misdirectedStore reads entry 1 wherever it is asked to: the disk wrote it
-// there too.
+// misdirectedStore returns entry 1 for every index, as if the disk had written
+// it everywhere.
 type misdirectedStore struct{ *faultyStore }
 
 func (s misdirectedStore) GetLog(_ uint64, log *raft.Log) error { return s.InmemStore.GetLog(1, log) }
 
-// TestLogInAnothersPlace: a whole entry, with its checksum, in the wrong place.
+// TestLogInAnothersPlace: a whole entry, with a correct checksum, in the wrong
+// place.
 func TestLogInAnothersPlace(t *testing.T) {
 	inner := newFaultyStore()
 	l, _, _, _ := failStopTrio(inner)
@@ -102,14 +103,15 @@ func TestLogInAnothersPlace(t *testing.T) {
 	}
 }
 
-// TestEntryThatCannotBeReadIsNotWritten: of a batch with an entry above the limit
-// nothing is written, and the replica ends with a message that says what to do.
+// TestEntryThatCannotBeReadIsNotWritten: if a batch has an entry above the
+// limit, no entry of it is written, and the replica ends with a message that
+// says what to do.
 func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
 	inner := newFaultyStore()
 	logs, _, _, told := failStopTrio(inner)
 	logs.maxEntry = 1000
 	if err := logs.failStop.callOnGoroutine(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 988)}}) // with the mark and the checksum
+		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 988)}}) // plus the mark and the checksum
 	}); err != nil {
 		t.Fatal(err)
 	}

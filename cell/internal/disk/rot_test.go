@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestNewestSnapshotRots: a replica starts, and starts again, though its newest snapshot
-// has rotted, if an older one and the log behind that have everything. It neither goes on
-// from the rotten one nor sends it to others.
+// TestNewestSnapshotRots: a replica starts, twice, though its newest snapshot is damaged, if an
+// older one and the log behind it have everything. It neither uses the damaged snapshot nor sends
+// it to others.
 func TestNewestSnapshotRots(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestNewestSnapshotRots(t *testing.T) {
 	}
 }
 
-// TestDeniedIsNotDamaged: what the system does not let a replica read is not taken for
-// lost or damaged. It is put right, and all is well.
+// TestDeniedIsNotDamaged: files that the system does not let a replica read are not treated as lost
+// or damaged. When an operator has corrected that, the replica starts.
 func TestDeniedIsNotDamaged(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind LogStore
@@ -84,7 +84,7 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 				t.Fatalf("files %q, %v", paths, err)
 			}
 			path, aside := paths[0], filepath.Join(t.TempDir(), "aside")
-			if err := errors.Join(os.Rename(path, aside), os.Symlink(path, path)); err != nil { // a link to itself is denied to everybody, root too
+			if err := errors.Join(os.Rename(path, aside), os.Symlink(path, path)); err != nil { // a link to itself cannot be read by any user, root included
 				t.Fatal(err)
 			}
 			_, err = testStores(dir, c.kind)
@@ -99,9 +99,8 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 	}
 }
 
-// TestSnapshotsMetadataRot: metadata of a snapshot that were changed, and can be read
-// still, are not believed: neither does the replica go on from them, nor does it send
-// them to others.
+// TestSnapshotsMetadataRot: a replica neither uses a snapshot whose metadata were changed, but can
+// be read, nor sends it to others.
 func TestSnapshotsMetadataRot(t *testing.T) {
 	for name, rot := range map[string][2]string{
 		"index":                 {`"Index":10,`, `"Index":12,`},
@@ -138,7 +137,7 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 			}
 			rotten := strings.Replace(string(text), rot[0], rot[1], 1)
 			if rotten == string(text) {
-				t.Fatalf("%s: there is no %s", text, rot[0])
+				t.Fatalf("%s: %s is missing", text, rot[0])
 			}
 			if err := os.WriteFile(metas[0], []byte(rotten), 0o600); err != nil {
 				t.Fatal(err)
@@ -150,7 +149,7 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 			if _, _, err := r.s.snapshots.Open(list[0].ID); err == nil {
 				t.Error("it would send the snapshot to others")
 			}
-			_ = r.stop() // it has failed
+			_ = r.stop() // an error was returned already
 			r, err = openCrashReplica(dir, WALStore, nil)
 			if err == nil {
 				t.Errorf("it goes on, from entry %d", r.raft.LastIndex())
@@ -163,8 +162,8 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 	}
 }
 
-// TestOldSnapshotsNameRots: a snapshot whose metadata do not name it any more is removed
-// when it is too old, as others are, and nothing else is.
+// TestOldSnapshotsNameRots: a snapshot whose metadata have another name is removed when it is too
+// old, like others, and nothing else is.
 func TestOldSnapshotsNameRots(t *testing.T) {
 	for _, rotten := range []string{`"IE":"2-4-`, `"ID":"2-8-`} {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -213,8 +212,8 @@ func TestOldSnapshotsNameRots(t *testing.T) {
 	}
 }
 
-// TestVotesRot: votes of which a byte has rotted, and if it is one of a key, are not
-// taken for votes that were never given.
+// TestVotesRot: damaged votes, even if the damaged byte is in a key, are not treated as votes that
+// were never given.
 func TestVotesRot(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, BoltStore, 9, 0)
@@ -245,8 +244,8 @@ func TestVotesRot(t *testing.T) {
 	mustClose(t, mustOpen(t, dir, BoltStore))
 }
 
-// TestWALMetadataRot: what raft-wal finds missing or contradicting itself is damage, and
-// starting the replica again does not help.
+// TestWALMetadataRot: missing or contradictory files of raft-wal are damage, and starting the
+// replica again does not help.
 func TestWALMetadataRot(t *testing.T) {
 	for _, was := range []string{"BaseIndex", "Codec", "Segments"} {
 		dir := t.TempDir()
@@ -263,7 +262,7 @@ func TestWALMetadataRot(t *testing.T) {
 	}
 }
 
-// rosterRots flips a bit that leaves the file legible.
+// rosterRots flips a bit so that the file can still be read.
 func rosterRots(t *testing.T, dir string) {
 	text, err := os.ReadFile(filepath.Join(dir, rosterName))
 	if err != nil {
@@ -272,7 +271,8 @@ func rosterRots(t *testing.T, dir string) {
 	overwrite(rosterName, strings.Replace(string(text), `"cell_id":"c"`, `"cell_id":"b"`, 1))(t, dir)
 }
 
-// votersOfCell is the configuration of the cell whose replica has those stores.
+// votersOfCell returns the configuration of the cell to whose replica the
+// stores belong.
 func votersOfCell(s *Stores) raft.Configuration {
 	addresses := map[string]string{"r1": "a"}
 	if r := s.who.Get().Roster; r != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestEntryUnderSnapshotRots: an entry that a snapshot covers is not needed to start,
-// also if it is the last of the log.
+// TestEntryUnderSnapshotRots: the start does not need an entry that a snapshot covers, even if it
+// is the last of the log.
 func TestEntryUnderSnapshotRots(t *testing.T) {
 	for name, c := range map[string]struct{ rotten, last uint64 }{"the last": {14, 14}, "that of the snapshot": {14, 17}, "one before": {13, 17}} {
 		for _, kind := range LogStores() {
@@ -52,8 +52,8 @@ func TestEntryUnderSnapshotRots(t *testing.T) {
 	}
 }
 
-// TestRottenEntryEndsNoMaster: a master that finds an entry rotten which its snapshot
-// covers, and which a replica behind it needs, sends that the snapshot.
+// TestRottenEntryEndsNoMaster: a master finds that an entry is damaged which its snapshot covers,
+// and which a replica behind it needs. It sends the snapshot to that replica.
 func TestRottenEntryEndsNoMaster(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -89,9 +89,9 @@ func TestRottenEntryEndsNoMaster(t *testing.T) {
 	}
 }
 
-// TestRottenEntryIsToldOf: nothing depends on an entry that has rotted under a snapshot,
-// and Raft takes it for one that was compacted. That the disk rots is told nevertheless,
-// once; of an entry that was compacted nothing is.
+// TestRottenEntryIsToldOf: nothing needs a damaged entry under a snapshot, and Raft treats it as
+// compacted. The log still reports the damage, once, and reports nothing for an entry that was
+// really compacted.
 func TestRottenEntryIsToldOf(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestRottenEntryIsToldOf(t *testing.T) {
 	}
 }
 
-// follow votes for the replica, and is one whose log ends at last, until end. It tells of
-// the first snapshot that it is sent.
+// follow imitates a follower that votes for the replica and whose log ends at last, until end. It
+// reports the first snapshot that it gets.
 func (r *crashReplica) follow(last uint64, sent chan<- uint64, end <-chan struct{}) {
 	for {
 		select {
@@ -152,8 +152,8 @@ func (r *crashReplica) follow(last uint64, sent chan<- uint64, end <-chan struct
 	}
 }
 
-// TestLogReachesBackBehindTheNewestSnapshot: a replica starts without its newest snapshot,
-// which has rotted, however many entries came since the one before.
+// TestLogReachesBackBehindTheNewestSnapshot: a replica starts without its newest snapshot, which is
+// damaged, however many entries there are since the one before.
 func TestLogReachesBackBehindTheNewestSnapshot(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestLogReachesBackBehindTheNewestSnapshot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Raft leaves three entries, as crashConf says.
+			// Raft keeps three entries, as crashConf says.
 			r.pass(t, appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 14), appendStep(4, 15, 30, 30), nil, appendStep(4, 31, 50, 50), nil)
 			if first, err := r.s.rawLogs.FirstIndex(); first != 31 || err != nil {
 				t.Errorf("the log begins at %d, %v; want the entry after the snapshot before the newest", first, err)
@@ -187,7 +187,8 @@ func TestLogReachesBackBehindTheNewestSnapshot(t *testing.T) {
 	}
 }
 
-// pass takes the replica through steps, and waits for what each has committed.
+// pass takes the replica through steps, and waits for the entries that each has
+// committed.
 func (r *crashReplica) pass(t *testing.T, steps ...crashSend) {
 	t.Helper()
 	for i, step := range steps {

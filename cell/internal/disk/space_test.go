@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A disk that runs full is told of on the way: in the log, not in every line of
-// it, and in what /readyz says.
+// A disk that is getting full is reported in time: in the log, though not in
+// every line, and in /readyz.
 func TestDiskNearlyFull(t *testing.T) {
 	s := NewSpace("/data", nil, nil)
 	for free, want := range map[int64]string{0: "0 MiB are free", 86 << 20: "86 MiB are free", minFree - 1: "1023 MiB are free", minFree: "", -1: ""} {
@@ -35,7 +35,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	}
 }
 
-// Nothing is known of a directory that is gone, and nothing is said.
+// For a directory that does not exist, nothing is reported.
 func TestDiskOfADirectoryThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testbed.Lines{}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	crashEnv      = "CHUBBY_TEST_CRASH_DIR" // set in a child that is to be killed: where its log is
+	crashEnv      = "CHUBBY_TEST_CRASH_DIR" // set in a child that will be killed: the directory of its log
 	crashKindEnv  = "CHUBBY_TEST_CRASH_KIND"
 	crashSegment  = 32 << 10 // bytes: small, so that segments end often
 	crashRounds   = 20
@@ -27,9 +27,9 @@ const (
 )
 
 // TestLogSurvivesKill kills a process with SIGKILL while it appends, truncates
-// and compacts, again and again over the same log. Each time every acknowledged
-// operation must have been done, the one in flight wholly or not at all, and
-// the log must take the next entry.
+// and compacts, again and again on the same log. Each time every acknowledged
+// operation must have been done, the one in flight completely or not at all,
+// and the log must accept the next entry.
 func TestLogSurvivesKill(t *testing.T) {
 	if dir := os.Getenv(crashEnv); dir != "" {
 		crashChild(t, dir, LogStore(os.Getenv(crashKindEnv)))
@@ -57,7 +57,7 @@ func TestLogSurvivesKill(t *testing.T) {
 				if err != nil {
 					t.Fatalf("round %d, after %q: %v", round, acked[max(0, len(acked)-3):], err)
 				}
-				// The next append is taken, and read back.
+				// The log accepts the next append, and it can be read.
 				next := uint64(1)
 				if len(want.terms) > 0 {
 					next = want.last() + 1
@@ -79,9 +79,9 @@ func TestLogSurvivesKill(t *testing.T) {
 	}
 }
 
-// killedChild runs a child over the log and kills it in the middle of its work.
-// It returns the operations that the child acknowledged, and the one it had
-// begun.
+// killedChild runs a child on the log and kills it in the middle of its work.
+// It returns the operations that the child acknowledged, and the one that it
+// had begun.
 func killedChild(t *testing.T, dir string, kind LogStore) (acked []string, inFlight string) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestLogSurvivesKill$", "-test.timeout=60s")
@@ -95,7 +95,7 @@ func killedChild(t *testing.T, dir string, kind LogStore) (acked []string, inFli
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	kill := time.AfterFunc(30*time.Second, func() { _ = child.Process.Kill() }) // should it never begin
+	kill := time.AfterFunc(30*time.Second, func() { _ = child.Process.Kill() }) // in case it never begins
 	for left := 10 + rand.IntN(80); lines.Scan(); left-- {
 		what, op, ok := strings.Cut(lines.Text(), ": ")
 		switch {
@@ -112,8 +112,8 @@ func killedChild(t *testing.T, dir string, kind LogStore) (acked []string, inFli
 	return acked, inFlight
 }
 
-// crashChild works on the log until it is killed, and reports each operation
-// before and after.
+// crashChild works on the log until it is killed. It reports each operation
+// before it begins and when it has ended.
 func crashChild(t *testing.T, dir string, kind LogStore) {
 	logs, _ := openRawLog(t, dir, kind)
 	first, err := logs.FirstIndex()
@@ -158,14 +158,14 @@ func crashStep(t *testing.T, op string, do func() error) {
 	fmt.Println("done: " + op)
 }
 
-// TestLogSurvivesPowerLoss: of an append that was not acknowledged, the disk may
-// hold any part when the power fails. What was acknowledged before it must be
-// there, the append wholly or not at all, and the log must take the next entry.
-// The parts are made from the files before and after the append.
+// TestLogSurvivesPowerLoss: if the power fails during an append, the disk may
+// have any part of it. Every operation acknowledged before must be there, the
+// append completely or not at all, and the log must accept the next entry. The
+// test makes the parts from the files before and after the append.
 func TestLogSurvivesPowerLoss(t *testing.T) {
 	type trial struct {
 		kind LogStore
-		last uint64 // of the append that the power loss interrupts
+		last uint64 // the last entry of the append that the power loss interrupts
 	}
 	trials := map[string]trial{
 		"wal, segment filled": {WALStore, 120}, // raft-wal writes the segment's index with it
@@ -220,7 +220,7 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 				}
 			}
 			if whole == 0 || whole == 60 {
-				t.Errorf("the append survived in %d of 60 variants: both outcomes were to be tested", whole)
+				t.Errorf("the append survived in %d of 60 variants: the test needs both outcomes", whole)
 			}
 		})
 	}
@@ -262,8 +262,9 @@ func tornBetween(before, after map[string][]byte, kind LogStore, variant int) ma
 	return torn
 }
 
-// TestWALNotesItsEnd: raft-wal drops a damaged end of its log, as if a crash had
-// cut it short. What had been confirmed must not go that way, in silence.
+// TestWALNotesItsEnd: raft-wal removes a damaged end of its log, as if a crash
+// had interrupted the write. Confirmed entries must not be lost silently in
+// this way.
 func TestWALNotesItsEnd(t *testing.T) {
 	dir := t.TempDir()
 	logs, s := openRawLog(t, dir, WALStore)
@@ -272,7 +273,7 @@ func TestWALNotesItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := logs.DeleteRange(19, 20); err != nil { // what was given up is not missed
+	if err := logs.DeleteRange(19, 20); err != nil { // these were deleted, and are not missed
 		t.Fatal(err)
 	}
 	mustClose(t, s)

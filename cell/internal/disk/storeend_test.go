@@ -13,14 +13,14 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// TestDataThatEndsTooEarly: a replica whose data ends before what it has held does not
-// start, though what is left of it follows each other without a gap.
+// TestDataThatEndsTooEarly: a replica whose data end before what it has held does not start, even
+// if the rest has no gap.
 func TestDataThatEndsTooEarly(t *testing.T) {
 	installed := func(t *testing.T, dir string, kind LogStore) (snapshot string) {
 		s := mustOpen(t, dir, kind)
-		takeSnapshot(t, s, 20) // the master's: the log ends at 9
+		takeSnapshot(t, s, 20) // the master's snapshot: the log ends at 9
 		mustClose(t, s)
-		mustClose(t, mustOpen(t, dir, kind)) // which empties it
+		mustClose(t, mustOpen(t, dir, kind)) // opening empties the log
 		found, err := filepath.Glob(filepath.Join(dir, snapshotsName, "1-20-*"))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("snapshots %q, %v", found, err)
@@ -84,9 +84,9 @@ func TestDataThatEndsTooEarly(t *testing.T) {
 	}
 }
 
-// TestLogThatEndsTooEarly: entries that were confirmed are missed, when an old copy of the
-// log is put back, or when bbolt goes back to the state before the last, for the page
-// that says which is the newest has rotted.
+// TestLogThatEndsTooEarly: confirmed entries are missed if an old copy of the log is put back. They
+// are also missed if bbolt goes back to the state before the last, because the page that marks the
+// newest state is damaged.
 func TestLogThatEndsTooEarly(t *testing.T) {
 	for name, damage := range map[string]func(before, after []byte) []byte{
 		"an old copy": func(before, _ []byte) []byte { return before },
@@ -129,15 +129,14 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 	}
 }
 
-// TestSnapshotThatCannotBeRestored: the newest snapshot is as it was written, and the
-// state machine cannot read it. Raft would go back to an older one, whether the log goes
-// on from there or not.
+// TestSnapshotThatCannotBeRestored: the newest snapshot is intact, and the state machine cannot
+// read it. Raft would go back to an older one, whether or not the log continues from there.
 func TestSnapshotThatCannotBeRestored(t *testing.T) {
 	for name, c := range map[string]struct {
-		older    bool   // there is another one, of entry 10
-		snapshot uint64 // of which entry the newest is
+		older    bool   // there is another snapshot, of entry 10
+		snapshot uint64 // the entry of the newest
 		last     uint64 // of the log
-		refused  string // nothing if it starts
+		refused  string // empty if the replica starts
 	}{
 		"the log reaches back":         {older: true, snapshot: 10, last: 10},
 		"the log is empty":             {older: true, snapshot: 20, last: 20, refused: "entry 20 cannot be restored"},
@@ -163,7 +162,7 @@ func TestSnapshotThatCannotBeRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.last > c.snapshot {
-				s := mustOpen(t, dir, WALStore) // which empties the log
+				s := mustOpen(t, dir, WALStore) // opening empties the log
 				if err := s.logs.StoreLogs(crashBatch(c.snapshot+1, c.last, 2)); err != nil {
 					t.Fatal(err)
 				}

@@ -13,8 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestStartVerifiesLog: Raft panics over an entry that it cannot read while it
-// starts, and over a gap between snapshot and log. The stores find out first.
+// TestStartVerifiesLog: Raft panics if it cannot read an entry while it starts,
+// and if there is a gap between snapshot and log. The stores must find both
+// before that.
 func TestStartVerifiesLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(*testing.T, *Stores)
@@ -93,14 +94,14 @@ func TestStartVerifiesLog(t *testing.T) {
 	}
 }
 
-// TestInterruptedStart: the remains of a first start or of a snapshot that was
-// cut short do no harm.
+// TestInterruptedStart: what an interrupted first start or snapshot leaves
+// behind does no harm.
 func TestInterruptedStart(t *testing.T) {
 	for _, kind := range LogStores() {
 		dir := filepath.Join(t.TempDir(), "not", "there")
 		s := mustOpen(t, dir, kind)
 		mustClose(t, s)
-		for _, name := range []string{markerName, votesName} { // as if it had not come so far
+		for _, name := range []string{markerName, votesName} { // as if the start had been interrupted before
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
@@ -123,9 +124,9 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// TestInterruptedInstall: a replica that was killed after it had stored a snapshot
-// of the leader's, and before it had emptied its log, which ends earlier, starts
-// again and takes the entries that follow the snapshot.
+// TestInterruptedInstall: a replica is killed after it has stored a snapshot of
+// the leader, and before it has emptied its log, which ends earlier. It starts
+// again and accepts the entries that follow the snapshot.
 func TestInterruptedInstall(t *testing.T) {
 	for _, kind := range LogStores() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestInterruptedInstall(t *testing.T) {
 			s := mustOpen(t, dir, kind)
 			takeSnapshot(t, s, 20)
 			mustClose(t, s)
-			for next := uint64(21); next < 24; next++ { // it goes on to be restarted
+			for next := uint64(21); next < 24; next++ { // it is restarted again and again
 				opts := testStoreOptions()
 				opts.Fatal = func(err error) { t.Error(err) }
 				s, err := Open(dir, kind, opts)
@@ -156,8 +157,8 @@ func TestInterruptedInstall(t *testing.T) {
 	}
 }
 
-// TestGapInOldLog: an earlier version left entries before a snapshot of the leader's in
-// bbolt's log, and went on behind it. Nobody knows whether they were ever committed.
+// TestGapInOldLog: an earlier version left entries before a snapshot of the leader in bbolt's log,
+// and continued behind it. It is unknown whether they were ever committed.
 func TestGapInOldLog(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, BoltStore, 9, 20)
@@ -172,8 +173,9 @@ func TestGapInOldLog(t *testing.T) {
 	}
 }
 
-// TestInterruptedBootstrap: Raft writes the first term and then the first entry.
-// A crash between the two must not keep the replica from bootstrapping its cell.
+// TestInterruptedBootstrap: Raft writes the first term and then the first
+// entry. After a crash between the two, the replica must still be able to
+// bootstrap its cell.
 func TestInterruptedBootstrap(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, BoltStore)

@@ -12,8 +12,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// TestOldVotesAreRefused: the votes alone are put back from an older copy, as the
-// message about missing ones may suggest. The replica could give them again.
+// TestOldVotesAreRefused: only the votes are put back from an older copy, as
+// the message about missing ones may suggest. The replica could vote twice in
+// one term.
 func TestOldVotesAreRefused(t *testing.T) {
 	for name, snapshot := range map[string]uint64{"log": 0, "snapshot": 10, "snapshot beyond the log": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +48,8 @@ func TestOldVotesAreRefused(t *testing.T) {
 	}
 }
 
-// TestVotesOfAnotherAreRefused: the files of another replica of the cell, put into
-// this one's directory beside its marker, do not make it vote as that one.
+// TestVotesOfAnotherAreRefused: with the files of another replica of the cell
+// in its directory, beside its own marker, a replica does not vote as that one.
 func TestVotesOfAnotherAreRefused(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	filled(t, dir, BoltStore, 9, 0)
@@ -63,7 +64,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 	if _, err := testStores(dir, BoltStore); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
 		t.Errorf("%v, want a refusal", err)
 	}
-	// Those of a version that did not say whose they are are this replica's from now on.
+	// Votes of a version that did not record the voter belong to this replica from now on.
 	db, err := bbolt.Open(filepath.Join(dir, votesName), 0o600, boltOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 }
 
 // TestVoteIsOneWrite: a crash between the two halves of a vote leaves the old
-// vote. (With the new term and the old candidate, Raft would grant that
+// vote. (With the new term and the old candidate, Raft would give that
 // candidate a second vote.)
 func TestVoteIsOneWrite(t *testing.T) {
 	dir := t.TempDir()
@@ -127,7 +128,7 @@ func TestVoteIsOneWrite(t *testing.T) {
 	}
 }
 
-// TestVoteChecksum: a vote that has rotted is noticed, not believed.
+// TestVoteChecksum: a damaged vote is noticed and not used.
 func TestVoteChecksum(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), BoltStore)
 	key := []byte("CurrentTerm")

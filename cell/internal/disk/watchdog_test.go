@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// pausedEnv makes TestStoppedProcessIsNoStalledDisk the process that is stopped.
+// pausedEnv marks the process that TestStoppedProcessIsNoStalledDisk stops.
 const pausedEnv = "CHUBBY_TEST_PAUSED"
 
-// TestStoppedProcessIsNoStalledDisk: a replica that is stopped in the middle of an
-// operation on its disk, for longer than one may take, goes on when the operation has
-// come back meanwhile.
+// TestStoppedProcessIsNoStalledDisk: a replica is stopped during an operation on its disk, for
+// longer than an operation may take. It continues if the operation has returned meanwhile.
 func TestStoppedProcessIsNoStalledDisk(t *testing.T) {
 	const rounds, limit = 5, 300 * time.Millisecond
 	if os.Getenv(pausedEnv) != "" {
