@@ -11,17 +11,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// bootWorld is a cell's members as far as bootstrap knows them: what is on their
-// disks, who runs, and what each heard last.
+// bootWorld is what bootstrap knows of a cell's members: the contents of their
+// disks, which ones run, and what each learnt last.
 type bootWorld struct {
 	members []identity.Member
 	disks   map[string]*identity.Replica
 	runs    map[string]bool
-	heard   map[string]map[string]BootstrapReport // by asker, then by who answered
+	heard   map[string]map[string]BootstrapReport // by asker, then by the member that answered
 	drawn   int
 
 	stored map[string]map[string]bool // by cell id: every incarnation that ever stored that roster
-	begun  map[string]bool            // by cell id: somebody has begun it
+	begun  map[string]bool            // by cell id: some member has begun it
 }
 
 func newBootWorld(n int) *bootWorld {
@@ -44,10 +44,10 @@ func (w *bootWorld) wipe(id string) {
 	w.stop(id)
 }
 
-// stop ends a replica, which forgets what it heard.
+// stop ends a replica, which forgets what it learnt.
 func (w *bootWorld) stop(id string) { w.runs[id], w.heard[id] = false, map[string]BootstrapReport{} }
 
-// ask lets one replica hear another, if both run.
+// ask lets one replica ask another, if both run.
 func (w *bootWorld) ask(asker, other string) {
 	if w.runs[asker] && w.runs[other] && asker != other {
 		d := w.disks[other]
@@ -55,8 +55,8 @@ func (w *bootWorld) ask(asker, other string) {
 	}
 }
 
-// step lets a replica take its next step upon what it heard, however long ago. It
-// returns the invariant that was broken, if one was.
+// step lets a replica take its next step with what it learnt, however long ago.
+// It returns the invariant that the step broke, if any.
 func (w *bootWorld) step(id string) error {
 	me := w.disks[id]
 	if !w.runs[id] || me.Begun {
@@ -66,7 +66,7 @@ func (w *bootWorld) step(id string) error {
 	if err != nil {
 		w.stop(id)
 		if !errors.Is(err, identity.ErrRefused) {
-			return fmt.Errorf("%s failed with %w, which is no refusal", id, err)
+			return fmt.Errorf("%s failed with %w, which is not a refusal", id, err)
 		}
 		return nil
 	}
@@ -103,10 +103,10 @@ func (w *bootWorld) begin(r *identity.Roster) error {
 	return nil
 }
 
-// TestBootstrapBeginsOneCell: however members start, crash, lose their disks and
-// act on what they heard long ago, no second cell begins while any disk of a cell
-// that had begun is left, and a roster is begun only after all its members stored
-// it.
+// TestBootstrapBeginsOneCell: members start, crash, lose their disks and act on
+// old answers, in any order. No second cell begins while a disk of a cell that
+// had begun is left, and a cell begins only after all its members stored its
+// roster.
 func TestBootstrapBeginsOneCell(t *testing.T) {
 	begun := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +141,7 @@ func TestBootstrapBeginsOneCell(t *testing.T) {
 		begun += len(w.begun)
 	})
 	if begun == 0 {
-		t.Error("no cell was ever begun: this test shows nothing")
+		t.Error("no cell ever began: the test proves nothing")
 	}
 }
 
@@ -181,8 +181,8 @@ func TestBootstrapIsCompleted(t *testing.T) {
 	})
 }
 
-// TestBootstrapSaysWhatIsWrong: one that waits names every member and the reason,
-// and one that must not go on says what an operator has to know.
+// TestBootstrapSaysWhatIsWrong: a replica that waits names every member with
+// the reason, and one that must not go on says what an operator has to know.
 func TestBootstrapSaysWhatIsWrong(t *testing.T) {
 	members := []identity.Member{{ID: "r1", Raft: "h1"}, {ID: "r2", Raft: "h2"}}
 	me := identity.Replica{ID: "r1", Incarnation: "i1"}

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// TestComparisonSaysWhoDiffers: only at an index that this replica has applied
-// can another one differ; it is said at once and then every minute, and counted
-// until they agree again.
+// TestComparisonSaysWhoDiffers: another replica can differ only at an index
+// that this replica has applied. The log says so at once and then every minute,
+// and the replica is counted until the two agree again.
 func TestComparisonSaysWhoDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testbed.Lines{}
@@ -28,7 +28,7 @@ func TestComparisonSaysWhoDiffers(t *testing.T) {
 		}
 		lines := log.Take()
 		if len(lines) != 3 || c.Differing() != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "peer=r3") {
-			t.Errorf("one that differs for 150 s: %q, %d", lines, c.Differing())
+			t.Errorf("a replica that differs for 150 s: %q, %d", lines, c.Differing())
 		}
 		if !strings.Contains(strings.Join(lines, ""), "Remove no data directory") {
 			t.Errorf("the advice is missing: %q", lines)

@@ -15,9 +15,9 @@ import (
 
 // BenchmarkProve measures a proof of leadership in a cell of five over loopback
 // TCP with logs on disk, all in one process: how long a caller waits (p50-us,
-// p99-us) and how many are served, with so many calling in a tight loop, and
-// with or without 64 writers. Raft's VerifyLeader, which is unsafe, stands
-// beside it.
+// p99-us) and how many proofs there are, with that many callers in a tight
+// loop, and with or without 64 writers. It also measures Raft's VerifyLeader,
+// which is unsafe.
 func BenchmarkProve(b *testing.B) {
 	nodes := diskCell(b, 5, disk.BoltStore)
 	master := leader(b, nodes...)
@@ -60,13 +60,13 @@ func write(n *raftNode, stop <-chan struct{}) {
 			return
 		default:
 			if err := n.raft.Apply(command, 0).Error(); err != nil {
-				panic(err) // the benchmark's leader has lost its majority: no figure would mean anything
+				panic(err) // the benchmark's leader has lost its majority: no result would be valid
 			}
 		}
 	}
 }
 
-// measureCalls shares b.N calls out among callers.
+// measureCalls distributes b.N calls over callers.
 func measureCalls(b *testing.B, callers int, do func() error) {
 	var work sync.WaitGroup
 	took := make([][]time.Duration, callers)
@@ -109,7 +109,7 @@ func diskCell(b testing.TB, size int, kind disk.LogStore) []*raftNode {
 	for i := range size {
 		id := fmt.Sprintf("r%d", i+1)
 		n := startNode(b, nodeConfig{
-			id: id, members: members, listen: listeners[id], timeout: 3 * time.Second, // so that a loaded machine elects nobody
+			id: id, members: members, listen: listeners[id], timeout: 3 * time.Second, // so that a loaded machine holds no election
 			dir: filepath.Join(dir, id), kind: kind,
 			dial: func(address string, timeout time.Duration) (net.Conn, error) {
 				return net.DialTimeout("tcp", address, timeout)

@@ -16,10 +16,10 @@ import (
 
 // TestDeposedMasterCannotProve is why the fence exists. A leads and is paused:
 // answers that B and C had sent it wait in its socket buffers. They elect a new
-// leader, which acknowledges a write. A wakes up and is asked to read. Raft's
+// leader, which acknowledges a write. A resumes and is asked to read. Raft's
 // VerifyLeader takes the old answers for new ones and lets A serve the old
-// value; the fence must not. That VerifyLeader is fooled shows that the
-// scenario is the right one.
+// value; the fence must not. The case of VerifyLeader shows that the scenario
+// is the right one.
 func TestDeposedMasterCannotProve(t *testing.T) {
 	for name, proof := range map[string]func(*raftNode, *Fence) error{
 		"VerifyLeader": func(n *raftNode, _ *Fence) error { return n.raft.VerifyLeader().Error() },
@@ -32,15 +32,15 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				err := proofAfterPause(t, proof)
 				if fooled := err == nil; fooled != (name == "VerifyLeader") {
-					t.Errorf("a deposed leader asks whether it leads: %v", err)
+					t.Errorf("the proof of a deposed leader: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// proofAfterPause plays the scenario and returns what the deposed leader's
-// proof says. The leader's long time-outs stand for the pause: its timers do
+// proofAfterPause plays the scenario and returns the result of the deposed
+// leader's proof. The leader's long timeouts imitate the pause: its timers do
 // not fire while the others elect.
 func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	wire := testbed.NewNetwork()
@@ -63,8 +63,8 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	makeLeader(t, old, nodes...)
 	f := old.fence()
 
-	// Reads keep heartbeats and probes in flight; the heartbeat interval of the
-	// long time-outs alone would not keep B and C from campaigning.
+	// Reads keep heartbeats and probes in flight. With the heartbeat interval
+	// of the long timeouts alone, B and C would start an election.
 	var readers sync.WaitGroup
 	paused := make(chan struct{})
 	readers.Go(func() {
@@ -73,21 +73,21 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 			case <-paused:
 				return
 			case <-time.After(50 * time.Millisecond):
-				_ = old.raft.VerifyLeader().Error() // it leads, as far as it knows
+				_ = old.raft.VerifyLeader().Error() // it still considers itself the leader
 			}
 		}
 	})
 	old.apply(t, "old")
 	if err := proof(old, f); err != nil {
-		t.Fatalf("while all is well: %v", err)
+		t.Fatalf("before the pause: %v", err)
 	}
 	close(paused)
 	readers.Wait()
-	synctest.Wait() // every connection is idle: what is asked next is sent at once
+	synctest.Wait() // every connection is idle, so the next question is sent at once
 
 	wire.Hold("a")
 	readers.Go(func() { _ = old.raft.VerifyLeader().Error() })  // in flight during the pause
-	readers.Go(func() { _, _ = f.Prove(context.Background()) }) // likewise; it may succeed, it began before
+	readers.Go(func() { _, _ = f.Prove(context.Background()) }) // also in flight; it may succeed, because it began before
 	synctest.Wait()
 	wire.Cut("a", "b", true)
 	wire.Cut("a", "c", true)
@@ -100,7 +100,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	wire.Release("a")
 	err := <-verdict
 	if words := old.words.All(); words[len(words)-1] != "old" {
-		t.Fatalf("the deposed leader has %v: it was to be stale", words)
+		t.Fatalf("the deposed leader has %v, which is not stale", words)
 	}
 
 	wire.Cut("a", "b", false)
@@ -113,7 +113,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 	return err
 }
 
-// TestFenceCounts pins down single cases that the model only bounds.
+// TestFenceCounts tests single cases for which the model gives only bounds.
 func TestFenceCounts(t *testing.T) {
 	type answers map[string]uint64 // term by replica
 	for name, c := range map[string]struct {
@@ -150,7 +150,7 @@ func TestFenceCounts(t *testing.T) {
 					c.arrange(w) // after the question, before the answers
 				}
 				if len(round.rest) > 0 {
-					f.askRest(round) // ask those that were left out, too
+					f.askRest(round) // ask also the voters that were left out
 				}
 				for _, q := range w.asked {
 					if term, ok := c.answers[q.id]; ok {
@@ -170,7 +170,8 @@ func TestFenceCounts(t *testing.T) {
 	}
 }
 
-// TestFenceSharesRounds: however many call, one round is out and one waits.
+// TestFenceSharesRounds: however many callers there are, one round is in flight
+// and one waits.
 func TestFenceSharesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(3)
@@ -206,8 +207,9 @@ func TestFenceSharesRounds(t *testing.T) {
 	})
 }
 
-// TestFenceAsksFew: as many are asked as can decide, those first that were
-// prompt the last time; the others when these do not answer soon.
+// TestFenceAsksFew: a round asks only as many voters as can decide, first those
+// that answered quickly the last time. It asks the others when these do not
+// answer soon.
 func TestFenceAsksFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(5)
@@ -241,8 +243,7 @@ func TestFenceAsksFew(t *testing.T) {
 	})
 }
 
-// TestFenceGivesUp: no majority, a caller that goes away, and the end of the
-// term.
+// TestFenceGivesUp: no majority answers, a caller gives up, or the term ends.
 func TestFenceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, f := newFenceWorld(3)
@@ -268,7 +269,7 @@ func TestFenceGivesUp(t *testing.T) {
 
 		over := api.Errorf(api.NotMaster, "the term is over")
 		results := make(chan error, 2)
-		for range 2 { // one in the round that is out or in the next, one in the next
+		for range 2 { // one in the present round or in the next, one in the next
 			go func() {
 				_, err := f.Prove(ctx)
 				results <- err

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fenceWorld is everything that a fence sees, under a test's control. Questions
-// are kept until the test answers them.
+// fenceWorld is everything that a fence uses, under the test's control. It
+// keeps questions until the test answers them.
 type fenceWorld struct {
 	now     session.Instant
 	term    uint64
@@ -32,7 +32,7 @@ func (w *fenceWorld) GetConfiguration() raft.ConfigurationFuture {
 	return fixedConfiguration{servers: w.servers}
 }
 
-// fixedConfiguration is a raft.ConfigurationFuture that is done.
+// fixedConfiguration is a completed raft.ConfigurationFuture.
 type fixedConfiguration struct{ servers []raft.Server }
 
 func (c fixedConfiguration) Error() error  { return nil }
@@ -62,7 +62,7 @@ func server(i int, suffrage raft.ServerSuffrage) raft.Server {
 	return raft.Server{ID: raft.ServerID("r" + id), Address: raft.ServerAddress("h" + id), Suffrage: suffrage}
 }
 
-// settled returns a round's end, false if it has not ended.
+// settled returns a round's result, false if it has not ended.
 func (r *fenceRound) settled() (error, bool) {
 	select {
 	case <-r.done:
@@ -73,18 +73,18 @@ func (r *fenceRound) settled() (error, bool) {
 }
 
 // TestFenceAgainstModel runs callers, answers, elections and membership changes
-// in any order and compares each round's end with what a naive count over the
-// whole history says.
+// in any order and compares each round's result with a naive count over the
+// whole history.
 func TestFenceAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, f := newFenceWorld(rapid.IntRange(1, 5).Draw(t, "voters"))
-		f.hedge = time.Hour // nothing happens here by itself
+		f.hedge = time.Hour // so that no hedge begins
 		type waiter struct {
 			round *fenceRound
 			came  session.Instant
 		}
 		var waiters []waiter
-		var answers []struct { // every answer given, with the question's time
+		var answers []struct { // every answer, with the time of its question
 			fenceQuestion
 			term uint64
 		}
@@ -137,7 +137,7 @@ func TestFenceAgainstModel(t *testing.T) {
 						continue
 					}
 					if c.round.t0 < c.came {
-						t.Fatalf("a caller who came at %d was released by a proof of %d", c.came, c.round.t0)
+						t.Fatalf("a caller that came at %d was released by a proof of %d", c.came, c.round.t0)
 					}
 					voters, agree := 0, 0
 					for _, s := range began[c.round] {

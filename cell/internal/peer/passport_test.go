@@ -13,7 +13,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// traveller is a replica's port with an identity, and what it was told of itself.
+// traveller is a replica's port with an identity, and what others told it about
+// itself.
 type traveller struct {
 	*Port
 	me   identity.Replica
@@ -39,7 +40,7 @@ func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *tra
 	return v
 }
 
-// memberOf is a replica of a cell of three, whose directories are the first.
+// memberOf returns a replica of a cell of three with its first directories.
 func memberOf(cellID, id, incarnation string) identity.Replica {
 	r := &identity.Roster{CellID: cellID}
 	for _, m := range []string{"r1", "r2", "r3"} {
@@ -48,20 +49,20 @@ func memberOf(cellID, id, incarnation string) identity.Replica {
 	return identity.Replica{ID: id, Incarnation: incarnation, Roster: r, Begun: true}
 }
 
-// TestPassport: whichever of two calls the other, replicas of different cells, of directories
-// that the cell does not know, and with less data than they are known to have
-// held, exchange nothing; the log says why, and the one that lost its data learns
-// it.
+// TestPassport: whichever of two replicas calls the other, they exchange
+// nothing if they belong to different cells, if the cell does not know a
+// directory, or if a replica has less data than others know that it had. The
+// log says why, and a replica that lost its data learns it.
 func TestPassport(t *testing.T) {
 	for name, c := range map[string]struct {
-		other     identity.Replica // that calls r1, and is called by it
-		held      uint64           // r1's last index, and what the other one remembers of it is 7
-		remembers uint64           // the other's, of r1
-		holds     uint64           // the other's last index; r1 knows that it held 5
+		other     identity.Replica // calls r1, and r1 calls it
+		held      uint64           // r1's last index; the other one remembers that r1 had 7
+		remembers uint64           // what the other one remembers of r1
+		holds     uint64           // the other's last index; r1 remembers that it had 5
 		accepted  bool
 		logged    string // by r1
-		lost      string // what the other one is told of itself
-		lostSelf  string // what r1 is told
+		lost      string // what the other one learns about itself
+		lostSelf  string // what r1 learns about itself
 	}{
 		"a peer":                    {other: memberOf("c1", "r2", "r2-first"), holds: 5, held: 7, remembers: 7, accepted: true},
 		"another cell":              {other: memberOf("c2", "r2", "r2-first"), holds: 5, logged: "another cell of the same name"},
@@ -90,7 +91,7 @@ func TestPassport(t *testing.T) {
 					}
 					synctest.Wait()
 					if (err == nil) != c.accepted {
-						t.Errorf("called=%v: %v; accepted is to be %v", called, err, c.accepted)
+						t.Errorf("called=%v: %v; want accepted %v", called, err, c.accepted)
 					}
 					if lines := strings.Join(us.log.Take(), ""); !strings.Contains(lines, c.logged) {
 						t.Errorf("called=%v: r1 logged %q, want %q", called, lines, c.logged)
@@ -100,7 +101,7 @@ func TestPassport(t *testing.T) {
 							t.Errorf("called=%v: %s is told %v, want %q", called, who, got, want)
 						}
 					}
-					if called || c.holds < 5 { // a directory of the cell's, but not its own, learns of it when it calls
+					if called || c.holds < 5 { // another directory of its own cell learns of it when it calls
 						check("the other", other.lost, c.lost)
 					}
 					check("r1", us.lost, c.lostSelf)
@@ -110,15 +111,15 @@ func TestPassport(t *testing.T) {
 	}
 }
 
-// TestPassportOfAnother: a connection may arrive at another replica than it was made
-// for: an address was given to another host, or a name resolves to an old one. Its
-// hello says what the one that it was for has held, and condemns nobody else.
+// TestPassportOfAnother: a connection may reach another replica than the one that was called: its
+// address was given to another host, or a name resolves to an old one. The hello says what the
+// called replica has had, and must not condemn the one that it reached.
 func TestPassportOfAnother(t *testing.T) {
 	for caller, knows := range map[string]string{"r3": "r2", "r1": "r2"} { // r1 may reach itself
 		synctest.Test(t, func(t *testing.T) {
 			wire := testbed.NewNetwork()
 			us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
-			us.held = 5 // it lags
+			us.held = 5 // it is behind
 			calls := us
 			if caller != us.ID {
 				calls = newTraveller(t, wire, memberOf("c1", caller, caller+"-first"))
@@ -137,8 +138,8 @@ func TestPassportOfAnother(t *testing.T) {
 	}
 }
 
-// TestPassportForgivesOvertaking: a hello that was written before its sender
-// acknowledged more does not condemn the sender.
+// TestPassportForgivesOvertaking: a hello does not condemn its sender if the
+// sender acknowledged more after it wrote the hello.
 func TestPassportForgivesOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		us := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r1", "r1-first"))
@@ -147,7 +148,7 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 		if verdict, _ := us.Passport.checkCaller(late); verdict != helloBehind {
 			t.Errorf("verdict %d", verdict)
 		}
-		// r2 holds 9 by the time it reads the answer.
+		// r2 has 9 entries by the time it reads the answer.
 		r2 := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r2", "r2-first"))
 		r2.held = 9
 		answer := us.Passport.complete(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
@@ -157,8 +158,8 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreLoggedNowAndThen: a peer that is refused again and again has a
-// line every ten seconds.
+// TestRefusalsAreLoggedNowAndThen: for a peer that is refused again and again,
+// the log has one line every ten seconds.
 func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := testbed.NewNetwork()

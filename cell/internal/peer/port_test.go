@@ -17,8 +17,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// FuzzDecodeHello: a hello is never misread, and nothing a stranger sends makes
-// a replica panic.
+// FuzzDecodeHello: a hello is never misread, and no input makes a replica
+// panic.
 func FuzzDecodeHello(f *testing.F) {
 	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", MaxText)}} {
 		buf, err := h.encode()
@@ -73,8 +73,9 @@ func newTestPort(wire *testbed.Network, cell, id string) (*Port, *testbed.Lines)
 	}), log
 }
 
-// TestPortRefusesStrangers: whatever is not a peer of this cell is refused, is
-// told why if it can understand, is logged, and never reaches Raft.
+// TestPortRefusesStrangers: every caller that is not a peer of this cell is
+// refused, and is logged, and never reaches Raft. It gets the reason if it can
+// understand it.
 func TestPortRefusesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := testbed.NewNetwork()
@@ -125,7 +126,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 		default:
 		}
 		if port.ClientAddress("r2") != "" {
-			t.Error("a refused caller's client address was believed")
+			t.Error("a refused caller's client address was used")
 		}
 	})
 }
@@ -141,8 +142,8 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 	return buf
 }
 
-// TestBootstrapIsNotBelieved: a stranger may ask what a replica holds. What it says of
-// itself does not change the address that clients are sent to.
+// TestBootstrapIsNotBelieved: a stranger may ask what a replica has. What it says of itself does
+// not change the address to which clients are sent.
 func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := testbed.NewNetwork()
@@ -159,12 +160,12 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 		}
 		synctest.Wait()
 		if at := us.ClientAddress("r2"); at != "r2.client" {
-			t.Errorf("clients reach r2 at %q, says one that is not r2", at)
+			t.Errorf("clients reach r2 at %q, as another than r2 said", at)
 		}
 	})
 }
 
-// TestPortSurvivesFlood: strangers that connect and say nothing keep no peer
+// TestPortSurvivesFlood: strangers that connect and send nothing keep no peer
 // out, and fill neither memory nor the log.
 func TestPortSurvivesFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,9 +223,9 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		if _, err := port.dial(raftStream, "r2", "r2", time.Second); err != nil {
 			t.Errorf("a peer: %v", err)
 		}
-		synctest.Wait() // the peer takes note when it has answered
+		synctest.Wait() // the peer notes it after it has answered
 		if port.ClientAddress("r2") != "r2.client" || peer.ClientAddress("r1") != "r1.client" {
-			t.Errorf("client addresses %q and %q: each was to learn the other's", port.ClientAddress("r2"), peer.ClientAddress("r1"))
+			t.Errorf("client addresses %q and %q: each must learn the other's", port.ClientAddress("r2"), peer.ClientAddress("r1"))
 		}
 		if _, err := port.dial(raftStream, "r3", "r2", time.Second); api.CodeOf(err) != api.Unavailable {
 			t.Errorf("another replica there: %v", err)
@@ -236,7 +237,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 			t.Errorf("nobody there: %v", err)
 		}
 		if _, err := (raftStreams{port: port}).Dial("nobody", time.Second); api.CodeOf(err) != api.Unavailable {
-			t.Errorf("an address that is nobody's: %v", err)
+			t.Errorf("an unused address: %v", err)
 		}
 		impostor := wire.Listen("impostor")
 		go func() {
@@ -259,15 +260,15 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 		}()
 		began := time.Now()
 		if _, err := port.dial(raftStream, "r5", "mute", time.Second); err == nil || time.Since(began) != time.Second {
-			t.Errorf("one that accepts and says nothing: %v after %v", err, time.Since(began))
+			t.Errorf("a port that accepts and sends nothing: %v after %v", err, time.Since(began))
 		}
 		_ = (<-heard).Close()
 		_ = mute.Close()
 	})
 }
 
-// TestSilence: a silenced replica says nothing more on any connection and makes
-// none, from that moment.
+// TestSilence: from that moment, a silenced replica sends nothing on any
+// connection, and opens none.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := testbed.NewNetwork()

@@ -13,14 +13,14 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// scriptedPeer is a replica that answers probes as the test says. Each
-// connection that a prober makes to it arrives at conns.
+// scriptedPeer is a replica that answers probes as the test says. The
+// connections that a prober makes to it arrive at conns.
 type scriptedPeer struct {
 	conns chan net.Conn
 	down  atomic.Bool
 }
 
-// newScriptedPeer returns a peer and a prober that reaches nobody else.
+// newScriptedPeer returns a peer, and a prober that can reach only this peer.
 func newScriptedPeer() (*scriptedPeer, *Prober) {
 	peer := &scriptedPeer{conns: make(chan net.Conn, 100)}
 	return peer, &Prober{
@@ -54,7 +54,7 @@ func writeAnswer(conn net.Conn, number, term uint64) error {
 	return err
 }
 
-// answersOf asks and returns where the answer's term will be.
+// answersOf asks and returns the channel for the answer's term.
 func answersOf(p *Prober) chan uint64 {
 	answer := make(chan uint64, 1)
 	p.Ask("r2", "b", func(r Report) { answer <- r.Term })
@@ -66,8 +66,8 @@ func pending(answer chan uint64) bool {
 	return len(answer) == 0
 }
 
-// TestProbeAnswersOnlyLaterQuestions: the answer to a question that was sent
-// before the caller asked is not for that caller.
+// TestProbeAnswersOnlyLaterQuestions: a caller does not get the answer to a
+// question that was sent before it asked.
 func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
@@ -94,8 +94,8 @@ func TestProbeAnswersOnlyLaterQuestions(t *testing.T) {
 	})
 }
 
-// TestProbeRefusesMadeUpAnswers: numbers that this connection did not ask, or
-// had answered already.
+// TestProbeRefusesMadeUpAnswers: an answer must have the number of an open
+// question of this connection.
 func TestProbeRefusesMadeUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
@@ -107,7 +107,7 @@ func TestProbeRefusesMadeUpAnswers(t *testing.T) {
 			conn := <-peer.conns
 			_ = writeAnswer(conn, number(readQuestion(t, conn)), 7) // the prober may close at the first byte
 			if !pending(answer) {
-				t.Fatal("a made-up answer was believed")
+				t.Fatal("a made-up answer was accepted")
 			}
 			if _, err := conn.Read(make([]byte, 1)); err == nil {
 				t.Error("the connection of a made-up answer stays open")
@@ -117,16 +117,16 @@ func TestProbeRefusesMadeUpAnswers(t *testing.T) {
 		n := readQuestion(t, conn)
 		_ = writeAnswer(conn, n, 7)
 		<-answer
-		_ = writeAnswer(conn, n, 7) // a repetition
+		_ = writeAnswer(conn, n, 7) // a repeated answer
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Error("a repeated answer was taken")
 		}
 	})
 }
 
-// TestProbeOutlivesConnections: a caller is answered after the peer's restart,
-// and after its machine has vanished without a word; a peer that stays away
-// keeps nobody's memory.
+// TestProbeOutlivesConnections: a caller gets its answer after the peer's
+// restart, and after its machine has vanished without closing the connection.
+// The memory for a peer that stays away is bounded.
 func TestProbeOutlivesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()
@@ -140,7 +140,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 		<-answer
 
 		answer = answersOf(p)
-		readQuestion(t, conn) // and then nothing: the machine is gone
+		readQuestion(t, conn) // and no answer: the machine has vanished
 		for range 50 * maxAsked {
 			answersOf(p)
 		}
@@ -184,8 +184,9 @@ func TestProbeOutlivesConnections(t *testing.T) {
 	})
 }
 
-// TestProbeWaitsForRaft: before Raft has loaded its persisted term, no probe is
-// answered. An answer of 0 would vouch for a leader voted out before a restart.
+// TestProbeWaitsForRaft: no probe is answered before Raft has loaded its
+// persisted term. With an answer of 0, a replica would confirm a leader that
+// was replaced before a restart.
 func TestProbeWaitsForRaft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := testbed.NewNetwork()
@@ -208,8 +209,8 @@ func TestProbeWaitsForRaft(t *testing.T) {
 	})
 }
 
-// TestProbeWindow: a peer that takes questions and answers none is not sent
-// more than probeWindow of them.
+// TestProbeWindow: a peer that reads questions and answers none gets at most
+// probeWindow of them.
 func TestProbeWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, p := newScriptedPeer()

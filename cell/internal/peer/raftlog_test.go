@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What Raft logs of a peer arrives with its id, a peer that is away is named at
-// once, and one election in vain is no news.
+// Raft's log lines about a peer have its id. A peer that cannot be reached is
+// logged at once, and a single election without a result is not.
 func TestRaftLogNamesReplicas(t *testing.T) {
 	count, now := &testbed.Lines{}, session.Instant(0)
 	log := NewRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
@@ -42,7 +42,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
 		t.Errorf("another one: %q", lines)
 	}
-	for range 100 { // one that needs a snapshot
+	for range 100 { // a replica that needs a snapshot
 		log.Error("failed to get log", "index", 6, "error", raft.ErrLogNotFound)
 		log.Error("failed to install snapshot", "peer", raft.ServerID("r3"), "id", "2-9508-1", "error", fmt.Errorf("connect: %w", api.Unavailable))
 		log.Error("failed to send snapshot to", "peer", peer("r3"), "error", "refused")
@@ -80,7 +80,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	}
 }
 
-// TestRaftLog: what the libraries log arrives with its attributes.
+// TestRaftLog: the libraries' log lines keep their attributes.
 func TestRaftLog(t *testing.T) {
 	count := &testbed.Lines{}
 	log := NewStoreLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug}))).Named("raft").With("peer", "r2")

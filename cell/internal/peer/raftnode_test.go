@@ -16,7 +16,7 @@ import (
 )
 
 // raftNode is one replica's Raft with the real port, transport and prober, and
-// nothing of Chubby above it.
+// without the rest of Chubby.
 type raftNode struct {
 	id      string
 	address string
@@ -27,19 +27,20 @@ type raftNode struct {
 	words   *testbed.Words
 }
 
-// nodeConfig says how a raftNode is to be made.
+// nodeConfig configures a raftNode.
 type nodeConfig struct {
 	id      string
 	members map[string]string // address by ID
 	listen  net.Listener
 	dial    func(string, time.Duration) (net.Conn, error)
 	timeout time.Duration                   // heartbeat, election and lease
-	wrap    func(*Transport) raft.Transport // nil: as it is
+	wrap    func(*Transport) raft.Transport // nil: unchanged
 	dir     string                          // stores on disk; empty: in memory
 	kind    disk.LogStore
 }
 
-// testPassport is that of a member of a cell that has begun: r1 to r9.
+// testPassport returns the passport of a member of a cell that has begun: r1 to
+// r9.
 func testPassport(cell, id string) *Passport {
 	r := &identity.Roster{CellID: cell + "-id"}
 	for i := range 9 {
@@ -50,7 +51,7 @@ func testPassport(cell, id string) *Passport {
 	return NewPassport(func() identity.Replica { return me }, 0, func(err error) { panic(err) }, testbed.Clock(), slog.New(slog.DiscardHandler))
 }
 
-// startNode starts a replica, in a cell that is not bootstrapped yet.
+// startNode starts a replica of a cell that is not bootstrapped yet.
 func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	t.Helper()
 	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &testbed.Words{}}
@@ -112,7 +113,8 @@ func (n *raftNode) bootstrap(t testing.TB, members map[string]string) {
 	}
 }
 
-// stop ends everything of the node, in an order in which no part waits for another.
+// stop ends every part of the node, in an order in which no part waits for
+// another.
 func (n *raftNode) stop() {
 	n.prober.Close()
 	stopped := n.raft.Shutdown()
@@ -145,7 +147,7 @@ func makeLeader(t testing.TB, n *raftNode, nodes ...*raftNode) {
 	testbed.Await(t, n.id+" leading", func() bool {
 		l := leader(t, nodes...)
 		if l.raft.Barrier(time.Second).Error() == nil && l != n {
-			// May fail; then another round is needed.
+			// It may fail; then another round is needed.
 			_ = l.raft.LeadershipTransferToServer(raft.ServerID(n.id), raft.ServerAddress(n.address)).Error()
 		}
 		return l == n

@@ -16,12 +16,13 @@ import (
 )
 
 // TestHeartbeatsCannotForkTheLog is why raftTransport.SetHeartbeatHandler
-// ignores its argument (hashicorp/raft issue 695). A leads; B is elected while A
-// is cut off and does not notice (its own time-outs are long, as those of a
-// process are that was paused). Then B's heartbeats reach A before anything
-// else does, and a command is waiting at A. With the shortcut, A writes it in
-// B's term, and the replicas' states differ permanently. The first case shows that
-// the scenario is one that forks; without it the second would prove nothing.
+// ignores its argument (hashicorp/raft issue 695). A leads; B is elected while
+// A is cut off and does not notice (A's own timeouts are long, like those of a
+// paused process). Then B's heartbeats reach A before anything else does, and a
+// command is waiting at A. With the shortcut, A writes the command in B's term,
+// and the replicas' states differ permanently. The case with the shortcut shows
+// that the scenario can fork the log; otherwise the other case would prove
+// nothing.
 func TestHeartbeatsCannotForkTheLog(t *testing.T) {
 	for name, shortcut := range map[string]bool{"shortcut": true, "ours": false} {
 		t.Run(name, func(t *testing.T) {
@@ -35,8 +36,8 @@ func TestHeartbeatsCannotForkTheLog(t *testing.T) {
 	}
 }
 
-// forkedHistories plays the scenario and returns what A's and the new leader's
-// state machines hold in the end.
+// forkedHistories plays the scenario and returns the final contents of A's and
+// of the new leader's state machines.
 func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 	wire := testbed.NewNetwork()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
@@ -69,12 +70,12 @@ func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
 	winner := leader(t, nodes[1:]...)
 	winner.apply(t, "acknowledged")
 	if old.raft.State() != raft.Leader {
-		t.Fatal("the old leader has noticed: the scenario needs one that has not")
+		t.Fatal("the old leader has noticed the election, and must not in this scenario")
 	}
 
 	gate.set(gateHeartbeats)
 	testbed.Pass(time.Second)
-	_ = old.raft.Apply([]byte("stray"), time.Second).Error() // refused, or lost; either is right
+	_ = old.raft.Apply([]byte("stray"), time.Second).Error() // refused, or lost; both are right
 
 	gate.set(gateOpen)
 	testbed.Pass(2 * time.Second)
@@ -139,7 +140,7 @@ func (g *gatedTransport) close() {
 	g.work.Wait()
 }
 
-// admit passes a message on when the gate lets it.
+// admit passes a message on when the gate allows it.
 func (g *gatedTransport) admit(rpc raft.RPC) {
 	for {
 		position, moved := g.at()
@@ -208,8 +209,9 @@ func threeNodes(t *testing.T) (wire *testbed.Network, members map[string]string,
 	return wire, members, nodes
 }
 
-// TestAcknowledgementsAreRemembered: a leader knows what each follower has
-// acknowledged and it has told them to be committed, whichever way it was sent.
+// TestAcknowledgementsAreRemembered: a leader remembers what each follower has
+// acknowledged of the entries that the leader has reported as committed,
+// whichever way it sent the report.
 func TestAcknowledgementsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, nodes := threeNodes(t)
@@ -217,7 +219,7 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 		for i := range 20 {
 			l.apply(t, fmt.Sprint(i))
 		}
-		testbed.Pass(time.Second) // the followers hear of the commit
+		testbed.Pass(time.Second) // the followers learn of the commit
 		for _, n := range nodes {
 			if held := l.port.Passport.HeldBy(n.id); n != l && held < l.raft.CommitIndex() {
 				t.Errorf("%s is remembered to hold %d, and %d are committed", n.id, held, l.raft.CommitIndex())
@@ -226,8 +228,8 @@ func TestAcknowledgementsAreRemembered(t *testing.T) {
 	})
 }
 
-// TestSnapshotThatStopsArriving: a master that falls silent in the middle of sending a
-// snapshot, its connections unbroken, keeps nobody from voting for another.
+// TestSnapshotThatStopsArriving: a master falls silent while it sends a snapshot, and its
+// connections stay open. The replicas must still vote for another.
 func TestSnapshotThatStopsArriving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire, members, nodes := threeNodes(t)
@@ -239,7 +241,7 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 			SnapshotVersion: 1, Term: stops.raft.CurrentTerm(), LastLogIndex: 1000, LastLogTerm: stops.raft.CurrentTerm(),
 			Configuration: raft.EncodeConfiguration(testbed.Voters(members)), ConfigurationIndex: 1, Size: 1 << 20,
 		}
-		rest, end := io.Pipe() // nothing comes out of it before it is closed
+		rest, end := io.Pipe() // it blocks until it is closed
 		var sending sync.WaitGroup
 		defer sending.Wait()
 		defer end.Close()
@@ -258,8 +260,8 @@ func TestSnapshotThatStopsArriving(t *testing.T) {
 	})
 }
 
-// TestMessageThatArrivesSlowly: over a slow link a message may take any time, as long as
-// more of it comes within raftRPCTimeout; and between messages it may be quiet for longer.
+// TestMessageThatArrivesSlowly: over a slow link a message may take any time, as long as more of it
+// arrives within raftRPCTimeout. Between messages the link may be quiet for longer.
 func TestMessageThatArrivesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs, ours := net.Pipe()
@@ -272,7 +274,7 @@ func TestMessageThatArrivesSlowly(t *testing.T) {
 				testbed.Pass(time.Hour)
 				for range 20 {
 					testbed.Pass(raftRPCTimeout - time.Second)
-					_, _ = theirs.Write(make([]byte, 1<<10)) // what is missing is noticed below
+					_, _ = theirs.Write(make([]byte, 1<<10)) // the test notices below what is missing
 				}
 				_, _ = io.ReadFull(theirs, make([]byte, 1))
 			}
