@@ -13,12 +13,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newMachine returns a state machine that no entry stops.
+// newMachine returns a state machine that must not end on any entry.
 func newMachine(t *testing.T) *fsm.FSM {
 	return fsm.New(raftfsm.MaxLevel, func(err error) { t.Error(err) })
 }
 
-// logEntry is an entry of the Raft log, of epoch and term 1.
+// logEntry returns an entry of the Raft log, of epoch and term 1.
 func logEntry(t *testing.T, index uint64, commands ...raftfsm.Command) *raft.Log {
 	t.Helper()
 	data, err := raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands}.Encode()
@@ -28,17 +28,18 @@ func logEntry(t *testing.T, index uint64, commands ...raftfsm.Command) *raft.Log
 	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data}
 }
 
-// newEpoch bootstraps the cell.
+// newEpoch returns the command that bootstraps the cell.
 func newEpoch() raftfsm.Command {
 	return raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}}
 }
 
-// createSession creates a session.
+// createSession returns the command that creates a session.
 func createSession(nonce string) raftfsm.Command {
 	return raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Lease: 12 * time.Second}}
 }
 
-// logEntries is a log of a bootstrapped cell, with an entry of Raft itself in it.
+// logEntries returns the log of a bootstrapped cell, with an entry of Raft
+// itself in it.
 func logEntries(t *testing.T) []*raft.Log {
 	return []*raft.Log{
 		{Index: 1, Term: 1, Type: raft.LogConfiguration},
@@ -49,7 +50,7 @@ func logEntries(t *testing.T) []*raft.Log {
 	}
 }
 
-// snapshotOf returns what a state machine gives Raft as its snapshot, as it is in a store.
+// snapshotOf returns a state machine's snapshot, as Raft stores it.
 func snapshotOf(t *testing.T, f *fsm.FSM) []byte {
 	t.Helper()
 	snapshot, err := f.Snapshot()
@@ -81,8 +82,8 @@ func persist(t *testing.T, snapshot raft.FSMSnapshot) []byte {
 	return data
 }
 
-// A batch gives the same results and the same state as its entries one by one, and is
-// published as a whole; an entry of Raft itself has no result.
+// A batch gives the same results and the same state as its entries one by one, and is published as
+// a whole. An entry of Raft itself has no result.
 func TestBatches(t *testing.T) {
 	log := logEntries(t)
 	one, batched := newMachine(t), newMachine(t)
@@ -116,7 +117,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What was published, and a snapshot that was taken, do not change with later entries.
+// Later entries change neither a published state nor a snapshot.
 func TestPublishedStateStays(t *testing.T) {
 	log := logEntries(t)
 	f := newMachine(t)
@@ -139,8 +140,8 @@ func TestPublishedStateStays(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read ends the replica, and nothing after it is applied; there
-// is no snapshot of such a state.
+// An entry that cannot be read ends the replica, and no later entry is applied; there is no
+// snapshot of such a state.
 func TestUnreadableEntryIsFatal(t *testing.T) {
 	var fatal []error
 	f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
@@ -160,8 +161,9 @@ func TestUnreadableEntryIsFatal(t *testing.T) {
 	}
 }
 
-// A snapshot that is damaged, or of a level that the replica does not know, changes
-// nothing. The second ends the replica; instead of the first Raft tries another.
+// A snapshot that is damaged, or of a level that the replica does not know,
+// changes nothing. A damaged one is an error, after which Raft tries another;
+// an unknown level ends the replica.
 func TestUnreadableSnapshot(t *testing.T) {
 	whole := func(level int) []byte {
 		state := raftfsm.NewState()
@@ -191,14 +193,14 @@ func TestUnreadableSnapshot(t *testing.T) {
 				t.Errorf("it is restored: %v", err)
 			}
 			if len(fatal) != c.fatal || f.State() != before {
-				t.Errorf("fatal %v, and the state is another one: %v", fatal, f.State() != before)
+				t.Errorf("fatal %v, and the state changed: %v", fatal, f.State() != before)
 			}
 		})
 	}
 }
 
-// The running hash goes on from a snapshot as it would have without it. What was before
-// the snapshot is not known any more.
+// After a snapshot the running hash continues as it would have without one. The hashes from before
+// the snapshot are no longer known.
 func TestHistoryContinues(t *testing.T) {
 	whole, restored := newMachine(t), newMachine(t)
 	whole.ApplyBatch(logEntries(t))

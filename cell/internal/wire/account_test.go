@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Requests of which only a part was sent are held, and counted, as long as their client
-// likes. A client that sends very many is closed; it could not be told anything.
+// Partly sent requests are held, and counted, until their client ends them. The connection of a
+// client that sends very many is closed; it could not receive an error.
 func TestHalfSentRequestsAreBounded(t *testing.T) {
 	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
 	l := testbed.Loopback(t)
@@ -47,8 +47,8 @@ func TestHalfSentRequestsAreBounded(t *testing.T) {
 	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 && conns.bytes.Load() == 0 })
 }
 
-// Of long replies that their client does not read few are held; to other calls the
-// client is told why it gets none. When it reads, there is room again.
+// Only a few long replies that their client does not read are held; its other
+// calls fail with the reason. When it reads, there is room again.
 func TestUnreadRepliesAreBounded(t *testing.T) {
 	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
 	l := testbed.Loopback(t)
@@ -62,7 +62,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 		}
 	}
 	unavailable := 0
-	for unavailable < 15 { // five are under the limit, or reach it
+	for unavailable < 15 { // five are below the limit, or reach it
 		f, err := r.ReadFrame()
 		if err != nil {
 			t.Fatal(err)
@@ -85,11 +85,11 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // it ends with the connection
+	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // ends with the connection
 	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
 }
 
-// Who waits for a lock is told of it again and again, and may read nothing.
+// A client that waits for a lock gets message after message, and may read none.
 func TestUnreadNewsOfALockIsBounded(t *testing.T) {
 	h := &host{told: make(chan error, 1)}
 	l := testbed.Loopback(t)
@@ -101,18 +101,18 @@ func TestUnreadNewsOfALockIsBounded(t *testing.T) {
 	}
 	select {
 	case err := <-h.told:
-		if !errors.Is(err, api.Uncertain) { // Unavailable would say that the lock is not held
+		if !errors.Is(err, api.Uncertain) { // Unavailable would mean that the lock is not held
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("it is told more and more")
+		t.Error("it gets more and more messages")
 	}
 	if held := conns.bytes.Load(); held > 4*smallCall {
 		t.Errorf("%d bytes are held", held)
 	}
 }
 
-// A request is held for as long as it is served, also when its client has given it up.
+// A request is held while it is served, even if its client has given it up.
 func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 	h := &host{leave: make(chan struct{})}
 	l := testbed.Loopback(t)
@@ -153,8 +153,9 @@ func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 	testbed.Await(t, "the call to end", func() bool { return conns.bytes.Load() == 0 })
 }
 
-// What has arrived of a request is held until its stream has ended: a handler that
-// refuses it has not read everything, and the client may not read the refusal.
+// The part of a request that has arrived is held until its stream has ended: a
+// handler that refuses it has not read everything, and the client may not read
+// the refusal.
 func TestRequestsAreHeldUntilTheirStreamsEnd(t *testing.T) {
 	const size = 3 * 16 << 10
 	c := newHeld(heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
@@ -177,8 +178,9 @@ func TestRequestsAreHeldUntilTheirStreamsEnd(t *testing.T) {
 	}
 }
 
-// A client that sends what has to be answered, and does not read the answers, makes
-// gRPC keep what it sent. That is counted, and its connection closed.
+// A client that sends what has to be answered, and does not read the answers,
+// makes gRPC keep what it sent. The replica counts that, and closes the
+// connection.
 func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 	l := bufconn.Listen(4 << 10)
 	conns := (&host{}).serve(t, l, heldLimits{conn: 256 << 10, address: 1 << 30, all: 1 << 30})
@@ -203,8 +205,7 @@ func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 && conns.bytes.Load() == 0 })
 }
 
-// A call is refused, and does not reach the master, while its connection holds as much
-// as it may.
+// While a connection holds as much as it may, its calls are refused, and do not reach the master.
 func TestCallsWithoutRoomAreRefused(t *testing.T) {
 	h := &host{leave: make(chan struct{})}
 	close(h.leave)
@@ -230,8 +231,8 @@ func TestCallsWithoutRoomAreRefused(t *testing.T) {
 	}
 }
 
-// gRPC that adapts its windows measures the network with pings, and makes the windows
-// of a fast client larger.
+// With adaptive windows, gRPC measures the network with pings, and makes the windows of a fast
+// client larger. The windows here must be fixed.
 func TestWindowsAreFixed(t *testing.T) {
 	l := testbed.Loopback(t)
 	(&host{}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
@@ -264,8 +265,7 @@ func TestLongRepliesTakeTheirSize(t *testing.T) {
 	}
 }
 
-// TestHeldIsWhatIsOpen has frames pass at random, cut anywhere, and compares what is
-// held with a count made anew.
+// TestHeldIsWhatIsOpen passes random frames, cut anywhere, and compares the count with a recount.
 func TestHeldIsWhatIsOpen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
@@ -303,13 +303,13 @@ func TestHeldIsWhatIsOpen(t *testing.T) {
 			one, stream := all[i], uint32(2*i+1)
 			size := rapid.IntRange(1, 16<<10).Draw(t, "size")
 			switch step {
-			case 1: // the request goes on
+			case 1: // the request continues
 				_ = f.WriteData(stream, false, make([]byte, size))
 				pass(a.received, wire.Bytes())
 				if one.open {
 					one.request += dataWeight(size)
 				}
-			case 2: // either side resets it, or the reply ends
+			case 2: // one side resets it, or the reply ends
 				to := a.received
 				switch rapid.IntRange(0, 2).Draw(t, "how") {
 				case 0:
@@ -356,7 +356,7 @@ func TestHeldIsWhatIsOpen(t *testing.T) {
 			one.call.served()
 		}
 		if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from) != 0 {
-			t.Fatalf("all has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from))
+			t.Fatalf("every call has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from))
 		}
 	})
 }

@@ -26,7 +26,7 @@ type namedAddr string
 func (a namedAddr) Network() string { return "test" }
 func (a namedAddr) String() string  { return string(a) }
 
-// fromConn is a connection from an address, over which nothing is ever sent.
+// fromConn is a connection from an address that carries no data.
 type fromConn struct {
 	net.Conn
 	from   string
@@ -36,9 +36,9 @@ type fromConn struct {
 func (c *fromConn) RemoteAddr() net.Addr { return namedAddr(c.from) }
 func (c *fromConn) Close() error         { c.closed++; return nil }
 
-// TestConnectionsAreCounted opens and closes connections at random and compares with a
-// count made anew: one is admitted if there is room in all and for its address, kept to
-// be told otherwise, or closed; and what was closed, even twice, is not counted.
+// TestConnectionsAreCounted opens and closes connections at random and compares with a recount. A
+// connection is admitted if there is room in total and for its address; otherwise it is kept for an
+// error, or closed. Closed connections, even if closed twice, are not counted.
 func TestConnectionsAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewConnections(rapid.IntRange(1, 100).Draw(t, "all"), rapid.IntRange(1, 50).Draw(t, "each"), func() {}, func() {}, slog.New(slog.DiscardHandler))
@@ -85,7 +85,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 			_ = one.Close()
 		}
 		if c.open != 0 || len(c.from) != 0 || c.refused != 0 {
-			t.Fatalf("all is closed, and %d, %v and %d are counted", c.open, c.from, c.refused)
+			t.Fatalf("every connection is closed, and %d, %v and %d are counted", c.open, c.from, c.refused)
 		}
 	})
 }

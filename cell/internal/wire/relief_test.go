@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// half returns what arrives of calls whose requests are n frames of 16 KiB, and go on.
+// half returns the received part of calls whose requests are n frames of 16 KiB, and go on.
 func half(t interface{ Fatal(...any) }, n int) []byte {
 	var wire bytes.Buffer
 	wire.WriteString(http2.ClientPreface)
@@ -28,7 +28,8 @@ func half(t interface{ Fatal(...any) }, n int) []byte {
 	return wire.Bytes()
 }
 
-// hoarding opens a connection whose calls hold n times 16 KiB, and its own weight.
+// hoarding opens a connection whose calls hold n times 16 KiB, plus its own
+// weight.
 func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fromConn) {
 	t.Helper()
 	wire := &fromConn{from: from}
@@ -40,8 +41,8 @@ func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fr
 	return conn, wire
 }
 
-// When too much is held, those who hold most give it back: of the address that holds
-// too much, or, if all hold too much, of the one that holds most.
+// When too much is held, connections of the address that holds too much are closed or, if all
+// addresses together hold too much, those of the address that holds most.
 func TestWhoHoldsMostIsClosed(t *testing.T) {
 	const piece = 16 << 10
 	for name, test := range map[string]struct {
@@ -85,8 +86,8 @@ func TestWhoHoldsMostIsClosed(t *testing.T) {
 	}
 }
 
-// No more connections are closed than have to be, also when calls are being served,
-// which are held until they have been.
+// No more connections are closed than necessary, even while their calls are
+// being served; these are held until they have ended.
 func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 	const piece = 16 << 10
 	for name, limits := range map[string]heldLimits{
@@ -116,7 +117,7 @@ func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 				}
 			}
 			if held := c.bytes.Load(); held < 42*piece {
-				t.Errorf("%d bytes are counted while all is being served", held)
+				t.Errorf("%d bytes are counted while every call is being served", held)
 			}
 			for i, conn := range conns {
 				_ = conn.Close()
@@ -129,12 +130,12 @@ func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 	}
 }
 
-// While all hold too much, calls from an address that holds less than its share are
-// served.
+// While all addresses together hold too much, calls from an address that holds
+// less than its share are served.
 func TestThoseWhoHoldLittleAreServed(t *testing.T) {
 	c := newHeld(heldLimits{conn: 1 << 30, address: 1 << 30, all: 200 << 10})
 	greedy, _ := hoarding(t, c, "10.0.0.1:1", 16)
-	modest, _ := hoarding(t, c, "10.0.0.2:1", 3) // more than each connection may anyway
+	modest, _ := hoarding(t, c, "10.0.0.2:1", 3) // more than each connection may always hold
 	for _, test := range []struct {
 		conn *heardConn
 		code api.Code
@@ -145,8 +146,8 @@ func TestThoseWhoHoldLittleAreServed(t *testing.T) {
 	}
 }
 
-// Whatever others hold, and the connection itself, sessions are kept alive; and a
-// connection that holds next to nothing is served.
+// Whatever other connections and the connection itself hold, KeepAlives are
+// served, and so is a connection that holds next to nothing.
 func TestKeepAlivesAreServed(t *testing.T) {
 	c := newHeld(heldLimits{conn: 64 << 10, address: 128 << 10, all: 128 << 10})
 	greedy, _ := hoarding(t, c, "10.0.0.1:1", 7)
@@ -161,7 +162,7 @@ func TestKeepAlivesAreServed(t *testing.T) {
 		{greedy, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 2<<10)}}, api.InvalidArgument},
 		{greedy, &pb.OpenRequest{}, api.Unavailable},
 		{modest, &pb.OpenRequest{}, api.OK},
-		{greedy, &pb.LocateRequest{Cell: "local"}, api.OK}, // or nobody would know whom to send a KeepAlive
+		{greedy, &pb.LocateRequest{Cell: "local"}, api.OK}, // otherwise a client could not find the master for its KeepAlives
 		{greedy, &pb.ReleaseRequest{Mutation: &pb.Mutation{Outstanding: make([]uint64, api.MaxOutstanding)}}, api.OK},
 		{greedy, &pb.ReleaseRequest{Handle: make([]byte, 5<<10)}, api.Unavailable},
 		{greedy, &pb.CancelRequest{}, api.OK},
@@ -174,8 +175,8 @@ func TestKeepAlivesAreServed(t *testing.T) {
 	}
 }
 
-// A session is kept alive that has much to be told, while others of its connection, or
-// of its address, take all the room there is for long replies.
+// A session with many events is kept alive, while others of its connection, or of its address, use
+// all the room for long replies.
 func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
 	told := make([]*pb.Event, 200)
 	for i := range told {
@@ -198,8 +199,8 @@ func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
 	}
 }
 
-// A connection that holds too much for another file is told so, and its small calls are
-// served all the same.
+// A connection that holds too much for another file gets an error that says so, and its small calls
+// are still served.
 func TestSmallCallsAreServedBesideLargeOnes(t *testing.T) {
 	c := newHeld(heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
 	conn, _ := hoarding(t, c, "10.0.0.1:1", 8)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// rude is a client that keeps no rules but those of HTTP/2.
+// rude is a client that follows no rules but those of HTTP/2.
 type rude struct {
 	*http2.Framer
 	t    *testing.T
@@ -69,7 +69,8 @@ func (r *rude) send(stream uint32, data []byte, end bool) error {
 	return r.WriteData(stream, end, data)
 }
 
-// settle returns when the replica has read what was sent, or why it never will.
+// settle returns when the replica has read everything sent, or with the reason
+// why it never will.
 func (r *rude) settle() error {
 	if err := r.WritePing(false, [8]byte{1}); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (r *rude) settle() error {
 	}
 }
 
-// status returns how a call ended, or what it was told first.
+// status returns how a call ended, or its first reply.
 func (r *rude) status(stream uint32) string {
 	r.t.Helper()
 	for {
@@ -103,12 +104,12 @@ func (r *rude) status(stream uint32) string {
 	}
 }
 
-// host serves calls without a cell behind them.
+// host serves calls without a cell.
 type host struct {
 	pb.UnimplementedChubbyServer
-	contents []byte        // that are read
-	leave    chan struct{} // what changes wait for
-	told     chan error    // why waiters for a lock were told nothing more
+	contents []byte        // the contents of every file
+	leave    chan struct{} // changes wait for it
+	told     chan error    // why waiters for a lock got no more messages
 }
 
 func (h *host) GetContentsAndStat(context.Context, *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
@@ -167,7 +168,7 @@ func dialled(t *testing.T, l net.Listener) net.Conn {
 	return conn
 }
 
-// announced is the beginning of a message of that length.
+// announced returns the beginning of a message of that length.
 func announced(length int) []byte {
 	return []byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}
 }

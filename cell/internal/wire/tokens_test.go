@@ -20,8 +20,8 @@ func someHandle() master.Handle {
 	}
 }
 
-// A handle carries all that a later master needs to recreate it: its mode, and
-// the master that made it (Chubby §2.3).
+// A handle token carries all that a later master needs to recreate the handle:
+// its mode, and the master that made it (Chubby §2.3).
 func TestHandleTokenSaysItAll(t *testing.T) {
 	s := signer{secret: []byte("secret")}
 	for _, want := range []master.Handle{someHandle(), {}, {Directory: true, Node: namespace.Ref{Instance: 1}}} {
@@ -50,8 +50,8 @@ func TestHandleTokenCannotBeForged(t *testing.T) {
 	}
 }
 
-// FuzzTokens: whatever a client sends, reading it does not panic, and what was
-// not sealed is not believed; nor does a sealed one with odd fields do harm.
+// FuzzTokens: whatever a client sends, reading it does not panic. A token that
+// was not sealed is refused, and a sealed one with odd fields does no harm.
 func FuzzTokens(f *testing.F) {
 	s := signer{secret: []byte("secret")}
 	f.Add(s.handle(someHandle()))
@@ -70,7 +70,7 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// A ticket is good for the lock in whose queue it was given.
+// A ticket is valid only for the lock in whose queue it was given.
 func TestTicketOfAnotherLock(t *testing.T) {
 	s := signer{secret: make([]byte, 32)}
 	a, b := namespace.Ref{Name: "/a", Instance: 3}, namespace.Ref{Name: "/b", Instance: 4}

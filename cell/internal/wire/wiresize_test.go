@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The master bounds pages and replies by how long things are on the wire at most. Here
-// each is encoded with the largest numbers there are, and with texts of some lengths:
-// nothing is longer than the master takes it to be.
+// The master bounds pages and replies by upper bounds of encoded sizes. The test encodes each with
+// the largest numbers and with texts of some lengths: no encoding may exceed its bound.
 func TestNothingIsLongerOnTheWire(t *testing.T) {
 	for _, length := range []int{0, 1, 127, 128, 1024} {
 		text := strings.Repeat("x", length)
