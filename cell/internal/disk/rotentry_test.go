@@ -204,9 +204,10 @@ func (r *crashReplica) pass(t *testing.T, steps ...crashSend) {
 func rotEntry(t *testing.T, dir string, kind LogStore, index uint64) {
 	t.Helper()
 	data := string(crashEntry(index, crashTruth(index)).Data)
+	log := storeOf(t, kind).path
 	for path, text := range filesOf(t, dir) {
 		rel := strings.TrimPrefix(path, dir)[1:]
-		if rel != boltLogName && filepath.Dir(rel) != walLogName || !strings.Contains(string(text), data) {
+		if rel != log && filepath.Dir(rel) != log || !strings.Contains(string(text), data) {
 			continue
 		}
 		rotten := []byte(data)
