@@ -32,7 +32,7 @@
 // # When a holder dies
 //
 // Files that a recipe makes for a participant are ephemeral: they go when the cell ends its session,
-// at the latest a lease after it was last heard of. Locks are free at the same moment, but for the
+// at the latest a lease and two seconds after it was last heard of. Locks are free at the same moment, but for the
 // lock-delay. A participant itself knows earlier: contexts of locks end a margin before anybody else
 // can have them (client.Lock). A list of who is up has no such promise: a member may be dead for the
 // length of a lease. Whatever must never be done by two is done under a lock, and carries its

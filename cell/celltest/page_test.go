@@ -1,0 +1,31 @@
+package celltest_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The application that docs/testing.md shows, and the table of its test, are those that are
+// compiled and run here. (The first block of the page is a sketch.)
+func TestPageShowsTestedCode(t *testing.T) {
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(string(text), "")
+	}
+	sources := read("example_test.go") + read("worker_test.go")
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../docs/testing.md"), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("the page has %d blocks of Go; want 3", len(blocks))
+	}
+	for _, block := range blocks[1:] {
+		if !strings.Contains(sources, block[1]) {
+			t.Errorf("this block is in none of the files:\n%s", block[1])
+		}
+	}
+}
