@@ -130,11 +130,10 @@ func (l *Leases) End(id api.SessionID) (Instant, bool) {
 // Len returns the number of sessions, ALIVE and EXPIRING.
 func (l *Leases) Len() int { return len(l.sessions) }
 
-// The clock loop must call Tick at least every MaxTick. Tick makes those
-// sessions EXPIRING whose leases have run out and returns them, at most limit
-// of them, earliest first; the others are for the next Tick. It returns each
-// session once: the caller proposes the end until the session or the epoch has
-// ended.
+// Tick makes those sessions EXPIRING whose leases have run out and returns them,
+// at most limit of them, earliest first; the others are for the next Tick. It
+// returns each session once: the caller proposes the end until the session or the
+// epoch has ended. The clock loop must call it at least every MaxTick.
 //
 // slept is how long the loop slept before this Tick. If that is more than
 // MaxTick, the process was stopped or got no CPU time, and the clients could
