@@ -147,7 +147,7 @@ func (s *fileSet) checkEvents() (told string, err error) {
 		}
 		for name, began := range s.files {
 			if children[name] == 0 && !lookAgain.After(began) {
-				return "", fmt.Errorf("the client of %s saw no event of %s, which was created at %v; it was told to look again at %v, and stderr is %q", who, name, began, lookAgain, &s.release.stderr)
+				return "", fmt.Errorf("the client of %s saw no event of %s, which was created at %v; it was told to look again at %v; its last events are %v, and stderr of the release's is %q", who, name, began, lookAgain, seen[max(0, len(seen)-10):], &s.release.stderr)
 			}
 		}
 		for name, n := range children {
