@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// campaign returns the record of a leader that Get has not returned yet; or the empty record, and then
-// holds the lock. If the session is lost, it opens another.
+// campaign returns the record of a leader that Get has not returned yet; or it gets the lock and
+// returns the empty record. If the session is lost, it opens another.
 func (l *Lock) campaign(ctx context.Context) (record, error) {
 	for again := false; ; again = true {
 		k, err := l.connect(ctx)
@@ -48,7 +48,7 @@ func (l *Lock) contend(ctx context.Context, k *link) (record, error) {
 		case err == nil:
 			return l.claim(ctx, k, lock)
 		case ctx.Err() == nil && errors.Is(err, api.Cancelled):
-			continue // there is another record
+			continue // there is a newer record
 		}
 		return record{}, err
 	}
@@ -68,7 +68,7 @@ func (l *Lock) isNews(ctx context.Context, k *link, rec record) (bool, error) {
 	return true, nil
 }
 
-// claim makes a claim of a lock that was granted, and returns the empty record; or NotFound if there has
+// claim makes a claim from a granted lock, and returns the empty record; or NotFound if there has
 // never been a leader.
 func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, error) {
 	t := newTerm(k, lock)
@@ -83,7 +83,7 @@ func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, e
 	return record{LeaderElectionRecord: vacant(rec.LeaderElectionRecord)}, err
 }
 
-// try takes the lock for a claim without a Get before it.
+// try takes the lock for a claim that no Get preceded.
 func (l *Lock) try(ctx context.Context) (*term, error) {
 	k, err := l.connect(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (l *Lock) try(ctx context.Context) (*term, error) {
 	return nil, err
 }
 
-// parting is what Get returns if its context ends while it waits: the leader that it knows. That ends an
-// elector without an error in its log.
+// parting is the result of a Get whose context ends while it waits: the last known leader. With it
+// the elector ends without an error in its log.
 func (l *Lock) parting(err error) (record, error) {
 	rec := l.lastShown()
 	l.show(record{}) // the next elector has not seen it
@@ -125,7 +125,7 @@ func (l *Lock) show(rec record) {
 	l.shown = rec
 }
 
-// reason is shown to others as the reason of the lock.
+// reason is the lock's reason, which others see.
 func (l *Lock) reason() client.LockOption {
 	if text := "leads as " + l.cfg.Identity; len(text) <= api.MaxReason {
 		return client.Reason(text)
@@ -151,7 +151,7 @@ func (l *Lock) connect(ctx context.Context) (*link, error) {
 	return k, nil
 }
 
-// disconnect drops a session that cannot be used any more; there is no work under it.
+// disconnect drops a session that can no longer be used; no work runs under it.
 func (l *Lock) disconnect(ctx context.Context, k *link) {
 	l.mu.Lock()
 	l.link = nil

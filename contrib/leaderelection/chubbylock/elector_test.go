@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// elect runs an elector as client-go does, without Run. The function that it returns ends
-// the elector and waits for it.
+// elect runs an elector as client-go does, without Run. stop ends the elector and waits for it.
 func (w *world) elect(l *chubbylock.Lock, work func(context.Context), edits ...func(*leaderelection.LeaderElectionConfig)) (stop func(), elector *leaderelection.LeaderElector) {
 	w.Helper()
 	cfg := w.config(l, work)
@@ -35,7 +34,7 @@ func (w *world) elect(l *chubbylock.Lock, work func(context.Context), edits ...f
 	return stop, elector
 }
 
-// unguarded is work that knows nothing of this package.
+// unguarded returns work that does not use this package.
 func (w *world) unguarded(working *atomic.Int32) func(context.Context) {
 	return func(ctx context.Context) {
 		working.Add(1)
@@ -75,9 +74,9 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestGuardInElector: guarded work stops in time, where client-go would stop it RenewDeadline
-// too late; and the elector does not go on to lead without work: the same Run does not win
-// again, the next does.
+// TestGuardInElector: guarded work stops in time; client-go would stop it RenewDeadline too late.
+// The elector does not continue to lead without work: the same Run does not win again, the next
+// does.
 func TestGuardInElector(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lock("one", 0)
@@ -118,8 +117,8 @@ func TestGuardInElector(t *testing.T) {
 	})
 }
 
-// TestRenewalsAreNotWritten: a leader that goes on and on writes nothing, and each candidate
-// that waits learns of it once.
+// TestRenewalsAreNotWritten: a leader that continues to lead writes nothing, and each waiting
+// candidate learns of it once.
 func TestRenewalsAreNotWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pair(0)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// elect is a candidate, and again whenever the leadership was lost, until ctx ends.
+// elect is a candidate until ctx ends, also after the leadership was lost.
 func elect(ctx context.Context, cfg client.Config, me string, work func(ctx context.Context)) error {
 	lock, err := chubbylock.New(chubbylock.Config{Client: cfg, Path: "/ls/local/leader", Identity: me, LockDelay: api.DefaultLockDelay})
 	if err != nil {
@@ -61,7 +61,7 @@ func Example() {
 	}
 }
 
-// TestExample: what the example shows works.
+// TestExample runs the example.
 func TestExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cell := celltest.Start(t, 3)

@@ -8,15 +8,14 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Guard returns the context for work of the leader. It ends with ctx, and with the
-// leadership: a client.Margin before another can hold the lock, at once when the lock is
-// taken away, and when the elector stops leading. Its Err reads the clock, so that it is
-// right when timers are late. context.Cause says why it ended; FromContext returns the
-// sequencer.
+// Guard returns the context for work of the leader. It ends with ctx, and with the leadership: a
+// client.Margin before another can hold the lock, at once when the lock is taken away, and when the
+// elector stops leading. Its Err reads the clock, so that it is right even if timers are late.
+// context.Cause says why it ended; FromContext returns the sequencer.
 //
-// Call done when the work has stopped: until then the lock is not given up, however long
-// that takes after the context has ended. (If the work never stops, another has the lock
-// once the process, or the session, has ended.) Calling it again does nothing.
+// Call done when the work has stopped: until then the lock is not released, however long that takes
+// after the context has ended. (If the work never stops, another candidate gets the lock after the
+// process, or the session, has ended.) Calling done again does nothing.
 //
 // Guard is for OnStartedLeading of electors that Run does not run:
 //
@@ -50,7 +49,7 @@ func (t *term) guard(ctx context.Context) (context.Context, func()) {
 	})
 }
 
-// guardedContext is a context that checks the lock before it says that it has not ended.
+// guardedContext is a context that checks the lock before it reports that it has not ended.
 type guardedContext struct {
 	context.Context //nolint:containedctx // it is one
 	term            *term

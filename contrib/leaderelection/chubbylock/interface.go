@@ -19,15 +19,15 @@ func (l *Lock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord
 	return l.Update(ctx, rec)
 }
 
-// Update claims the leadership, or renews it, if the record names this candidate,
-// and gives it up if the record names nobody.
+// Update claims the leadership, or renews it, if the record names this candidate. It releases the
+// leadership if the record names no leader.
 //
-// A claim takes the lock, unless Get has, and fails with LockHeld if another has it. It
-// writes the record under the lock's sequencer. A renewal checks the lock, by the local
-// clock, and fails with LockLost if the lock cannot be relied on any more. It writes only if
-// more than RenewTime has changed. Giving up waits until the guarded work has stopped (Guard),
-// and fails with DeadlineExceeded or Cancelled if ctx ends before; then the lock is given up
-// as soon as the work stops.
+// A claim takes the lock, unless Get has, and fails with LockHeld if another candidate has it. It
+// writes the record under the lock's sequencer. A renewal checks the lock by the local clock, and
+// fails with LockLost if the lock can no longer be relied on. It writes only if more than RenewTime
+// has changed. A release waits until the guarded work has stopped (Guard), and fails with
+// DeadlineExceeded or Cancelled if ctx ends before; then the lock is released as soon as the work
+// stops.
 func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
 	ctx, leave, err := l.enter(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord
 	t := l.current()
 	switch {
 	case rec.HolderIdentity == "" && t == nil:
-		return nil // it is given up
+		return nil // it is released
 	case rec.HolderIdentity == "":
 		return l.resign(ctx, t)
 	case rec.HolderIdentity != l.cfg.Identity:
@@ -67,7 +67,7 @@ func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord
 	return nil
 }
 
-// begin takes note that this candidate leads, or has changed its record.
+// begin notes that this candidate leads, or has changed its record.
 func (l *Lock) begin(t *term, rec resourcelock.LeaderElectionRecord) {
 	_, led := t.record()
 	t.begin(rec)
@@ -87,8 +87,8 @@ func (l *Lock) drop(ctx context.Context, t *term, leads bool) {
 	}
 }
 
-// resign gives the leadership up. If the lock was lost, the leadership remains until the
-// elector reports that it has stopped leading.
+// resign releases the leadership. If the lock was lost, the leadership remains until the elector
+// reports that it has stopped leading.
 func (l *Lock) resign(ctx context.Context, t *term) error {
 	held := t.held()
 	t.stop(&api.Error{Code: api.NotHeld, Op: "lead", Path: l.cfg.Path, Message: "the leadership was given up"})
@@ -105,15 +105,15 @@ func (l *Lock) resign(ctx context.Context, t *term) error {
 	return err
 }
 
-// Get returns the record of the election, if it is true: see the package comment. The lock's
-// holder gets its own record, at once. Another candidate gets the record of a leader that
-// Get has not returned before; or Get waits for the lock, until ctx ends, and returns an empty
-// record when this candidate has it; a Create or an Update should follow. If there has never
-// been a leader, the error is NotFound of package k8s.io/apimachinery/pkg/api/errors; all
-// others are as in package client.
+// Get returns the record of the election, if it is true: see the package comment. The lock's holder
+// gets its own record at once. Another candidate gets the record of a leader that Get has not
+// returned before. If there is none, Get waits for the lock, until ctx ends, and returns an empty
+// record when this candidate has the lock; a Create or an Update should follow. If there has never
+// been a leader, the error is NotFound of package k8s.io/apimachinery/pkg/api/errors; all others
+// are as in package client.
 //
-// When the lock of this candidate's leadership was lost, Get returns the empty record, at once,
-// and claims fail.
+// When the lock of this candidate's leadership was lost, Get returns the empty record at once, and
+// claims fail.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, leave, err := l.enter(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	l.looks++
 	looks := l.looks
 	l.mu.Unlock()
-	// The elector takes a record for alive if these bytes have changed.
+	// The elector considers a leader alive if these bytes have changed.
 	raw, err := json.Marshal(rec)
 	return &rec.LeaderElectionRecord, fmt.Appendf(raw, " %d", looks), err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// partingTime bounds calls of the cell that have no context of a caller, or must not use it. What
-// is not done by then is done by the client library, or ends with the lease.
+// partingTime bounds calls to the cell that have no caller's context, or must not use it. The
+// client library, or the end of the lease, finishes the rest.
 const partingTime = time.Second
 
 // link is a session with the file open in it.
@@ -27,8 +27,8 @@ type link struct {
 	rouse context.CancelFunc // ends the wait for the lock; nil without one
 }
 
-// dial opens a session, for as long as ctx lasts, and the file, which is created
-// if it is absent.
+// dial opens a session, which ends with ctx, and the file. It creates the file
+// if it is missing.
 func dial(ctx context.Context, cfg Config) (*link, error) {
 	c, err := client.New(ctx, cfg.Client)
 	if err != nil {
@@ -49,7 +49,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	return k, nil
 }
 
-// listen ends the wait for the lock when there is a new leader to report. When there is none, the
+// listen ends the wait for the lock when there is a new leader to report. Without a leader, the
 // waiter gets the lock.
 func (k *link) listen(ctx context.Context) {
 	for _, err := range k.file.Events(ctx) {
@@ -68,14 +68,15 @@ func (k *link) listen(ctx context.Context) {
 	}
 }
 
-// heard returns how many records there have been, for waiting.
+// heard returns the number of records so far, for waiting.
 func (k *link) heard() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.news
 }
 
-// waiting returns a context that also ends when there are more records than that.
+// waiting returns a context that also ends when there are more than heard
+// records.
 func (k *link) waiting(ctx context.Context, heard uint64) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
@@ -110,7 +111,8 @@ func (k *link) write(ctx context.Context, rec record, lock *client.Lock) error {
 	return err
 }
 
-// close ends the session. That tells the cell that no work under its locks goes on.
+// close ends the session. It tells the cell that no work under its locks
+// continues.
 func (k *link) close(ctx context.Context) error {
 	k.stop()
 	err := k.session.Close(ctx)
@@ -118,8 +120,8 @@ func (k *link) close(ctx context.Context) error {
 	return err
 }
 
-// abandon ends the session in this process only. The cell is not told, and keeps its locks until
-// lease and lock-delay have ended.
+// abandon ends the session only in this process. The cell is not told, and keeps the session's
+// locks until lease and lock-delay have ended.
 func (k *link) abandon(ctx context.Context) {
 	_ = k.session.Cell().Close() // it never fails
 	_ = k.close(ctx)             // it cannot tell the cell

@@ -15,12 +15,13 @@ import (
 
 // Config is the configuration of a candidate.
 type Config struct {
-	// Client is how to reach the cell, and the lease of the candidate's session: the longer
-	// it is, the later a leader that failed is replaced. A candidate does not cache, whatever
-	// NoCache is. Its Logger also logs the leaderships.
+	// Client says how to reach the cell. Its Lease is that of the candidate's session: the longer
+	// it is, the later a failed leader is replaced. A candidate does not cache, whatever NoCache
+	// is. Its Logger also logs the leaderships.
 	Client client.Config
-	// Path is the file whose lock is the leadership. It is created if it is absent; its
-	// directory is not. It has the record of the election and nothing else.
+	// Path is the file whose lock is the leadership. The candidate creates the
+	// file if it is missing, but not its directory. The file has the record of
+	// the election and nothing else.
 	Path string
 	// Identity is the candidate's name in the record; no two candidates may have the same.
 	Identity string
@@ -32,8 +33,8 @@ type Config struct {
 }
 
 // Lock is a candidate's side of a leader election. It is a
-// resourcelock.Interface, for one elector at a time; Guard, Sequencer, Identity
-// and Describe may be called from several goroutines. Close it.
+// resourcelock.Interface for one elector at a time; Guard, Sequencer, Identity
+// and Describe are safe for concurrent use. The caller must Close it.
 type Lock struct {
 	cfg  Config
 	log  *slog.Logger
@@ -45,12 +46,13 @@ type Lock struct {
 	mu      sync.Mutex // guards what follows
 	link    *link      // nil without a session
 	term    *term      // nil while the lock is not held
-	shown   record     // of another candidate, which Get returned last
+	shown   record     // the record of another candidate that Get returned last
 	looks   uint64     // counts the records that Get returned
 	manager *manager   // nil unless Run runs the elector
 }
 
-// New returns a Lock. It connects to nothing yet; the error is InvalidArgument.
+// New returns a Lock. It does not connect yet; the only error is
+// InvalidArgument.
 func New(cfg Config) (*Lock, error) {
 	var faults []error
 	if _, err := api.ParsePath(cfg.Path); err != nil {
@@ -80,7 +82,7 @@ func (l *Lock) Identity() string { return l.cfg.Identity }
 // Describe returns the path.
 func (l *Lock) Describe() string { return l.cfg.Path }
 
-// RecordEvent logs the event. An elector also reports by it that it has stopped leading, with or
+// RecordEvent logs the event. With it an elector also reports that it has stopped leading, with or
 // without a release: that ends the leadership.
 func (l *Lock) RecordEvent(event string) {
 	l.log.Info(event, "candidate", l.cfg.Identity, "path", l.cfg.Path)
@@ -97,13 +99,12 @@ func (l *Lock) RecordEvent(event string) {
 	}
 }
 
-// stoppedLeading is the event of an elector that has stopped leading, after its release if there is
-// one.
+// stoppedLeading is the event of an elector that has stopped leading; a release comes before it.
 const stoppedLeading = "stopped leading"
 
-// Sequencer returns the sequencer of this candidate's leadership now, false if it does not lead.
-// Work should use FromContext: after the end of its leadership it would get the sequencer of the
-// next one here.
+// Sequencer returns the sequencer of this candidate's present leadership, false if it does not
+// lead. Work should use FromContext: after the end of its leadership, Sequencer may return that of
+// the next one.
 func (l *Lock) Sequencer() (sequencer.Sequencer, bool) {
 	t := l.current()
 	if t == nil {
@@ -115,10 +116,10 @@ func (l *Lock) Sequencer() (sequencer.Sequencer, bool) {
 	return t.lock.Sequencer(), true
 }
 
-// Close gives the leadership up, if this candidate has it, and ends the session; calls that are
-// under way fail. With Close the caller says that work without Guard has stopped. Close waits for
-// guarded work, until ctx ends: then the lock is left to the lease, and the error says so. The Lock
-// is closed in any case; later calls fail.
+// Close releases the leadership, if this candidate has it, and ends the session; calls under way
+// fail. By calling Close, the caller says that work without Guard has stopped. Close waits for
+// guarded work until ctx ends: then the lock expires with the lease, and the error says so. The
+// Lock is closed in any case; later calls fail.
 func (l *Lock) Close(ctx context.Context) error {
 	l.end(l.errorf(api.HandleClosed, "the candidate was closed"))
 	l.turn <- struct{}{} // the call that has filled it ends soon
@@ -145,8 +146,8 @@ func (l *Lock) Close(ctx context.Context) error {
 	return err
 }
 
-// enter waits for other calls; leave must be called. (The calls of one elector never meet.) The
-// context also ends when the Lock is closed.
+// enter waits for other calls; the caller must call leave. (The calls of one elector never
+// overlap.) The context also ends when the Lock is closed.
 func (l *Lock) enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	select {
 	case l.turn <- struct{}{}:

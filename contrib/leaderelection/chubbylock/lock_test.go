@@ -24,7 +24,8 @@ func (w *world) soon() context.Context {
 	return ctx
 }
 
-// TestInterface: the calls one by one, as the contract of resourcelock has them.
+// TestInterface makes the calls one by one, as the contract of resourcelock
+// specifies them.
 func TestInterface(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.lock("one", 0), w.lock("two", 0)
@@ -72,8 +73,8 @@ func TestInterface(t *testing.T) {
 	})
 }
 
-// TestClaimWithoutGet: an elector that believes that it still leads updates
-// before it gets.
+// TestClaimWithoutGet: an elector that considers itself the leader calls Update
+// before Get.
 func TestClaimWithoutGet(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one := w.lock("one", 0)
@@ -86,8 +87,8 @@ func TestClaimWithoutGet(t *testing.T) {
 	})
 }
 
-// TestGetWithoutClaim: a lock that Get had for an elector which does not claim it
-// is given back with the next call, with an explanation.
+// TestGetWithoutClaim: if an elector does not claim the lock that Get took, the
+// next call releases the lock, with an explanation.
 func TestGetWithoutClaim(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.lock("one", 0), w.lock("two", 0)
@@ -106,7 +107,7 @@ func TestGetWithoutClaim(t *testing.T) {
 	})
 }
 
-// TestForeignFile: a file that has something else than a record is not overwritten.
+// TestForeignFile: a file with other contents than a record is not overwritten.
 func TestForeignFile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, err := client.New(w.Context(), w.clientOf("other"))
@@ -136,8 +137,8 @@ func TestForeignFile(t *testing.T) {
 	})
 }
 
-// TestNode: a file that is deleted is made again; a directory that is absent is
-// an error that says so.
+// TestNode: a deleted file is created again; a missing directory is an error
+// that says so.
 func TestNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.run("one", 0), w.run("two", 0)
@@ -152,7 +153,7 @@ func TestNode(t *testing.T) {
 				err = h.Delete(ctx)
 			}
 			if errors.Is(err, api.LockHeld) {
-				return nil // the other was quicker
+				return nil // the other candidate was quicker
 			}
 			return err
 		})
@@ -172,7 +173,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestClose: Close gives the leadership up, also during a Get that waits; no call works after it.
+// TestClose: Close releases the leadership, also during a Get that waits; later calls fail.
 func TestClose(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.lock("one", time.Minute), w.lock("two", time.Minute)
@@ -205,8 +206,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseUnderWork: Close waits for guarded work, and leaves the lock to the
-// lease if that takes too long.
+// TestCloseUnderWork: Close waits for guarded work. If that takes too long, the
+// lock expires with the lease.
 func TestCloseUnderWork(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.lock("one", 0), w.lock("two", 0)

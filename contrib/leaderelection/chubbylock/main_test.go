@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestMain keeps client-go quiet, or is a candidate that is to be killed.
+// TestMain silences client-go's log, or runs a candidate for TestProcesses.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	if task := os.Getenv(candidateTask); task != "" {

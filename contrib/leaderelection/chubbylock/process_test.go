@@ -25,7 +25,7 @@ import (
 )
 
 // candidateTask makes this program a candidate of TestProcesses: candidates that the test kills and
-// stops must be processes of their own.
+// stops must be separate processes.
 const candidateTask = "CHUBBYLOCK_TEST_CANDIDATE"
 
 // task is the configuration of such a candidate.
@@ -34,15 +34,15 @@ type task struct {
 	Identity string
 }
 
-// deed is what a leader prints: that its context had not ended at that moment of the machine's clock.
-// It reads the clock first, so this is true also if it was stopped in between.
+// deed is what a leader prints: at that moment of the machine's clock, its context had not ended.
+// The leader reads the clock first, so this holds even if it was stopped in between.
 type deed struct {
 	At    int64
 	Who   string
 	Token uint64
 }
 
-// clock is one that all processes of the machine share.
+// clock reads a clock that all processes of the machine share.
 func clock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -94,7 +94,7 @@ func report(ctx context.Context, who string) {
 		if ctx.Err() != nil {
 			return
 		}
-		_ = out.Encode(deed{at, who, seq.Token()}) // if nobody reads, the test has ended
+		_ = out.Encode(deed{at, who, seq.Token()}) // if the pipe is closed, the test has ended
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Millisecond):
@@ -102,8 +102,8 @@ func report(ctx context.Context, who string) {
 	}
 }
 
-// TestProcesses: candidates are processes, in a cell of processes. The leader is killed, stopped for
-// longer than its lease, and asked to end. There are never two leaders.
+// TestProcesses: candidates are processes, in a cell of processes. The leader is killed, stopped
+// for longer than its lease, and asked to end. There are never two leaders.
 func TestProcesses(t *testing.T) {
 	t.Parallel() // with other tests that take real time
 	servers := startCell(t)
@@ -158,7 +158,7 @@ func TestProcesses(t *testing.T) {
 	check(t, done)
 }
 
-// check sorts the deeds by time: then tokens only grow.
+// check sorts the deeds by time, and checks that tokens only grow.
 func check(t *testing.T, done []deed) {
 	t.Helper()
 	slices.SortStableFunc(done, func(a, b deed) int { return cmp.Compare(a.At, b.At) })

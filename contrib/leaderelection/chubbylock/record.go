@@ -37,7 +37,7 @@ func decode(contents []byte) (record, error) {
 	if len(contents) == 0 {
 		return record{}, api.Errorf(api.NotFound, "nobody has led yet: the file is empty")
 	}
-	var named struct{ HolderIdentity *string } // every record has one, if an empty one
+	var named struct{ HolderIdentity *string } // every record has one, which may be empty
 	var rec record
 	if json.Unmarshal(contents, &named) != nil || named.HolderIdentity == nil || json.Unmarshal(contents, &rec) != nil {
 		return record{}, api.Errorf(api.InvalidArgument, "the file holds something else than the record of an election; choose another path, or empty the file")
@@ -53,14 +53,14 @@ func (r record) encode() ([]byte, error) {
 	return text, nil
 }
 
-// vacant returns the empty record that follows the record of a leader.
+// vacant returns the empty record that replaces a leader's record.
 func vacant(rec resourcelock.LeaderElectionRecord) resourcelock.LeaderElectionRecord {
 	rec.HolderIdentity, rec.PreferredHolder = "", ""
 	return rec
 }
 
-// renews reports whether a record is the last one of its author, except for the time. Such a record
-// is not written.
+// renews reports whether a record differs from its author's last one only in its time. Such a
+// record is not written.
 func renews(rec, last resourcelock.LeaderElectionRecord) bool {
 	return rec.HolderIdentity == last.HolderIdentity && rec.LeaseDurationSeconds == last.LeaseDurationSeconds &&
 		rec.LeaderTransitions == last.LeaderTransitions && rec.AcquireTime.Equal(&last.AcquireTime) &&

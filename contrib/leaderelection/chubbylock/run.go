@@ -8,19 +8,19 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// Run runs an elector whose Lock is of this package, as RunOrDie does, until ctx ends or the
-// leadership is lost. With it there is at most one leader:
+// Run runs an elector with a Lock of this package, as RunOrDie does, until ctx
+// ends or the leadership is lost. With it there is at most one leader:
 //
 //   - the context of OnStartedLeading is guarded (see Guard), so that it ends
 //     before another can lead, and not RenewDeadline later;
 //   - when the lock is lost, the elector ends at once;
-//   - the lock is given up when OnStartedLeading has returned, and not before.
-//     With ReleaseOnCancel the elector waits for that, at most RenewDeadline.
+//   - the lock is released only after OnStartedLeading has returned. With
+//     ReleaseOnCancel the elector waits for that, at most RenewDeadline.
 //
-// Run returns when OnStartedLeading has returned, OnStoppedLeading too. The error
-// is nil if ctx ended it, LockLost with the reason if the leadership was lost, and
-// InvalidArgument for a configuration that cannot work. It may be called again,
-// with the same Lock, for the next leadership.
+// Run returns when OnStartedLeading and OnStoppedLeading have returned. The
+// error is nil if ctx ended it, LockLost with the reason if the leadership was
+// lost, and InvalidArgument for a configuration that cannot work. Run may be
+// called again with the same Lock, for the next leadership.
 func Run(ctx context.Context, cfg leaderelection.LeaderElectionConfig) error {
 	l, ok := cfg.Lock.(*Lock)
 	if !ok {
@@ -59,14 +59,14 @@ func Run(ctx context.Context, cfg leaderelection.LeaderElectionConfig) error {
 	return l.errorf(api.LockLost, "the elector gave up renewing its record")
 }
 
-// manage makes m the manager in place of old. It reports false if old is not the manager.
+// manage replaces the manager old by m. It reports false if old is not the manager.
 func (l *Lock) manage(old, m *manager) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.manager != old {
 		return false
 	}
-	l.manager, l.shown = m, record{} // an elector has been shown nothing when it begins
+	l.manager, l.shown = m, record{} // a new elector has not seen any record
 	return true
 }
 
@@ -77,7 +77,7 @@ type manager struct {
 
 	mu      sync.Mutex // guards what follows
 	term    *term      // nil before it begins
-	entered bool       // the guard is made before the elector starts the work, so that no release can come in between
+	entered bool       // the guard is made before the elector starts the work: no release can come in between
 }
 
 // begin is called when the leadership begins.

@@ -13,20 +13,20 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// trouble is what happens to the leader.
+// trouble is a failure of the leader.
 type trouble struct {
 	name string
 	make func(w *world, leader *candidate)
 	heal func(w *world, leader *candidate)
-	// least and most are when the other leads, without the lock-delay; mild is trouble
-	// without a lock-delay.
+	// least and most are when the other leads, without the lock-delay; after a
+	// mild failure there is no lock-delay.
 	least, most time.Duration
 	mild        bool
 }
 
 func troubles() []trouble {
 	const lease = api.DefaultLease
-	early := lease * 5 / 12 // as little may be left of it
+	early := lease * 5 / 12 // the least that may be left of it
 	nothing := func(*world, *candidate) {}
 	return []trouble{
 		{"paused", func(w *world, c *candidate) { w.pause(c.name) }, func(w *world, c *candidate) { w.resume(c.name) }, early, lease + 2*time.Second, false},
@@ -44,9 +44,9 @@ func troubles() []trouble {
 	}
 }
 
-// TestTroubles: in every trouble of the leader no two act at a time. The other leads when lease and
-// lock-delay have ended, and at once if the leader could report that it has stopped; and then the
-// first can lead again.
+// TestTroubles: in every failure of the leader no two candidates act at a time. The other leads
+// when lease and lock-delay have ended, and at once if the leader could report that it has stopped.
+// Then the first can lead again.
 func TestTroubles(t *testing.T) {
 	for _, trouble := range troubles() {
 		for _, delay := range []time.Duration{0, api.DefaultLockDelay} {
@@ -94,7 +94,7 @@ func (w *world) leaderOtherThan(name string, limit time.Duration) act {
 	}
 }
 
-// operate does to the holder of the lock what an operator may do.
+// operate does an operator's action on the holder of the lock.
 func (w *world) operate(do func(ctx context.Context, c *client.Client, holder api.Holder) error) {
 	w.Helper()
 	c, err := client.New(w.Context(), w.clientOf("operator"))
@@ -111,7 +111,8 @@ func (w *world) operate(do func(ctx context.Context, c *client.Client, holder ap
 	}
 }
 
-// TestMasterKilled: the leader goes on through fail-overs of the cell.
+// TestMasterKilled: the leader continues to lead through fail-overs of the
+// cell.
 func TestMasterKilled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, two := w.pair(0)
@@ -130,8 +131,8 @@ func TestMasterKilled(t *testing.T) {
 	})
 }
 
-// TestCleanRelease: a leader that is stopped is replaced at once, and not at a RetryPeriod: here it
-// takes 5 ms to reach the cell, and all else takes no time.
+// TestCleanRelease: a leader that is stopped is replaced at once, and not at a RetryPeriod. Here it
+// takes 5 ms to reach the cell, and nothing else takes any time.
 func TestCleanRelease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"one", "two"} {
@@ -212,7 +213,7 @@ func TestManyCandidates(t *testing.T) {
 	})
 }
 
-// TestRunRefuses: a configuration that cannot work is refused before anything is done.
+// TestRunRefuses: Run refuses a configuration that cannot work before it does anything.
 func TestRunRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for name, edit := range map[string]func(*leaderelection.LeaderElectionConfig){

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// term is the time from one grant of the lock until the lock is given up. It is a claim until the
-// record is written, and a leadership after that.
+// term is the time from a grant of the lock until its release. It is a claim until the record is
+// written, and then a leadership.
 type term struct {
 	link *link
 	lock *client.Lock
@@ -19,7 +19,7 @@ type term struct {
 	// leading.
 	working context.Context //nolint:containedctx // it is the term's, not a call's
 	stop    context.CancelCauseFunc
-	over    chan struct{} // closed when the lock has been given up
+	over    chan struct{} // closed when the lock has been released
 	parting sync.Once
 
 	mu      sync.Mutex // guards what follows
@@ -27,7 +27,7 @@ type term struct {
 	leads   bool // the record has been written
 	guarded bool // there has been guarded work, which reports when it has stopped
 	guards  int  // how many pieces of guarded work have not stopped
-	leaving bool // the last piece of guarded work that stops gives the lock up
+	leaving bool // the last piece of guarded work that stops releases the lock
 	idle    chan struct{}
 }
 
@@ -38,7 +38,7 @@ func newTerm(k *link, lock *client.Lock) *term {
 	return t
 }
 
-// stands returns why the lock cannot be relied on any more, nil while it can. It reads the clock.
+// stands returns why the lock can no longer be relied on, or nil. It reads the clock.
 func (t *term) stands() error {
 	err := t.lock.Err()
 	if err == nil && t.working.Err() != nil {
@@ -54,22 +54,23 @@ func (t *term) stands() error {
 // held reports whether the lock can be relied on; the elector may have stopped.
 func (t *term) held() bool { return t.lock.Err() == nil }
 
-// begin notes that the record has been written: the claim is a leadership now.
+// begin notes that the record has been written: the claim has become a
+// leadership.
 func (t *term) begin(rec resourcelock.LeaderElectionRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last, t.leads = rec, true
 }
 
-// record returns the record that was written last, and whether it was written under this lock.
+// record returns the record written last, and whether it was written under this lock.
 func (t *term) record() (last resourcelock.LeaderElectionRecord, leads bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last, t.leads
 }
 
-// enter counts a piece of guarded work, which calls leave when it has stopped. It reports false if
-// no work may begin.
+// enter counts a piece of guarded work, which must call leave when it has stopped. It reports false
+// if no work may begin.
 func (t *term) enter() bool {
 	stands := t.stands() == nil
 	t.mu.Lock()
@@ -85,7 +86,7 @@ func (t *term) enter() bool {
 	return true
 }
 
-// leave notes that a piece of guarded work has stopped. The last one gives the lock up, if the
+// leave notes that a piece of guarded work has stopped. The last one releases the lock if the
 // elector has stopped leading.
 func (t *term) leave() {
 	t.mu.Lock()
@@ -101,15 +102,17 @@ func (t *term) leave() {
 	}
 }
 
-// stopped returns a channel that is closed when all guarded work has stopped. After stop none begins.
+// stopped returns a channel that is closed when all guarded work has stopped. After that none
+// begins.
 func (t *term) stopped() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.idle
 }
 
-// quit is for an elector that has stopped leading without a release. It reports false if no work was
-// guarded: then nobody knows whether the work has stopped, and the lock must be left to the lease.
+// quit is for an elector that has stopped leading without a release. It reports false if no work
+// was guarded: then it is unknown whether the work has stopped, and the lock must expire with the
+// lease.
 func (t *term) quit() bool {
 	t.mu.Lock()
 	guarded, idle := t.guarded, t.guards == 0
@@ -121,8 +124,8 @@ func (t *term) quit() bool {
 	return guarded
 }
 
-// release gives the lock up when the work has stopped. It writes the empty record first, if that is
-// quick; the sequencer in the old record says the same. That the lock was lost is no error.
+// release releases the lock after the work has stopped. It first writes the empty record, if that
+// is quick; the sequencer in the old record is invalid in any case. A lost lock is not an error.
 func (t *term) release(ctx context.Context) (err error) {
 	t.parting.Do(func() {
 		defer close(t.over)
@@ -143,8 +146,8 @@ func (t *term) release(ctx context.Context) (err error) {
 	return err
 }
 
-// abandon leaves the lock to the lease, because nobody knows whether the work under it has stopped.
-// The session ends with it.
+// abandon leaves the lock to expire with the lease, because it is unknown whether the work under it
+// has stopped. The session ends with it.
 func (t *term) abandon() {
 	t.parting.Do(func() {
 		defer close(t.over)

@@ -29,7 +29,7 @@ type world struct {
 
 	mu     sync.Mutex // guards what follows
 	acts   []act
-	wakes  map[string]chan struct{} // of candidates that are stopped; closed to continue them
+	wakes  map[string]chan struct{} // of stopped candidates; closed to continue them
 	herald map[string]string        // the leader that OnNewLeader reported to a candidate last
 }
 
@@ -56,13 +56,13 @@ func (w *world) lock(name string, delay time.Duration) *chubbylock.Lock {
 func (w *world) close(l *chubbylock.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.Close(ctx) // its host may be cut off, its session gone
+	_ = l.Close(ctx) // its host may be cut off, or its session gone
 }
 
 // sleep lets virtual time pass.
 func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 
-// config is that of client-go's own components.
+// config returns the configuration of client-go's own components.
 func (w *world) config(l *chubbylock.Lock, work func(context.Context)) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Lock: l, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
@@ -159,7 +159,7 @@ func (w *world) told(name, leader string, limit time.Duration) {
 	w.Errorf("%s was not told that %s leads", name, leader)
 }
 
-// candidate is a program that is a candidate again and again.
+// candidate is a program that becomes a candidate again and again.
 type candidate struct {
 	name string
 	lock *chubbylock.Lock
@@ -187,7 +187,7 @@ func (w *world) run(name string, delay time.Duration, edits ...func(*leaderelect
 	return c
 }
 
-// pair runs two candidates, and returns the leader first, when the other has learnt of it and waits.
+// pair runs two candidates. It returns the leader first, when the other has learnt of it and waits.
 func (w *world) pair(delay time.Duration, edits ...func(*leaderelection.LeaderElectionConfig)) (leader, next *candidate) {
 	w.Helper()
 	leader = w.run("one", delay, edits...)
