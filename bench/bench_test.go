@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// TestMain makes the test's program the other processes of the bench, too.
+// TestMain also runs the bench's other processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand}, os.Args[1]) {
 		main()
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// operation takes that long, always.
+// operation always takes that long.
 func operation(took time.Duration) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(took)
@@ -59,8 +59,8 @@ func TestLoadCountsWhatFallsWithinTheMeasurement(t *testing.T) {
 
 func TestLoadLeavesOutWhatOverlapsItsEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Begins at 0, 0.7, 1.4, …: the second is begun before the measurement,
-		// the one at 2.8 s ends after it.
+		// The operations begin at 0, 0.7, 1.4, …: the second begins before the
+		// measurement, and the one that begins at 2.8 s ends after it.
 		got, err := load(t.Context(), time.Second, 2*time.Second, []func(context.Context) error{operation(700 * time.Millisecond)})
 		if err != nil || got.Ops != 2 {
 			t.Errorf("%d operations (%v), want the 2 that begin and end within it", got.Ops, err)
@@ -100,7 +100,7 @@ func TestLoadIsBoundedByPatience(t *testing.T) {
 	})
 }
 
-// example is the results of two rounds of two systems.
+// example returns the results of two rounds of two systems.
 func example() *book {
 	var b book
 	b.versions("chubby", "Chubby abc")
@@ -178,7 +178,8 @@ func TestPageShowsEveryRow(t *testing.T) {
 	}
 }
 
-// TestChildrenEndWithTheBench: when the bench is killed, its pipes close, and nothing else happens.
+// TestChildrenEndWithTheBench: a killed bench only closes its pipes, and that must end the
+// children.
 func TestChildrenEndWithTheBench(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The other processes that this program is.
+// The other processes that this program runs as.
 const (
 	memberCommand = "etcd-member"
 	keepCommand   = "keep"
@@ -25,8 +25,8 @@ const (
 // stopTime is how long a child has to end before it is killed.
 const stopTime = 20 * time.Second
 
-// child is a process of the bench. It runs until its standard input ends, so that it does not
-// outlive the bench in any case.
+// child is a process of the bench. It runs until its standard input ends, so that it never outlives
+// the bench.
 type child struct {
 	name    string
 	cmd     *exec.Cmd
@@ -65,7 +65,7 @@ func startChild(dir, name string, env []string, args ...string) (*child, error) 
 	return c, nil
 }
 
-// follow passes on the lines that the process writes, drops those that nobody reads, and waits for
+// follow passes on the lines that the process writes, drops lines that are not read, and waits for
 // its end.
 func (c *child) follow(output io.Reader) {
 	scanner := bufio.NewScanner(output)
@@ -122,12 +122,12 @@ func (c *child) stop() error {
 	return errors.Join(fmt.Errorf("%s did not end within %v and was killed", c.name, stopTime), err)
 }
 
-// inputEnd returns a channel that is closed when standard input ends: the bench is gone, or does not
-// need this process any more.
+// inputEnd returns a channel that is closed when standard input ends: the bench is gone, or no
+// longer needs this process.
 func inputEnd() <-chan struct{} {
 	end := make(chan struct{})
 	go func() { // ends with standard input, or with the process
-		_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+		_, _ = io.Copy(io.Discard, os.Stdin) // an error means the end, too
 		close(end)
 	}()
 	return end

@@ -71,7 +71,7 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 }
 
 func (c *chubby) build(ctx context.Context, dir string) error {
-	program, err := filepath.Abs(filepath.Join(dir, "chubbyd.exe")) // a name that every system runs
+	program, err := filepath.Abs(filepath.Join(dir, "chubbyd.exe")) // a name that every system can run
 	if err != nil {
 		return err
 	}
@@ -103,10 +103,10 @@ func devServers(file string) ([]string, error) {
 	return servers, nil
 }
 
-// freeBasePort finds a port for `chubbyd dev --base-port`: it takes five from
-// there, from ten above, and from twenty above.
+// freeBasePort finds a port for `chubbyd dev --base-port`, which needs five
+// ports from there, five from ten above, and five from twenty above.
 func freeBasePort() (int, error) {
-	for base := 17421; base < 32000; base += 100 { // below the ports that systems give out themselves
+	for base := 17421; base < 32000; base += 100 { // below the ports that systems assign
 		if free(base) {
 			return base, nil
 		}
@@ -121,7 +121,7 @@ func free(base int) bool {
 			if err != nil {
 				return false
 			}
-			_ = l.Close() // the port is free, which was the question
+			_ = l.Close() // the port is free
 		}
 	}
 	return true

@@ -15,8 +15,8 @@ import (
 )
 
 // directReader reads one file from the master each time. The client library answers reads from its
-// cache, and offers no way around it, so directReader speaks the protocol itself, in a session that
-// may not cache.
+// cache and has no option against that, so directReader speaks the protocol itself, in a session
+// that may not cache.
 type directReader struct {
 	conn    *grpc.ClientConn
 	stub    chubbypb.ChubbyClient
@@ -77,8 +77,8 @@ func locate(ctx context.Context, servers []string) (string, error) {
 	return "", fmt.Errorf("no replica of %v names a master: %w", servers, errors.Join(errs...))
 }
 
-// keepAlive extends the session until ctx ends. A failure is not reported: the
-// next read of a session that has run out is.
+// keepAlive extends the session until ctx ends. It does not report failures: a
+// read in a session that has run out does.
 func (d *directReader) keepAlive(ctx context.Context) {
 	var acknowledged, grant uint64
 	for ctx.Err() == nil {

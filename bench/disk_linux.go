@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuseMemoryDisk refuses a directory in which fsync costs nothing: the results would be of something
-// else.
+// refuseMemoryDisk refuses a directory in which fsync costs nothing: the results would not be those
+// of a disk.
 func refuseMemoryDisk(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

@@ -57,8 +57,8 @@ func (e *etcd) Start(ctx context.Context, dir string) error {
 	return nil
 }
 
-// findLeader finds out which member leads. A call to another member costs an extra step, and Chubby's
-// clients call the master alone.
+// findLeader finds out which member leads. A call to another member costs an extra step, and
+// Chubby's clients call only the master.
 func (e *etcd) findLeader(ctx context.Context) error {
 	c, err := e.dial(e.endpoints...)
 	if err != nil {
@@ -113,8 +113,8 @@ func (e *etcd) Connect(ctx context.Context, i int) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A session's context bounds the whole session, so it is not ctx, which ends when the connection
-	// is made. Twelve seconds is Chubby's lease.
+	// A session's context bounds the whole session, so it cannot be ctx, which ends when the
+	// connection is made. Twelve seconds is Chubby's lease.
 	session, err := concurrency.NewSession(c, concurrency.WithTTL(12))
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -169,7 +169,7 @@ func (w *etcdWorker) Close(context.Context) error {
 	return errors.Join(w.session.Close(), w.client.Close())
 }
 
-// freeAddresses returns addresses that nobody listens on now.
+// freeAddresses returns addresses that are not in use now.
 func freeAddresses(n int) ([]string, error) {
 	var list []string
 	for range n {

@@ -13,11 +13,12 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// ready is what a member prints once it serves.
+// ready is the line that a member prints when it serves.
 const ready = "ready"
 
-// runMember is one etcd member, with etcd's own defaults (election 1 s,
-// heartbeat 100 ms, fsync on) but quiet. It serves until standard input ends.
+// runMember runs one etcd member, with etcd's own defaults (election 1 s,
+// heartbeat 100 ms, fsync on) but with a quiet log. It serves until standard
+// input ends.
 func runMember(args []string) error {
 	var name, dir, client, peer, cluster string
 	flags := flag.NewFlagSet(memberCommand, flag.ContinueOnError)
@@ -51,8 +52,8 @@ func runMember(args []string) error {
 		return fmt.Errorf("start etcd member %s: %w", name, err)
 	}
 	defer func() {
-		// A member whose peers have ended before may take long; when the bench is gone, nobody
-		// waits for it.
+		// A member whose peers have ended first may take long, and the bench may be gone and not
+		// wait for it.
 		time.AfterFunc(stopTime, func() { os.Exit(1) })
 		server.Close()
 	}()

@@ -28,8 +28,8 @@ type sample struct {
 	Ops  int64         `json:"ops"`
 }
 
-// load runs each operation in a loop of its own, all at once, for warm and then for measure. It counts
-// the operations that begin and end within measure. The first error ends it.
+// load runs each operation in its own loop, all concurrently, for warm and then for measure. It
+// counts the operations that begin and end within measure. It returns at the first error.
 func load(ctx context.Context, warm, measure time.Duration, ops []func(context.Context) error) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm+measure+patience)
 	defer cancel()

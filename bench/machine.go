@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// machine is what the results depend on besides the systems.
+// machine is what the results depend on, apart from the systems.
 type machine struct {
 	CPU       string        `json:"cpu"`
 	CPUs      int           `json:"cpus"`
 	System    string        `json:"system"`
 	Go        string        `json:"go"`
 	Fsync     time.Duration `json:"fsync_p50_ns"` // of 4 KiB appended to a file, the median of 200
-	LoadAvg   string        `json:"load_average"` // before the first round; empty where the system does not tell
+	LoadAvg   string        `json:"load_average"` // before the first round; empty if the system does not report it
 	DataUnder string        `json:"-"`
 }
 
@@ -59,7 +59,7 @@ func processor() string {
 	return "unnamed processor"
 }
 
-// measureFsync measures what durability costs on this disk: every write waits for at least that.
+// measureFsync measures the cost of durability on this disk: every write waits for at least that.
 func measureFsync(dir string) (took time.Duration, err error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

@@ -1,14 +1,14 @@
 // Command bench measures a Chubby cell of five processes on this machine, and a
 // pinned etcd of five processes beside it, by turns and under the same load.
 //
-// A system is started anew for every round, with empty data on a real disk and
-// with fsync on. Every worker has a connection and a session of its own. Each
-// row of the table is a closed loop: a worker begins its next operation when the
-// last one has ended. Latencies are those of the whole operation at the worker.
+// Every round starts each system anew, with empty data on a real disk and with
+// fsync on. Every worker has its own connection and session. Each row of the
+// table is a closed loop: a worker begins its next operation when the last one
+// has ended. Latencies are those of the whole operation at the worker.
 //
-// The command is a module of its own, so that users of Chubby do not download etcd.
-// It also runs itself as the other processes that it needs: an etcd member, a keeper
-// that ends chubbyd when the bench is gone, a busy loop.
+// The command is a separate module, so that users of Chubby do not download etcd. It also runs
+// itself as the other processes that it needs: an etcd member, a keeper that ends chubbyd when the
+// bench is gone, a busy loop.
 package main
 
 import (
@@ -28,13 +28,13 @@ type options struct {
 	systems  []string
 	rounds   int
 	warm     time.Duration // of each row, not counted
-	measure  time.Duration // of each row
+	measure  time.Duration // of each row, counted
 	rows     string        // only those whose name contains it
-	dir      string        // where data goes, below
-	repo     string        // where Chubby's source is
+	dir      string        // the directory for data
+	repo     string        // the directory of Chubby's source
 	output   string        // text or json
 	page     string        // a file to write the results page to
-	steady   time.Duration // run the steady check for so long instead
+	steady   time.Duration // run the steady check for this long instead
 	allEtcd  bool          // etcd's clients connect to every member
 	logStore string        // chubbyd's
 }

@@ -17,7 +17,7 @@ type result struct {
 	rounds []sample
 }
 
-// runRounds measures every system once a round, by turns, and prints the table.
+// runRounds measures every system once a round, in turn, and prints the table.
 func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "chubby-bench-")
 	if err != nil {
@@ -87,7 +87,8 @@ func runOnce(ctx context.Context, o options, name string, s system, parent strin
 	return nil
 }
 
-// operations returns what the workers of a row do, and false if they cannot.
+// operations returns the operations of the workers of a row, and false if they
+// do not have it.
 func operations(r row, workers []worker) ([]func(context.Context) error, bool) {
 	var ops []func(context.Context) error
 	for _, w := range workers[:r.clients] {
@@ -100,7 +101,7 @@ func operations(r row, workers []worker) ([]func(context.Context) error, bool) {
 	return ops, true
 }
 
-// connect returns as many workers as it could connect, also with an error.
+// connect returns the workers that it could connect, also with an error.
 func connect(ctx context.Context, s system, n int) ([]worker, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not all clients connected within a minute"))
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// spinners is how many busy loops run beside a steady check: as many as this
-// project's smallest machine has processors.
+// spinners is the number of busy loops during a steady check: the number of
+// processors of this project's smallest machine.
 const spinners = 2
 
-// runSteady keeps a system under load for o.steady beside busy loops. It fails if the leader has changed
-// or an operation has failed: a busy machine is no reason for a fail-over.
+// runSteady keeps a system under load for o.steady, with busy loops beside it. It fails if the
+// leader has changed or an operation has failed: a busy machine must not cause a fail-over.
 func runSteady(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "chubby-steady-")
 	if err != nil {

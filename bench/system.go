@@ -12,7 +12,7 @@ const members = 5
 // benchmarks.
 const contents = 100 // bytes
 
-// system is one thing to measure.
+// system is one system to measure.
 type system interface {
 	// Start brings up five processes with data below dir and returns when they
 	// serve. After an error nothing is left running.

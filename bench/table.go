@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// book is everything measured, in the order in which it was measured first.
+// book is everything measured, in the order of the first measurements.
 type book struct {
 	results []*result
 	version map[string]string // by system
@@ -105,8 +105,8 @@ func writeText(out io.Writer, about machine, o options, b *book) error {
 	return table.Flush()
 }
 
-// cells writes the figures of a row: rate, p50 and p99 of each system, and, of
-// two, the ratio of their rates.
+// cells writes the figures of a row: rate, p50 and p99 of each system and, for
+// two systems, the ratio of their rates.
 func (b *book) cells(r row) []string {
 	var cells []string
 	var rates []float64
@@ -130,7 +130,7 @@ func (b *book) cells(r row) []string {
 	return cells
 }
 
-// readable writes a duration with three digits.
+// readable formats a duration with three digits.
 func readable(d time.Duration) string {
 	switch {
 	case d >= time.Second:
