@@ -1,7 +1,7 @@
 package main
 
-// againSafeguards cover what comes a second time: a command that found no room, a copy
-// of a request, a grant.
+// againSafeguards cover things that happen twice: a retried command, a copy of a request, a
+// repeated grant.
 func againSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,6 @@
 package main
 
-// answerSafeguards cover what clients are told of their requests: what the log
-// says, and nothing else.
+// answerSafeguards cover the answers to clients' requests: an answer must agree with the log.
 func answerSafeguards() []safeguard {
 	return []safeguard{
 		{

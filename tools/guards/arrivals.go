@@ -1,6 +1,6 @@
 package main
 
-// arrivalSafeguards cover what a replica is sent, and finds on its disk when it starts.
+// arrivalSafeguards cover what a replica receives, and finds on its disk when it starts.
 func arrivalSafeguards() []safeguard {
 	return []safeguard{
 		{

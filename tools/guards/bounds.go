@@ -1,7 +1,7 @@
 package main
 
-// boundSafeguards cover what keeps the work under the master's mutex, and what a
-// client can make the master remember, bounded.
+// boundSafeguards cover the bounds on the work under the master's mutex, and on what clients
+// can make the master remember.
 func boundSafeguards() []safeguard {
 	return []safeguard{
 		{

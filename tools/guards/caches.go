@@ -89,7 +89,7 @@ func cacheSafeguards() []safeguard {
 	}
 }
 
-// leaseSafeguards cover leases, and of the end of an epoch.
+// leaseSafeguards cover leases, and the end of an epoch.
 func leaseSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// clientSafeguards cover what the client library says about calls that have not ended, and what goes
-// on without their callers.
+// clientSafeguards cover the client library's errors for calls without a result, and its work
+// in the background.
 func clientSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// control runs the tests that have failed without a safeguard, with every safeguard in
-// place. A test that fails then too has shown nothing: a safeguard that only such tests
-// noticed loses its row.
+// control runs the tests that have failed without a safeguard, with every safeguard in place. A
+// test that fails then, too, has proved nothing: a safeguard that only such tests noticed loses its
+// row.
 func (p *page) control(root string, tried []safeguard) error {
 	tests := map[string]map[string]bool{} // by package
 	for _, s := range tried {
@@ -60,7 +60,7 @@ func failedTests(out []byte) []string {
 	return names
 }
 
-// testNames returns the names of the tests in the regular expression of an entry.
+// testNames returns the test names in an entry's regular expression.
 func testNames(expression string) []string {
 	var names []string
 	for name := range strings.SplitSeq(expression, "|") {

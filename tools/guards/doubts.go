@@ -1,6 +1,6 @@
 package main
 
-// doubtSafeguards cover what a master says about a request whose outcome it does not know.
+// doubtSafeguards cover a master's answers to requests whose result it does not know.
 func doubtSafeguards() []safeguard {
 	return []safeguard{
 		{

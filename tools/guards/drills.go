@@ -1,6 +1,6 @@
 package main
 
-// drillSafeguards are those whose lack the drills with real processes notice.
+// drillSafeguards are those that only the drills with real processes test.
 func drillSafeguards() []safeguard {
 	return []safeguard{
 		{

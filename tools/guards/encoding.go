@@ -1,7 +1,6 @@
 package main
 
-// encodingSafeguards cover text that cannot be sent, or not be shown, and of files that
-// are not what they were.
+// encodingSafeguards cover text that cannot be sent or shown, and files that have changed.
 func encodingSafeguards() []safeguard {
 	return []safeguard{
 		{

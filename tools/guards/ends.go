@@ -1,6 +1,6 @@
 package main
 
-// endSafeguards cover what the client library does after something has ended or was refused.
+// endSafeguards cover the client library's work after something has ended, or was refused.
 func endSafeguards() []safeguard {
 	return []safeguard{
 		{

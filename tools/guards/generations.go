@@ -1,6 +1,6 @@
 package main
 
-// generationSafeguards cover what a generation means.
+// generationSafeguards cover the meaning of generations.
 func generationSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// identitySafeguards cover bootstrap, and the identity of a replica.
+// identitySafeguards cover bootstrap and a replica's identity.
 func identitySafeguards() []safeguard {
 	return []safeguard{
 		{
@@ -51,7 +51,7 @@ func identitySafeguards() []safeguard {
 	}
 }
 
-// forgettingSafeguards protect against a replica that holds less, or other, than it held.
+// forgettingSafeguards are those against a replica that has lost or exchanged data.
 func forgettingSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// lateSafeguards cover what goes on after its end was asked for: a load that
-// outlives its cell, and output that nobody reads.
+// lateSafeguards cover what continues after its end was requested: a load that outlives its
+// cell, and output that is not read.
 func lateSafeguards() []safeguard {
 	return []safeguard{
 		{

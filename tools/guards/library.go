@@ -1,7 +1,7 @@
 package main
 
-// librarySafeguards cover the client library: how calls end, and what they leave
-// to others.
+// librarySafeguards cover the client library: how calls end, and what they leave to other
+// calls.
 func librarySafeguards() []safeguard {
 	return []safeguard{
 		{

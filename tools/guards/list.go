@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// safeguards lists the safeguards. An entry that no longer fits the source is an
-// error, not a pass.
+// safeguards lists the safeguards. An entry that no longer fits the source is an error, not a
+// pass.
 func safeguards() []safeguard {
 	return slices.Concat(
 		plumbingSafeguards(),
@@ -108,7 +108,7 @@ func replicatedSafeguards() []safeguard {
 	}
 }
 
-// masterSafeguards cover the master and of leases.
+// masterSafeguards cover the master and leases.
 func masterSafeguards() []safeguard {
 	return []safeguard{
 		{

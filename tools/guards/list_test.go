@@ -35,8 +35,8 @@ func TestEverySafeguardFits(t *testing.T) {
 	}
 }
 
-// TestEverySafeguardHasARow checks that docs/dev/guards.md has a row for each entry: a test
-// has failed without it, as has to be shown before an entry is kept.
+// TestEverySafeguardHasARow checks that docs/dev/guards.md has a row for each entry: a test must
+// have failed without the safeguard before an entry is kept.
 func TestEverySafeguardHasARow(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

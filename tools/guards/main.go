@@ -1,9 +1,9 @@
-// Command guards takes one safeguard out of Chubby at a time, and runs the tests that
-// should fail without it. It fails if they pass; and, as it checks in the end, if they fail
-// with the safeguard too. It is run in the tools directory. With -docs it writes the table of
-// docs/dev/guards.md, and with -only as well some of its rows.
+// Command guards takes one safeguard out of Chubby at a time, and runs the tests that should fail
+// without it. It fails if they pass. In the end it runs these tests with all safeguards, and fails
+// if they fail then, too. Run it in the tools directory. With -docs it writes the table of
+// docs/dev/guards.md, and with -only some of its rows.
 //
-// The source is not changed: each safeguard is taken out in an overlay, which the go command
+// It does not change the source: it takes each safeguard out in an overlay, which the go command
 // compiles instead of the file.
 package main
 
@@ -20,13 +20,13 @@ import (
 	"time"
 )
 
-// safeguard is an entry of the table: how to take a safeguard out, and the tests that should
-// fail then.
+// safeguard is an entry of the table: how to take a safeguard out, and the tests that should then
+// fail.
 type safeguard struct {
 	name string
 	file string // below the root of the repository
-	old  string // is in the file exactly once
-	new  string // in its place, the safeguard is out
+	old  string // must be in the file exactly once
+	new  string // the replacement, without the safeguard
 	pkg  string
 	test string // regular expression of test names
 }
@@ -81,15 +81,15 @@ func tryAll(only *regexp.Regexp, docs string, missing bool) error {
 		}
 		tried = append(tried, s)
 	}
-	if missing { // the run that was interrupted had no control
+	if missing { // the interrupted run had no control
 		tried = safeguards()
 	}
 	unnoticed = append(unnoticed, p.control(root, tried))
 	return errors.Join(unnoticed...)
 }
 
-// takeOut runs the tests without the safeguard, and returns those that failed. It is an
-// error if none failed, or if they did not compile.
+// takeOut runs the tests without the safeguard, and returns those that failed. It returns an error
+// if none failed, or if they did not compile.
 func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
 	file := filepath.Join(root, s.file)
 	text, err := os.ReadFile(file)
@@ -113,7 +113,8 @@ func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
 	}
 	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", s.test, s.pkg)
 	cmd.Dir = root
-	// In the environment, so that it counts for binaries that a test builds, too.
+	// In the environment, so that it also applies to binaries that a test
+	// builds.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayFile))
 	out, err := cmd.CombinedOutput()
 	failed = failedTests(out)

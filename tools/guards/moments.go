@@ -1,7 +1,7 @@
 package main
 
-// momentSafeguards cover what happens to a lock, to its file, and to what is known of its holder, while a
-// client waits.
+// momentSafeguards cover events while a request waits: to the lock, to its file, and to what is
+// known of its holder.
 func momentSafeguards() []safeguard {
 	return []safeguard{
 		{

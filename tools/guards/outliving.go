@@ -1,6 +1,6 @@
 package main
 
-// outlivingSafeguards cover commands that run under a lock, and processes that wait for them.
+// outlivingSafeguards cover commands that run under a lock, and waiters for it.
 func outlivingSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []safeguard{

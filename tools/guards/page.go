@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// page is the table of docs/dev/guards.md. It is written again after each safeguard, so that a
-// run may be interrupted, or be of some of them only. A safeguard whose tests pass without it
-// loses its row.
+// page is the table of docs/dev/guards.md. It is written after each safeguard, so that a run may be
+// interrupted, or may be of some safeguards only. A safeguard without which the tests pass loses
+// its row.
 type page struct {
-	file string // "" if there is none to write
+	file string // "" if none is to be written
 	at   string // the commit
 	rows map[string]string
 
@@ -31,7 +31,7 @@ with the last commit at which that was tried; %s.
 |---|---|---|---|
 `
 
-// openPage reads the rows that are there already.
+// openPage reads the existing rows.
 func openPage(file, root string) (*page, error) {
 	p := &page{file: file, rows: map[string]string{}, tests: map[string][]string{}}
 	if file == "" {
@@ -52,7 +52,7 @@ func openPage(file, root string) (*page, error) {
 	return p, err
 }
 
-// commit names what is checked out.
+// commit names the commit that is checked out.
 func commit(root string) (string, error) {
 	head, err := exec.Command("git", "-C", root, "log", "-1", "--format=%h").Output()
 	if err != nil {
@@ -83,8 +83,8 @@ func (p *page) removeRow(s safeguard) error {
 	return p.write()
 }
 
-// placed returns a row with the file that the safeguard is in by now: code is moved
-// without that it has to be taken out again.
+// placed returns a row with the present file of the safeguard: after a move of
+// code, the safeguard need not be taken out again.
 func (s safeguard) placed(row string) string {
 	cells := strings.SplitN(row, " | ", 3)
 	if len(cells) < 3 {

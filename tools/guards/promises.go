@@ -1,7 +1,7 @@
 package main
 
-// promiseSafeguards cover what the paper promises of calls, events and
-// rights, and of taking locks away.
+// promiseSafeguards cover the paper's promises about calls, events and rights, and
+// revocations.
 func promiseSafeguards() []safeguard {
 	return []safeguard{
 		{

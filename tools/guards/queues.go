@@ -1,7 +1,6 @@
 package main
 
-// queueSafeguards cover the order of those who wait for a lock, for caches, or for the removal of a
-// node.
+// queueSafeguards cover waiting: for a lock, for caches, for the removal of a node.
 func queueSafeguards() []safeguard {
 	return []safeguard{
 		{

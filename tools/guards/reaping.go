@@ -1,7 +1,6 @@
 package main
 
-// reapingSafeguards cover what is done to all of something: to old snapshots, and to
-// clients that are late.
+// reapingSafeguards cover actions on all of a set: on old snapshots, and on late clients.
 func reapingSafeguards() []safeguard {
 	return []safeguard{
 		{

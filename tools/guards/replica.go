@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// replicaSafeguards cover a replica as a whole: how it becomes master, and
-// what it tells its operator.
+// replicaSafeguards cover a replica as a whole: how it becomes master, and what it reports to
+// its operator.
 func replicaSafeguards() []safeguard {
 	return slices.Concat(epochSafeguards(), logSafeguards(), addressSafeguards())
 }

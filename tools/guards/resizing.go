@@ -1,7 +1,7 @@
 package main
 
-// resizingSafeguards cover processes that rely on a lock, a registration, a file or another process while they wait
-// for something else.
+// resizingSafeguards cover clients that rely on a lock, a registration, a file or another
+// process while they wait for something else.
 func resizingSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// roomSafeguards cover what calls of all sessions of a Cell share.
+// roomSafeguards cover what the calls of all sessions of a Cell share.
 func roomSafeguards() []safeguard {
 	return []safeguard{
 		{

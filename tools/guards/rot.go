@@ -1,6 +1,6 @@
 package main
 
-// rotSafeguards cover a replica with a file that is damaged, or cannot be read.
+// rotSafeguards cover a replica with a damaged or unreadable file.
 func rotSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// scenarioSafeguards cover what the random test of the client relies on.
+// scenarioSafeguards are those on which the random test of the client depends.
 func scenarioSafeguards() []safeguard {
 	return []safeguard{
 		{

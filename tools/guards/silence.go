@@ -1,7 +1,6 @@
 package main
 
-// silenceSafeguards cover connections of the sessions that fall silent while no KeepAlive
-// waits.
+// silenceSafeguards cover sessions' connections that fall silent while no KeepAlive waits.
 func silenceSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// stopSafeguards cover a replica that stops, and of settings with which it would
+// stopSafeguards cover a replica that stops, and settings with which it would
 // not start.
 func stopSafeguards() []safeguard {
 	return []safeguard{

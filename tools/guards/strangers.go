@@ -1,6 +1,6 @@
 package main
 
-// strangerSafeguards protect against clients that ask for what is not theirs to ask for.
+// strangerSafeguards are those against clients that ask for more than they may.
 func strangerSafeguards() []safeguard {
 	return []safeguard{
 		{

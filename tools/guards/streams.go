@@ -1,6 +1,6 @@
 package main
 
-// streamSafeguards cover requests of which there are several copies at a time.
+// streamSafeguards cover requests with several concurrent copies.
 func streamSafeguards() []safeguard {
 	return []safeguard{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// terminalSafeguards cover what chubbyctl shows at a terminal, and what it says that it has done.
+// terminalSafeguards cover what a person at a terminal sees of chubbyctl.
 func terminalSafeguards() []safeguard {
 	const supervision = "cmd/chubbyctl/internal/supervise/"
 	return []safeguard{

@@ -1,6 +1,6 @@
 package main
 
-// toldSafeguards cover what sessions are told, and of what they may keep.
+// toldSafeguards cover the events that sessions get, and what they may cache.
 func toldSafeguards() []safeguard {
 	return []safeguard{
 		{

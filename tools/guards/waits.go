@@ -1,6 +1,6 @@
 package main
 
-// waitSafeguards cover waiters of a handle, and which sessions are told about a lock.
+// waitSafeguards cover requests that wait through a handle, and events about locks.
 func waitSafeguards() []safeguard {
 	return []safeguard{
 		{

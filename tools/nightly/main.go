@@ -1,7 +1,7 @@
-// Command nightly runs the checks that are too long for every change, one after the other,
-// and writes the results to a page, after each of them. With -only it runs some of them, and
-// leaves what the page says of the others. It is run in the tools directory, as `make
-// nightly` does. If a check fails, nightly fails after all have run.
+// Command nightly runs the checks that are too long for every change, one after the other. After
+// each of them it writes the result to a page. With -only it runs some of them, and leaves the
+// page's results of the others. Run it in the tools directory, as `make nightly` does. If a check
+// fails, nightly runs the others, and then fails.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// step is one make target, and how long it may take.
+// step is one make target, and its time limit.
 type step struct {
 	target string
 	args   []string
@@ -59,7 +59,7 @@ func main() {
 type outcome struct {
 	step
 	took  time.Duration
-	lines []string // the last that it printed
+	lines []string // the last lines of its output
 	err   error
 }
 
@@ -95,7 +95,7 @@ func runSteps(ctx context.Context, all []step, docs, only string) error {
 	return errors.Join(failed...)
 }
 
-// runStep runs a step in a process group of its own, which ends with it.
+// runStep runs a step in its own process group, which ends with it.
 func (s step) runStep(ctx context.Context, root string) outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
@@ -115,7 +115,7 @@ func (s step) runStep(ctx context.Context, root string) outcome {
 	return outcome{step: s, took: time.Since(began), lines: last(&kept, 8), err: err}
 }
 
-// last returns the last n lines of what a step printed that are not empty.
+// last returns the last n lines of a step's output that are not empty.
 func last(printed io.Reader, n int) []string {
 	var lines []string
 	scanner := bufio.NewScanner(printed)

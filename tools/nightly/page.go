@@ -32,7 +32,7 @@ Made by ` + "`make nightly`" + `, which runs each target in turn, or by parts of
 
 const sectionHead = "\n## make "
 
-// openPage reads what the page says already.
+// openPage reads the existing page.
 func openPage(file string, steps []step) (*page, error) {
 	p := &page{file: file, steps: steps, rows: map[string]string{}, sections: map[string]string{}}
 	text, err := os.ReadFile(file)
@@ -64,7 +64,7 @@ func checkout(ctx context.Context, root string) (string, error) {
 	return string(bytes.TrimSpace(name)), nil
 }
 
-// add writes what came of a step.
+// add writes the result of a step.
 func (p *page) add(o outcome, at string) error {
 	result := "passed"
 	if o.err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A run of one target leaves what the page says of the others, and replaces what it
-// said of that one.
+// A run of one target replaces its results on the page, and leaves those of the
+// others.
 func TestPageKeepsTheOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nightly.md")
 	all := steps(time.Second)

@@ -53,7 +53,7 @@ func generate(file string) error {
 	return nil
 }
 
-// withImports lists file after everything it imports, as plugins demand.
+// withImports lists file after everything that it imports, as plugins require.
 func withImports(file protoreflect.FileDescriptor, seen map[string]bool) []*descriptorpb.FileDescriptorProto {
 	if seen[file.Path()] {
 		return nil

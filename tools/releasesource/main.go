@@ -1,10 +1,10 @@
-// Command releasesource writes the source of a release into an archive, from which
-// e2e.TestRollingUpgrade builds the version that a cell is upgraded from. A clone that has
-// no history, or a copy without git, can build it, too. It is run in the tools directory,
-// as `make release-source` does.
+// Command releasesource writes the source of a release into an archive. From it,
+// e2e.TestRollingUpgrade builds the version from which a cell is upgraded: a clone without history,
+// or a copy without git, can build it, too. Run it in the tools directory, as `make release-source`
+// does.
 //
-// The archive holds what chubbyd and chubbyctl are built of, and no tests. The archive of
-// the release before is removed: upgrades are tested from the newest release.
+// The archive has the files of which chubbyd and chubbyctl are built, and no tests. The command
+// removes the archive of the previous release: upgrades are tested from the newest release.
 package main
 
 import (
@@ -70,7 +70,7 @@ type file struct {
 	text []byte
 }
 
-// sourceOf returns the files that the two binaries of a release are built of, by name.
+// sourceOf returns the files of which the two binaries of a release are built, by name.
 func sourceOf(ref string) (files []file, err error) {
 	top, err := output("", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -121,7 +121,7 @@ func isNeeded(name string, packages []string) bool {
 		slices.Contains(packages, path.Join(module, path.Dir(name)))
 }
 
-// compress writes files as a .tar.gz that depends on nothing but them.
+// compress writes files as a .tar.gz whose bytes depend only on them.
 func compress(files []file) ([]byte, error) {
 	var b bytes.Buffer
 	zipped, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The archive, from which the test of upgrades builds a release, is that release. Where git
-// does not have the release, as in a clone without history, that cannot be seen.
+// The archive from which the test of upgrades builds a release must equal that release. The test
+// checks nothing if git does not have the release, as in a clone without history.
 func TestArchiveIsTheRelease(t *testing.T) {
 	const dir = "../../e2e/testdata"
 	archives, err := filepath.Glob(filepath.Join(dir, archiveName("*")))
@@ -54,7 +54,7 @@ func TestArchiveIsTheRelease(t *testing.T) {
 	}
 }
 
-// A file that a build does not read is not kept.
+// The archive has no file that a build does not read.
 func TestOnlyWhatIsBuilt(t *testing.T) {
 	packages := []string{"fmt", module + "/cmd/chubbyd", module + "/api"}
 	for name, want := range map[string]bool{
