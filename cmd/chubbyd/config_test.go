@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,11 @@ func TestExampleIsCompleteAndPasses(t *testing.T) {
 	for _, k := range keys() {
 		if !strings.Contains("\n"+example, "\n"+k.name+":") {
 			t.Errorf("the example does not set %s", k.name)
+		}
+	}
+	for _, store := range cell.LogStores() {
+		if !regexp.MustCompile(`(?m)^#.*\b` + string(store) + ` \(`).MatchString(example) {
+			t.Errorf("no comment of the example says what the log store %s is", store)
 		}
 	}
 	name := filepath.Join(t.TempDir(), "example.yaml")
