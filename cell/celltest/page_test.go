@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The application that docs/testing.md shows, and the table of its test, are those that are
-// compiled and run here. (The first block of the page is a sketch.)
+// The application that docs/testing.md shows, and each row of the table of its test, are
+// those that are compiled and run here. The first block of the page is a sketch.
 func TestPageShowsTestedCode(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
@@ -23,9 +23,12 @@ func TestPageShowsTestedCode(t *testing.T) {
 	if len(blocks) != 3 {
 		t.Fatalf("the page has %d blocks of Go; want 3", len(blocks))
 	}
-	for _, block := range blocks[1:] {
-		if !strings.Contains(sources, block[1]) {
-			t.Errorf("this block is in none of the files:\n%s", block[1])
+	shown := append([]string{blocks[1][1]}, strings.SplitAfter(blocks[2][1], "false},\n")...)
+	for _, code := range shown {
+		for _, row := range strings.SplitAfter(code, "true},\n") {
+			if !strings.Contains(sources, row) {
+				t.Errorf("this code is in none of the files:\n%s", row)
+			}
 		}
 	}
 }
