@@ -161,6 +161,18 @@ func TestUnreadableEntryIsFatal(t *testing.T) {
 	}
 }
 
+// An entry that raises the cell to a level that the replica does not know ends the replica.
+func TestEntryOfANewerVersionIsFatal(t *testing.T) {
+	newer := newEpoch()
+	newer.NewEpoch.Level = raftfsm.MaxLevel + 1
+	var fatal []error
+	f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+	err, _ := f.Apply(logEntry(t, 1, newer)).(error)
+	if !errors.Is(err, raftfsm.ErrNewer) || len(fatal) != 1 || !errors.Is(fatal[0], raftfsm.ErrNewer) || f.State().Epoch != 0 {
+		t.Errorf("it is applied: %v; fatal %v, epoch %d", err, fatal, f.State().Epoch)
+	}
+}
+
 // A snapshot that is damaged, or of a level that the replica does not know,
 // changes nothing. A damaged one is an error, after which Raft tries another;
 // an unknown level ends the replica.
