@@ -71,8 +71,9 @@ func lawReviewed(t *testing.T, files []source) {
 
 // exported is what one package exports.
 type exported struct {
-	counted map[string]bool // as maxExported counts
-	all     map[string]bool // each name, methods and fields with their type
+	counted map[string]bool     // as maxExported counts
+	all     map[string]bool     // each name, methods and fields with their type
+	embeds  map[string][]string // by type, the types that it embeds and that are not exported
 }
 
 // exportedNames returns, by directory, what each package exports.
@@ -85,7 +86,7 @@ func exportedNames(files []source) map[string]exported {
 		}
 		if types[f.dir] == nil {
 			types[f.dir] = map[string]bool{}
-			list[f.dir] = exported{counted: map[string]bool{}, all: map[string]bool{}}
+			list[f.dir] = exported{counted: map[string]bool{}, all: map[string]bool{}, embeds: map[string][]string{}}
 		}
 		for _, decl := range f.ast.Decls {
 			if group, ok := decl.(*ast.GenDecl); ok && group.Tok == token.TYPE {
@@ -112,6 +113,9 @@ func exportedNames(files []source) map[string]exported {
 			}
 		}
 	}
+	for _, one := range list {
+		one.promote()
+	}
 	return list
 }
 
@@ -124,19 +128,52 @@ func (e exported) function(decl *ast.FuncDecl) {
 		e.counted[decl.Name.Name], e.all[decl.Name.Name] = true, true
 		return
 	}
-	if of := receiver(decl); ast.IsExported(of) {
-		e.all[of+"."+decl.Name.Name] = true
+	e.all[receiver(decl)+"."+decl.Name.Name] = true
+}
+
+// embed notes that a type embeds another.
+func (e exported) embed(outer, inner string) {
+	if ast.IsExported(inner) {
+		e.all[outer+"."+inner] = true
+	} else {
+		e.embeds[outer] = append(e.embeds[outer], inner)
 	}
 }
 
-// types adds types, and the fields of structs and the methods of interfaces.
+// promote gives exported types what they have of embedded types that are not exported,
+// and forgets the members of the latter: users reach them in no other way.
+func (e exported) promote() {
+	for _, name := range slices.Collect(maps.Keys(e.all)) {
+		outer, member, _ := strings.Cut(name, ".")
+		if ast.IsExported(outer) {
+			continue
+		}
+		delete(e.all, name)
+		for user := range e.embeds {
+			if ast.IsExported(user) && e.contains(user, outer) {
+				e.all[user+"."+member] = true
+			}
+		}
+	}
+}
+
+// contains reports whether a type embeds another, or a type that does.
+func (e exported) contains(outer, inner string) bool {
+	for _, one := range e.embeds[outer] {
+		if one == inner || e.contains(one, inner) {
+			return true
+		}
+	}
+	return false
+}
+
+// types adds types, and the fields of structs, embedded ones too, and the methods of interfaces.
 func (e exported) types(decl *ast.GenDecl) {
 	for _, spec := range decl.Specs {
 		spec := spec.(*ast.TypeSpec)
-		if !spec.Name.IsExported() {
-			continue
+		if spec.Name.IsExported() {
+			e.counted[spec.Name.Name], e.all[spec.Name.Name] = true, true
 		}
-		e.counted[spec.Name.Name], e.all[spec.Name.Name] = true, true
 		members := &ast.FieldList{}
 		switch of := spec.Type.(type) {
 		case *ast.StructType:
@@ -145,6 +182,9 @@ func (e exported) types(decl *ast.GenDecl) {
 			members = of.Methods
 		}
 		for _, field := range members.List {
+			if len(field.Names) == 0 {
+				e.embed(spec.Name.Name, embedded(field.Type))
+			}
 			for _, name := range field.Names {
 				if name.IsExported() {
 					e.all[spec.Name.Name+"."+name.Name] = true
@@ -184,8 +224,10 @@ func (e exported) values(decl *ast.GenDecl, types map[string]bool) {
 }
 
 // receiver returns the name of a method's type.
-func receiver(decl *ast.FuncDecl) string {
-	of := decl.Recv.List[0].Type
+func receiver(decl *ast.FuncDecl) string { return embedded(decl.Recv.List[0].Type) }
+
+// embedded returns the name of the field that an embedded type makes.
+func embedded(of ast.Expr) string {
 	if pointer, ok := of.(*ast.StarExpr); ok {
 		of = pointer.X
 	}
@@ -195,8 +237,11 @@ func receiver(decl *ast.FuncDecl) string {
 	case *ast.IndexListExpr:
 		of = generic.X
 	}
-	if name, ok := of.(*ast.Ident); ok {
-		return name.Name
+	switch of := of.(type) {
+	case *ast.Ident:
+		return of.Name
+	case *ast.SelectorExpr:
+		return of.Sel.Name
 	}
 	return ""
 }

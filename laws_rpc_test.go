@@ -34,7 +34,7 @@ func lawRPCs(t *testing.T, files []source) {
 			return true
 		})
 	}
-	rpcs := regexp.MustCompile(`(?m)^  rpc (\w+)\(`).FindAllSubmatch(text, -1)
+	rpcs := regexp.MustCompile(`(?m)^\s*rpc\s+(\w+)\s*\(`).FindAllSubmatch(text, -1)
 	if len(rpcs) < 25 {
 		t.Fatalf("%s has %d RPCs that this law can read", protocol, len(rpcs))
 	}
