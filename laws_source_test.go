@@ -45,6 +45,7 @@ func TestSourceLaws(t *testing.T) {
 		{"tests do not sleep", lawSleep},
 		{"nothing is left undone", lawDone},
 		{"references lead somewhere", lawReferences},
+		{"no large files", lawTracked},
 		{"raft hands nothing over by itself", lawHandOver},
 		{"every RPC has a client", lawRPCs},
 		{"every call has a class", lawCallClass},
