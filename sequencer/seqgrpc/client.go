@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// UnaryClientInterceptor sends what source returns with every call, in place of
-// any sequencer that is there already. Source is called once per call, from any
-// goroutine, and returns the text of the sequencer of the lock held now, or ""
-// if none is held: then the call fails here with FailedPrecondition and is not
-// sent.
+// UnaryClientInterceptor sends the result of source with every call, in place
+// of any sequencer that the call has already. source must be safe for
+// concurrent use, and is called once per call. It returns the text of the
+// sequencer of the lock held now, or "" if none is held: then the call fails
+// here with FailedPrecondition and is not sent.
 func UnaryClientInterceptor(source func() string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		ctx, err := sent(ctx, source)
@@ -24,9 +24,8 @@ func UnaryClientInterceptor(source func() string) grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor sends what source returns with every stream that is
-// opened, as UnaryClientInterceptor does. A stream keeps the sequencer it began
-// with.
+// StreamClientInterceptor does what UnaryClientInterceptor does, for every
+// stream that is opened. A stream keeps the sequencer with which it began.
 func StreamClientInterceptor(source func() string) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, err := sent(ctx, source)

@@ -16,11 +16,10 @@ const (
 	detailDomain = "chubby"
 	detailReason = "BadSequencer"
 	tokenKey     = "token"  // of the call's sequencer
-	newestKey    = "newest" // the greatest let in of its lock before; absent if there is none
+	newestKey    = "newest" // the greatest let in before for its lock; absent without one
 )
 
-// detailed returns the status with the tokens that the refusal is about, if it
-// is about any.
+// detailed returns the status with the tokens of the refusal, if it has any.
 func detailed(s *status.Status, err error) error {
 	var r *sequencer.Refusal
 	if !errors.As(err, &r) {
@@ -37,9 +36,9 @@ func detailed(s *status.Status, err error) error {
 	return with.Err()
 }
 
-// Tokens returns the tokens that the refusal of a call is about: that of its
-// sequencer, and the greatest that the server had let in of its lock before, 0 if
-// there was none. It reports false for any other error.
+// Tokens returns the tokens in the refusal of a call: that of its sequencer,
+// and the greatest that the server had let in before for its lock, 0 if there
+// was none. It reports false for any other error.
 func Tokens(err error) (token, newest uint64, ok bool) {
 	for _, detail := range status.Convert(err).Details() {
 		info, is := detail.(*errdetails.ErrorInfo)

@@ -17,15 +17,15 @@ import (
 // exactly one value of it.
 const MetadataKey = "chubby-sequencer"
 
-// FromContext returns the sequencer that the running call was let in by, for
-// handlers that store its token with what they write or compare its path. It is
-// absent in calls that were exempt.
+// FromContext returns the sequencer of the running call, for handlers that
+// store its token with what they write, or compare its path. Exempt calls have
+// none.
 func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
 	return sequencer.FromContext(ctx)
 }
 
-// UnaryInterceptor lets unary calls in by the guard. Exempt are methods to which
-// calls need no sequencer, "/package.Service/Method", or whole services,
+// UnaryInterceptor lets unary calls in by the guard. exempt are methods that
+// need no sequencer, "/package.Service/Method", or whole services,
 // "/package.Service/", such as "/grpc.health.v1.Health/".
 func UnaryInterceptor(guard *sequencer.Guard, exempt ...string) grpc.UnaryServerInterceptor {
 	free := exempted(exempt)
@@ -41,10 +41,10 @@ func UnaryInterceptor(guard *sequencer.Guard, exempt ...string) grpc.UnaryServer
 	}
 }
 
-// StreamInterceptor lets streams in by the guard, for the time until their
-// handlers return. Exempt is as in UnaryInterceptor. When a newer holder comes,
-// a Recv or Send that waits fails with FailedPrecondition at once, and so does
-// every later one; the message of that Recv must not be touched then.
+// StreamInterceptor lets streams in by the guard, until their handlers return.
+// exempt is as in UnaryInterceptor. When a newer holder comes, a waiting Recv
+// or Send fails with FailedPrecondition at once, and so does every later one;
+// do not use the message of that Recv.
 func StreamInterceptor(guard *sequencer.Guard, exempt ...string) grpc.StreamServerInterceptor {
 	free := exempted(exempt)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -58,7 +58,7 @@ func StreamInterceptor(guard *sequencer.Guard, exempt ...string) grpc.StreamServ
 }
 
 // admit runs serve in a section of the lock that the call's sequencer names. It
-// returns serve's error as it is, and the guard's as a status.
+// returns serve's error unchanged, and the guard's as a status.
 func admit(ctx context.Context, guard *sequencer.Guard, serve func(context.Context) error) error {
 	text, err := received(ctx)
 	if err != nil {
@@ -90,9 +90,9 @@ func received(ctx context.Context) (string, error) {
 	}
 }
 
-// refused is the status of a call that the guard did not let in.
+// refused returns the status of a call that the guard did not let in.
 func refused(err error) error {
-	code := codes.Unavailable // it could not be decided, as with a store that fails
+	code := codes.Unavailable // the guard could not decide, as with a store that fails
 	switch api.CodeOf(err) {
 	case api.BadSequencer:
 		code = codes.FailedPrecondition
@@ -117,16 +117,17 @@ func exempted(methods []string) func(fullMethod string) bool {
 	}
 }
 
-// guardedStream is a stream whose Recv and Send give up when its section should
-// end. gRPC's own heed only the stream's context: without this, one idle stream
-// of a stale holder, or one whose holder is stopped and does not read, would
-// lock the next holder out until its connection breaks.
+// guardedStream is a stream whose Recv and Send return when its section should
+// end. gRPC's own end only with the stream's context: one idle stream of a
+// stale holder, or of a stopped holder that does not read, would lock out the
+// next holder until its connection breaks.
 type guardedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-// Context is the section's, which knows the sequencer and ends with the lock.
+// Context returns the section's context, which has the sequencer and ends with
+// the lock.
 func (s *guardedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg waits for a message or for the end of the section's context.
@@ -140,9 +141,9 @@ func (s *guardedStream) SendMsg(m any) error {
 }
 
 // whileInside runs one operation of the stream, and leaves it behind if the
-// section's context ends first. After that it runs no other, so operations of
-// one direction never meet. What it leaves behind ends when the handler has
-// returned: gRPC then ends the stream, and with it whatever waits in it.
+// section's context ends first. After that it runs no other, so two operations
+// of one direction never overlap. The operation left behind ends after the
+// handler has returned: gRPC then ends the stream.
 func (s *guardedStream) whileInside(operation func() error) error {
 	if s.ctx.Err() != nil {
 		return s.cutOff()
@@ -157,7 +158,7 @@ func (s *guardedStream) whileInside(operation func() error) error {
 	}
 }
 
-// cutOff says why the stream goes no further.
+// cutOff returns why the stream must end.
 func (s *guardedStream) cutOff() error {
 	cause := context.Cause(s.ctx)
 	if api.CodeOf(cause) == api.BadSequencer {

@@ -12,23 +12,23 @@ import (
 // request: as much as io.Copy asks for.
 const maxRead = 32 << 10
 
-// sectionBody is a request's body whose operations give up when the section
-// should end. Those of net/http follow no context, so that one stalled upload of a
-// stale holder would lock the next holder out; and the deadlines of a connection
-// are out of reach behind a ResponseWriter that wraps another without Unwrap.
+// sectionBody is a request's body whose operations return when the section
+// should end. Those of net/http ignore contexts: one stalled upload of a stale
+// holder would lock out the next holder. The deadlines of a connection cannot
+// be set behind a ResponseWriter that wraps another without Unwrap.
 type sectionBody struct {
 	ctx    context.Context //nolint:containedctx // it is the section's, which the body belongs to
 	body   io.ReadCloser
-	buffer []byte // for one read at a time; not used any more once a read was left behind
+	buffer []byte // for one read at a time; no longer used once a read was left behind
 }
 
-// outcome is what a read has come to.
+// outcome is the result of a read.
 type outcome struct {
 	n   int
 	err error
 }
 
-// Read reads, or fails with why the section should end.
+// Read reads, or fails with the reason why the section should end.
 func (b *sectionBody) Read(p []byte) (int, error) {
 	p = p[:min(len(p), maxRead)]
 	n, err := b.whileInside(func() (int, error) {
@@ -43,15 +43,15 @@ func (b *sectionBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body, for which net/http may read what is left of it.
+// Close closes the body; net/http may read the rest of it.
 func (b *sectionBody) Close() error {
 	_, err := b.whileInside(func() (int, error) { return 0, b.body.Close() })
 	return err
 }
 
 // whileInside runs one operation, and leaves it behind if the section's context
-// ends first; after that it runs no other. What is left behind ends with the
-// connection, or with its deadline where unblockReads can set one.
+// ends first; after that it runs no other. The operation left behind ends with
+// the connection, or with its deadline if unblockReads can set one.
 func (b *sectionBody) whileInside(operation func() (int, error)) (int, error) {
 	if b.ctx.Err() != nil {
 		return 0, b.cutOff()
@@ -69,20 +69,20 @@ func (b *sectionBody) whileInside(operation func() (int, error)) (int, error) {
 	}
 }
 
-// cutOff says why the body is read no further.
+// cutOff returns why the body must not be read any further.
 func (b *sectionBody) cutOff() error {
 	return fmt.Errorf("the request's body is cut off: %w", context.Cause(b.ctx))
 }
 
-// unblockReads ends the reads that a sectionBody leaves behind, where the writer
-// has deadlines: a stale holder's connection is not kept until it sends. The
-// function it returns ends the watch, and waits for it, because the connection may
-// serve another request afterwards.
+// unblockReads ends the reads that a sectionBody leaves behind, if the writer
+// has deadlines: so a stale holder's connection is not kept until it sends. The
+// caller must call end, which stops the watch and waits for it, because the
+// connection may serve another request afterwards.
 func unblockReads(ctx context.Context, w http.ResponseWriter) (end func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // else they end with the connection
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // otherwise they end with the connection
 	})
 	return func() {
 		if !stop() {

@@ -7,12 +7,12 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Transport returns a RoundTripper that sends what source returns with every
-// request, in place of any sequencer that is there already, through base, or
-// through http.DefaultTransport if base is nil. Source is called once per
-// request, redirected ones included, from any goroutine, and returns the text of
-// the sequencer of the lock held now, or "" if none is held: then the request
-// fails here with BadSequencer and is not sent.
+// Transport returns a RoundTripper that sends the result of source with every
+// request, in place of any sequencer that the request has already. It uses
+// base, or http.DefaultTransport if base is nil. source must be safe for
+// concurrent use, and is called once per request, also for redirected ones. It
+// returns the text of the sequencer of the lock held now, or "" if none is
+// held: then the request fails here with BadSequencer and is not sent.
 func Transport(base http.RoundTripper, source func() string) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -25,7 +25,8 @@ type transport struct {
 	source func() string
 }
 
-// RoundTrip sends a copy of r: a RoundTripper must leave the caller's alone.
+// RoundTrip sends a copy of r: a RoundTripper must not change the caller's
+// request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	text := t.source()
 	if text == "" {

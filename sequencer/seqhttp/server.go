@@ -13,14 +13,14 @@ import (
 // Header carries a sequencer's text. A request carries exactly one.
 const Header = "Chubby-Sequencer"
 
-// FromContext returns the sequencer that the running request was let in by, for
-// handlers that store its token with what they write or compare its path.
+// FromContext returns the sequencer of the running request, for handlers that
+// store its token with what they write, or compare its path.
 func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
 	return sequencer.FromContext(ctx)
 }
 
-// Middleware lets requests in by the guard. What needs no sequencer, such as a
-// health check, is routed around it.
+// Middleware lets requests in by the guard. Route requests that need no
+// sequencer, such as health checks, around it.
 func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,7 @@ func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 				defer func() {
 					// net/http removes the files of a form that is in the request it knows.
 					if form := r.MultipartForm; form != nil && form != parsed {
-						_ = form.RemoveAll() // nobody can be told, as there
+						_ = form.RemoveAll() // an error cannot be reported, as in net/http
 					}
 				}()
 				if r.Body != nil && r.Body != http.NoBody {
@@ -67,12 +67,13 @@ func received(r *http.Request) (string, error) {
 	}
 }
 
-// refused is what a request that was not let in is told; its fields are stable.
+// refused is the answer to a request that was not let in; its fields are
+// stable.
 type refused struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Token   uint64 `json:"token,omitempty"`  // of the request's sequencer, if it has one
-	Newest  uint64 `json:"newest,omitempty"` // the greatest let in of its lock before
+	Newest  uint64 `json:"newest,omitempty"` // the greatest let in before for its lock
 }
 
 // refuse answers a request that was not let in.
@@ -92,5 +93,5 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the peer may be gone; there is nobody else to tell
+	_ = json.NewEncoder(w).Encode(body) // the peer may be gone
 }
