@@ -35,7 +35,8 @@ through. It has in its environment:
   CHUBBY_LOCK       the path
   CHUBBY_SEQUENCER  the proof that the lock is held; send it with every request to
                     a server that the lock protects
-  CHUBBY_TOKEN      the same as one number, greater with every grant
+  CHUBBY_TOKEN      the same as one number, greater each time the lock is taken
+                    while it is free
   CHUBBY_SESSION    the session that holds the lock
 
 %s
