@@ -3,8 +3,12 @@
 // here, in the open, with its reason, not worked around.
 //
 // This file holds the laws on imports and packages, laws_source_test.go those on
-// the text of the source, laws_time_test.go those on clocks, and laws_rpc_test.go those on
-// RPCs and events; source_test.go reads the source for them.
+// the text of the source, laws_time_test.go those on clocks, laws_rpc_test.go those on
+// RPCs and events, laws_raft_test.go those on the use of Raft, laws_types_test.go those on
+// the size of types, laws_names_test.go those on exported names, laws_reference_test.go
+// those on what comments and pages refer to, and laws_tracked_test.go those on the files
+// that git has; source_test.go reads the source for them. Other modules (contrib, bench,
+// tools, examples/sqlfence) are not in the table of rooms.
 package chubby_test
 
 import (
@@ -90,7 +94,7 @@ func rooms() []room {
 		},
 		{
 			"cell/internal/master", []string{"api", "refusal", "namespace", "session", "raftfsm", "sequencer"}, nil,
-			"one epoch of a master: neither the wire nor Raft, so that its tests need neither",
+			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
 			"cell/internal/wire", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/loglimit", "cell/internal/master"}, []string{grpc, proto},

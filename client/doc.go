@@ -123,8 +123,8 @@
 // # Locks
 //
 // These are the mutexes of this package (not the locks of a cell). "a > b" says
-// that b may be locked while a is held; no other pair is locked at the same time,
-// except those that follow from two of these lines:
+// that b may be locked while a is held. Nothing else is locked at the same time, except
+// what follows in two steps, as Handle.mu > notifier.mu does:
 //
 //	Handle.mu > Lock.mu
 //	Handle.mu > sessionState.mu

@@ -11,8 +11,8 @@ type source struct {
 	name     string
 	bytes    atomic.Int64
 	ending   atomic.Int64          // of those, what closed connections hold yet
-	open     int                   // connections; the mutex of connections guards it
-	accounts map[*account]struct{} // theirs, and of those that are refused and kept; also
+	open     int                   // connections; Connections.mu guards it
+	accounts map[*account]struct{} // of these, and of refused ones that are kept; Connections.mu guards it
 }
 
 // full returns why no call from somewhere is served: those from there hold too much, or
@@ -87,7 +87,7 @@ func (c *Connections) drop(a *account) {
 	a.close()
 }
 
-// heaviest returns the account that holds most. The mutex of connections is held.
+// heaviest returns the account that holds most. Connections.mu is held.
 func (o *source) heaviest() *account {
 	var heaviest *account
 	most := int64(0)
