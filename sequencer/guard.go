@@ -291,7 +291,7 @@ func (g *Guard) judge(s Sequencer) (*admission, error) {
 	defer g.mu.Unlock()
 	if g.cell != "" && s.Cell != g.cell {
 		return nil, refusal(s, "it is of the cell with id %s, and this server trusts %s; "+
-			"if the cell was founded anew, pin its id in the server's configuration", s.Cell, g.cell)
+			"if the cell was bootstrapped anew, pin its id in the server's configuration", s.Cell, g.cell)
 	}
 	known := g.locks[s.Path]
 	if known == nil {
