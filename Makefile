@@ -137,6 +137,10 @@ bench: ## measure a cell of five processes on this machine (BENCHFLAGS=-h lists 
 bench-etcd: ## measure the cell and a pinned etcd of five processes, by turns
 	go -C bench run . -systems chubby,etcd $(BENCHFLAGS)
 
+.PHONY: bench-peers
+bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns; needs Debian's packages zookeeper and redis-server
+	go -C bench run . -systems chubby,etcd,zookeeper,redis -etcd-all $(BENCHFLAGS)
+
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change
 	go -C bench run . -systems chubby -steady $(STEADY) $(BENCHFLAGS)

@@ -1,5 +1,6 @@
-// Command bench measures a Chubby cell of five processes on this machine, and a
-// pinned etcd of five processes beside it, by turns and under the same load.
+// Command bench measures a Chubby cell of five processes on this machine, and beside it, by turns and
+// under the same load, a pinned etcd of five processes and, if they are installed, a ZooKeeper of five
+// and a Redis of one.
 //
 // Every round starts each system anew, with empty data on a real disk and with
 // fsync on. Every worker has its own connection and session. Each row of the
@@ -73,7 +74,7 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	var systems string
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&systems, "systems", "chubby,etcd", "what to measure, in this order of turns: chubby, etcd")
+	flags.StringVar(&systems, "systems", "", "what to measure, in this order of turns; all that are installed if empty: "+strings.Join(systemNames(), ", "))
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds; medians over them are printed")
 	flags.DurationVar(&o.warm, "warm", time.Second, "warm-up of each row")
 	flags.DurationVar(&o.measure, "measure", 5*time.Second, "measurement of each row")
@@ -89,6 +90,9 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	}
 	o.systems = strings.Split(systems, ",")
+	if systems == "" {
+		o.systems = installedSystems(o, os.Stderr)
+	}
 	if o.output != "text" && o.output != "json" {
 		return o, fmt.Errorf("-o %s: want text or json", o.output)
 	}

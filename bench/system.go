@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 )
 
-// members is how many processes a system has: the paper's cell (Chubby §2.2).
+// members is how many processes a system has, except Redis: the paper's cell (Chubby §2.2).
 const members = 5
 
 // contents is what is written: 100 bytes, as in most lock services' own
@@ -14,7 +17,7 @@ const contents = 100 // bytes
 
 // system is one system to measure.
 type system interface {
-	// Start brings up five processes with data below dir and returns when they
+	// Start brings up the processes with data below dir and returns when they
 	// serve. After an error nothing is left running.
 	Start(ctx context.Context, dir string) error
 	// Connect opens worker i's own connection and session, and what it needs to
@@ -49,12 +52,31 @@ type cacher interface {
 	ReadCached(ctx context.Context) error
 }
 
+// newSystem returns an error for a name that does not exist, and for a system that is not installed.
 func newSystem(name string, o options) (system, error) {
 	switch name {
 	case "chubby":
 		return &chubby{repo: o.repo, logStore: o.logStore}, nil
 	case "etcd":
 		return &etcd{all: o.allEtcd}, nil
+	case "zookeeper":
+		return &zookeeper{}, checkZookeeper()
+	case "redis":
+		return &redisNode{}, checkRedis()
 	}
-	return nil, fmt.Errorf("there is no system %q: want chubby or etcd", name)
+	return nil, fmt.Errorf("there is no system %q: want %s", name, strings.Join(systemNames(), ", "))
+}
+
+// systemNames lists the systems that newSystem knows.
+func systemNames() []string { return []string{"chubby", "etcd", "zookeeper", "redis"} }
+
+// installedSystems lists those that can be measured here, and says on out what the others lack.
+func installedSystems(o options, out io.Writer) []string {
+	return slices.DeleteFunc(systemNames(), func(name string) bool {
+		_, err := newSystem(name, o)
+		if err != nil {
+			fmt.Fprintf(out, "%s is left out: %v\n", name, err)
+		}
+		return err != nil
+	})
 }
