@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // LockOption qualifies Acquire and TryAcquire.
@@ -88,6 +89,9 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 // execute makes the call by send, and returns the lock of its answer.
 func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
+	if l := h.kept.take(ctx, a); l != nil {
+		return l, nil
+	}
 	within, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return nil, err
@@ -160,11 +164,12 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 // so that no lock is returned that cannot be relied on.
 func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	h := a.handle
-	l, err := newLock(h, a.mode, a.granted)
+	seq, err := sequencer.Parse(a.granted.GetSequencer())
 	if err != nil {
 		a.releaseInBackground()
-		return nil, err
+		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}
 	}
+	l := newLock(h, a.mode, seq, a.options.reason)
 	if err = h.client.session.trackLock(ctx, l); err == nil {
 		if err = h.setLock(l); err == nil {
 			return l, nil
@@ -191,9 +196,11 @@ func (h *Handle) setLock(l *Lock) error {
 	switch {
 	case h.unusable != nil:
 		return h.unusable
-	case h.lostGeneration >= l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: h.lostReason}
+	case h.lost.generation >= l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: h.lost.reason}
 	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: lostSinceText}
+	case h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	}
 	was := h.lock
@@ -202,6 +209,7 @@ func (h *Handle) setLock(l *Lock) error {
 		h.lock = was
 		return why
 	}
+	h.kept.idle = nil // of an earlier grant
 	if was != nil && was.seq.Generation < l.seq.Generation && was.markTaken(lostSinceText) {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: lostSinceText})
 	}

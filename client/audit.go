@@ -135,8 +135,25 @@ func (c *Client) auditLock(ctx context.Context, l *Lock) {
 		return nil
 	})
 	var e *api.Error
-	if errors.As(err, &e) && impliesLockLost(e.Code) && l.markTaken(brief(e)) {
-		l.handle.pushEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: brief(e)})
+	if errors.As(err, &e) && impliesLockLost(e.Code) {
+		l.noteAuditedLoss(brief(e))
+	}
+}
+
+// noteAuditedLoss notes that the cell does not know a lock. If the lock was kept meanwhile, another
+// use of the same grant has lost it, too.
+func (l *Lock) noteAuditedLoss(explanation string) {
+	h := l.handle
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lock != nil && h.lock.firstUse == l.firstUse {
+		l = h.lock
+	}
+	if h.kept.idle != nil && h.kept.idle.firstUse == l.firstUse {
+		h.kept.idle = nil
+	}
+	if l.markTaken(explanation) && h.unusable == nil {
+		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: explanation})
 	}
 }
 

@@ -77,9 +77,12 @@
 // The cost is paid by writers: a change waits for a round trip to every client
 // that caches what it touches; if one of them cannot be reached, for the rest of
 // its lease. Clients that read little, or are often suspended for long, should set
-// Config.NoCache: then nobody waits for them. Locks are not cached, and a change of
-// a lock waits for no cache: so Stat does not show the generation of the lock in a
-// session that caches.
+// Config.NoCache: then nobody waits for them. The state of locks is not cached, and a
+// change of a lock waits for no cache: so Stat does not show the generation of the lock
+// in a session that caches.
+//
+// A handle opened with OpenOptions.CacheLock keeps its lock between a Release and the
+// next Acquire, which then makes no call. For the cell the lock is held meanwhile.
 //
 // # Revocation
 //
@@ -128,6 +131,7 @@
 //
 //	Handle.mu > Lock.mu
 //	Handle.mu > sessionState.mu
+//	Handle.mu > janitor.mu
 //	sessionState.mu > cache.mu
 //	sessionState.mu > janitor.mu
 //	sessionState.mu > notifier.mu

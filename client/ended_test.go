@@ -219,10 +219,7 @@ func TestGrantAtTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		h := lockable(t, c, 0)
-		l, err := newLock(h, api.Exclusive, &chubbypb.Granted{Sequencer: f.sequencer(7), Generation: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := newLock(h, api.Exclusive, f.parsedSequencer(7), "")
 		c.session.endSession(EndedByCell, "by bob")
 		if err := h.setLock(l); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
 			t.Errorf("%v, %d locks", err, len(c.handles.unreleasedLocks()))
@@ -265,11 +262,7 @@ func TestLaterGrantEndsTheEarlier(t *testing.T) {
 			c := f.client(f.config())
 			h := lockable(t, c, 0)
 			grant := func(generation uint64) *Lock {
-				l, err := newLock(h, api.Exclusive, &chubbypb.Granted{Sequencer: f.sequencer(generation), Generation: generation})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return l
+				return newLock(h, api.Exclusive, f.parsedSequencer(generation), "")
 			}
 			earlier, later := grant(7), grant(8)
 			if !late {

@@ -107,6 +107,12 @@ func (h *Handle) pushEvent(e api.Event) {
 func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if e.Kind == api.EventConflictingLock && h.kept.wanted {
+		h.kept.recall(h, e.Generation)
+		if !h.kept.tellsConflicts {
+			return
+		}
+	}
 	switch presented := h.token == nil || h.knownInEpoch >= epoch; {
 	case h.unusable != nil:
 	case presented:

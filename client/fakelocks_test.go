@@ -32,6 +32,15 @@ func (f *fake) sequencer(gen uint64) string {
 	}.String()
 }
 
+// parsedSequencer is sequencer, as a client has it.
+func (f *fake) parsedSequencer(gen uint64) sequencer.Sequencer {
+	seq, err := sequencer.Parse(f.sequencer(gen))
+	if err != nil {
+		f.t.Error(err)
+	}
+	return seq
+}
+
 func (f *fake) TryAcquire(_ context.Context, r *chubbypb.TryAcquireRequest) (*chubbypb.TryAcquireReply, error) {
 	reply, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
 		g, err := f.grantLock(s, string(r.GetHandle()))

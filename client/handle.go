@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,24 +34,30 @@ type Handle struct {
 	// mu guards what follows. Lock.mu, sessionState.mu and what may be taken under that
 	// may be taken while it is held (see "Locks" in doc.go).
 	mu              sync.Mutex
-	token           []byte         // names the handle in requests; nil until it is open
-	boundToken      []byte         // the same, bound to a sequencer; nil if it is not bound
-	knownInEpoch    api.Epoch      // of the newest master that knows the handle
-	unusable        *api.Error     // why no call can succeed any more; nil if calls can
-	closed          bool           // Close was called
-	lock            *Lock          // held through this handle, or lost and not yet released
-	lostGeneration  api.Generation // no lock of this or a lower generation is held any more
-	lostReason      string         // why that lock was lost
-	events          []api.Event    // not yet taken by Next; at most api.MaxEventQueue
-	pendingConflict *api.Event     // another client wants the lock: to be queued when the handle has been presented
-	eventsChanged   chan struct{}  // closed to wake callers of Next; nil while none waits
-	lockRequested   bool           // Acquire or TryAcquire was called
+	token           []byte        // names the handle in requests; nil until it is open
+	boundToken      []byte        // the same, bound to a sequencer; nil if it is not bound
+	knownInEpoch    api.Epoch     // of the newest master that knows the handle
+	unusable        *api.Error    // why no call can succeed any more; nil if calls can
+	closed          bool          // Close was called
+	lock            *Lock         // held through this handle, or lost and not yet released
+	lost            lostLock      // the last lock that was lost
+	kept            keptLock      // whether the lock is kept after its release
+	events          []api.Event   // not yet taken by Next; at most api.MaxEventQueue
+	pendingConflict *api.Event    // another client wants the lock: to be queued when the handle has been presented
+	eventsChanged   chan struct{} // closed to wake callers of Next; nil while none waits
+	lockRequested   bool          // Acquire or TryAcquire was called
 	callsInFlight   int
 
 	// For the cache. These three are set before Open returns, and not changed then.
 	instance    api.Generation // of the node; 0 until it is open
 	cacheEntry  *entry         // that the handle may be parked with; nil if it may not
 	cacheRights uint64         // cache.rightsChanges when the handle was opened
+}
+
+// lostLock is a lock that was taken away: no lock of this or a lower generation is held any more.
+type lostLock struct {
+	generation api.Generation
+	reason     string
 }
 
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
@@ -60,6 +68,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 		delay:   opts.LockDelay,
 		reads:   opts.Read,
 		watches: len(opts.Events) > 0,
+		kept:    keptLock{wanted: opts.CacheLock, tellsConflicts: slices.Contains(opts.Events, api.EventConflictingLock)},
 	}
 	h.openedFor, h.shareable = opts.openKey()
 	h.poisonCtx, h.endPoisonCtx = context.WithCancelCause(context.WithoutCancel(c.session.ended))
@@ -96,15 +105,16 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	if kind == api.EventHandleInvalid {
 		generation = api.MaxGeneration
 	}
-	if generation == 0 && l != nil {
-		generation = l.seq.Generation
+	if current := cmp.Or(l, h.kept.idle); generation == 0 && current != nil {
+		generation = current.seq.Generation
 	}
-	if generation > h.lostGeneration {
-		h.lostGeneration, h.lostReason = generation, text
+	if generation > h.lost.generation {
+		h.lost = lostLock{generation: generation, reason: text}
 	}
-	if l != nil && (l.seq.Generation > h.lostGeneration || l.isReleased()) {
+	if l != nil && (l.seq.Generation > h.lost.generation || l.isReleased()) {
 		l = nil
 	}
+	h.kept.forget(h.lost.generation)
 	if l != nil && l.markTaken(text) && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
 	}
@@ -151,7 +161,7 @@ func (h *Handle) Close(ctx context.Context) error {
 func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first, h.closed = !h.closed, true
+	first, h.closed, h.kept.idle = !h.closed, true, nil // to close the handle releases the lock
 	sound = h.unusable == nil
 	if first {
 		h.unusable = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}

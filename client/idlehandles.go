@@ -106,10 +106,10 @@ func (c *Client) closeAllIdleHandles() bool {
 }
 
 // openKey returns what another Open must ask for to share a handle with these
-// options. It returns false if none may: the handle is for events, or the Open is to
+// options. It returns false if none may: the handle is for events or keeps its lock, or the Open is to
 // make sure that there was no such node.
 func (o OpenOptions) openKey() (openKey, bool) {
-	shared := len(o.Events) == 0 && (o.Create == Existing || o.Create == File || o.Create == Directory)
+	shared := len(o.Events) == 0 && !o.CacheLock && (o.Create == Existing || o.Create == File || o.Create == Directory)
 	return openKey{
 		read: o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay),
 	}, shared

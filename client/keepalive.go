@@ -196,6 +196,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		k.session.counters.failOvers.Add(1)
 		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the reply is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
+		k.client.handles.recallAll()
 		k.client.auditor.requestAudit()
 	}
 	for _, e := range reply.GetEvents() {
@@ -262,6 +263,7 @@ func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 	for _, h := range k.client.handles.all() {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
+	k.client.handles.recallAll()
 	one := k.client.auditor.requestAudit()
 	if len(k.client.handles.unreleasedLocks()) > 0 {
 		k.inbox.holdForAudit(after, one, k.client.handles.endedUnreleasedLocks)

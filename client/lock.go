@@ -25,6 +25,8 @@ type Lock struct {
 	handle   *Handle
 	mode     api.LockMode
 	seq      sequencer.Sequencer
+	reason   string
+	firstUse *Lock           // of the same grant: itself, unless the lock was kept since (see keptLock)
 	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel   context.CancelCauseFunc
 	released chan struct{} // closed when the owner has released the lock: then its loss may be acknowledged
@@ -35,17 +37,14 @@ type Lock struct {
 	hasReleased bool       // the channel released is closed
 }
 
-// newLock returns the lock that was granted. Its context ends with the session; it
+// newLock returns a lock that was granted. Its context ends with the session; it
 // ends in time, before another could hold the lock, once sessionState.trackLock knows
 // the lock.
-func newLock(h *Handle, mode api.LockMode, g *chubbypb.Granted) (*Lock, error) {
-	seq, err := sequencer.Parse(g.GetSequencer())
-	if err != nil {
-		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}
-	}
-	l := &Lock{handle: h, mode: mode, seq: seq, released: make(chan struct{})}
+func newLock(h *Handle, mode api.LockMode, seq sequencer.Sequencer, reason string) *Lock {
+	l := &Lock{handle: h, mode: mode, seq: seq, reason: reason, released: make(chan struct{})}
+	l.firstUse = l
 	l.ctx, l.cancel = context.WithCancelCause(h.client.session.ended)
-	return l, nil
+	return l
 }
 
 // Context returns the context for the work under the lock. It is cancelled, with a
@@ -158,6 +157,9 @@ func (l *Lock) Release(ctx context.Context) error {
 		return nil
 	}
 	h := l.handle
+	if taken == nil && h.kept.keep(l) {
+		return nil
+	}
 	h.clearLock(l)
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -79,10 +78,7 @@ func TestJeopardyIsToldWithManyLocks(t *testing.T) {
 		c := f.client(cfg)
 		for i := range 2 * maxNotices {
 			h := &Handle{client: c, path: fmt.Sprintf("/ls/foo/%d", i)}
-			l, err := newLock(h, api.Exclusive, &chubbypb.Granted{Sequencer: f.sequencer(7), Generation: 7})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := newLock(h, api.Exclusive, f.parsedSequencer(7), "")
 			if err := c.session.trackLock(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}

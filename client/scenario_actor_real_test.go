@@ -45,6 +45,11 @@ func (a *actor) act() {
 	if rand.IntN(3) == 0 {
 		o.Events = []api.EventKind{api.EventConflictingLock, api.EventContentsModified}
 	}
+	uses := 1 + rand.IntN(4)
+	if path[len(path)-2] == 'l' && rand.IntN(2) == 0 {
+		o.CacheLock = true
+		uses += rand.IntN(12)
+	}
 	ctx, cancel := soon(a.ctx)
 	was := a.look(a.host, path)
 	h, err := a.client.Open(ctx, path, o)
@@ -57,7 +62,7 @@ func (a *actor) act() {
 		a.noticed(was, err)
 		return
 	}
-	for range 1 + rand.IntN(4) {
+	for range uses {
 		a.use(h, path)
 		pass(rand.N(100 * time.Millisecond))
 	}
@@ -98,6 +103,11 @@ func (a *actor) use(h *client.Handle, path string) {
 		a.remove(ctx, h, path)
 	case n < 18 && path[len(path)-2] == 'l':
 		a.lock(ctx, h, path)
+		for range rand.IntN(6) { // a handle that keeps its lock has it again at once
+			again, cancel := soon(a.ctx)
+			a.lock(again, h, path)
+			cancel()
+		}
 	case n == 18:
 		time.AfterFunc(rand.N(10*time.Millisecond), h.Poison)
 		a.read(ctx, h, path)

@@ -198,6 +198,9 @@ func (m *histories) hold(was before, l *client.Lock) *held {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts["locks"]++
+	if l.Mode() == api.Exclusive && l.Token() == was.token {
+		m.counts["locks kept"]++
+	}
 	one := &held{host: was.host, lock: l}
 	h := m.of(was.path)
 	if live := !was.halted && !m.halted[was.host] && l.Context().Err() == nil; live {

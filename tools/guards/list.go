@@ -54,6 +54,7 @@ func safeguards() []safeguard {
 		resizingSafeguards(),
 		strangerSafeguards(),
 		silenceSafeguards(),
+		keptSafeguards(),
 	)
 }
 

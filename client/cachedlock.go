@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// maxIdleLock is how long a lock is kept that nobody uses. A client that dies keeps it from others for its lease and
+// the lock-delay, as any lock that it holds.
+const maxIdleLock = 5 * time.Second
+
+// keptLock is what a handle knows of keeping its lock from a Release to the next Acquire, at the cost
+// of no call (Chubby §2.7: "clients may cache locks", with the conflicting-lock event to recall
+// them). For the cell a kept lock is held: nothing about leases, revocation and lock-delay is
+// different. Handle.mu guards it.
+//
+// While a lock is kept, Handle.lock is nil. The loss of a kept lock is acknowledged at once, for
+// no work goes on under it, so no Acquire may use it afterwards: what takes it away clears idle
+// under the same hold of Handle.mu. And where something may have been missed that takes it away, or
+// recalls it, no lock is kept: after a fail-over and missing events (recallAll), and after jeopardy.
+type keptLock struct {
+	wanted         bool // OpenOptions.CacheLock; never changes
+	tellsConflicts bool // the application asked for EventConflictingLock itself; never changes
+
+	idle       *Lock // the lock that is kept, as its owner released it; nil if none is
+	idleSince  session.Instant
+	jeopardies uint64         // of the session, when the lock became idle
+	recalled   api.Generation // another wants the lock of this or a lower generation: it is released and not kept
+	timerRuns  bool           // returnIdle will be called
+}
+
+// keep keeps a lock of the handle that its owner has released just now, and reports whether it
+// does.
+func (k *keptLock) keep(l *Lock) bool {
+	h := l.handle
+	if !k.wanted {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lost.generation) {
+		return false
+	}
+	jeopardies := h.client.session.counters.jeopardies.Load() // first: one that begins now is not counted
+	now, _, safe := h.client.session.readClock()
+	if !safe {
+		return false
+	}
+	h.lock = nil
+	k.idle, k.idleSince, k.jeopardies = l, now, jeopardies
+	if !k.timerRuns {
+		k.timerRuns = true
+		time.AfterFunc(maxIdleLock, func() { k.returnIdle(h) })
+	}
+	return true
+}
+
+// take returns the lock that is kept, for another use of it; nil if the cell must be asked. A lock
+// that was kept for another mode or reason is given back first.
+func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
+	h := a.handle
+	if !k.wanted || ctx.Err() != nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := k.idle
+	if was == nil || h.unusable != nil {
+		return nil
+	}
+	l := newLock(h, was.mode, was.seq, was.reason)
+	if was.mode != a.mode || was.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
+		k.giveBack(h)
+		return nil
+	}
+	l.firstUse = was.firstUse
+	h.lock, k.idle = l, nil
+	return l
+}
+
+// track is trackLock for another use of a lock that was kept; it does not wait. It reports whether
+// the lock may be relied on; Handle.mu is held.
+func (k *keptLock) track(l *Lock) bool {
+	s := l.handle.client.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refresh() != session.Safe || s.counters.jeopardies.Load() != k.jeopardies || s.clock() >= s.lockDeadline(l) {
+		return false
+	}
+	s.locks.Put(l, session.Instant(l.handle.delay))
+	s.rearm()
+	return true
+}
+
+// giveBack has the janitor release the lock that is kept; Handle.mu is held. Requests that are made
+// from now on wait for that.
+func (k *keptLock) giveBack(h *Handle) {
+	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation)
+	k.idle = nil
+	c.janitor.add(func(ctx context.Context) {
+		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld if it was lost meanwhile
+	})
+}
+
+// returnIdle gives the lock back if nobody has used it for maxIdleLock.
+func (k *keptLock) returnIdle(h *Handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k.timerRuns = false
+	if k.idle == nil || h.client.session.ended.Err() != nil {
+		return
+	}
+	if idle := h.client.session.clock().Sub(k.idleSince); idle < maxIdleLock {
+		k.timerRuns = true
+		time.AfterFunc(maxIdleLock-idle, func() { k.returnIdle(h) })
+		return
+	}
+	k.giveBack(h)
+}
+
+// recall gives the lock of that or a lower generation back: now if it is idle, else when its owner
+// releases it; Handle.mu is held.
+func (k *keptLock) recall(h *Handle, generation api.Generation) {
+	k.recalled = max(k.recalled, generation)
+	if k.idle != nil && k.idle.seq.Generation <= k.recalled {
+		k.giveBack(h)
+	}
+}
+
+// forget forgets a lock of that or a lower generation, which is lost; Handle.mu is held.
+func (k *keptLock) forget(generation api.Generation) {
+	if k.idle != nil && k.idle.seq.Generation <= generation {
+		k.idle = nil
+	}
+}
+
+// recallAll recalls all locks that are or may be kept, because an event may have been missed that
+// recalls one, or takes one away. The keeper calls it before it acknowledges anything that came
+// after that event.
+func (t *handleTable) recallAll() {
+	for _, h := range t.all() {
+		h.mu.Lock()
+		for _, l := range []*Lock{h.lock, h.kept.idle} {
+			if l != nil {
+				h.kept.recall(h, l.seq.Generation)
+			}
+		}
+		h.mu.Unlock()
+	}
+}

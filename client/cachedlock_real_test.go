@@ -1,0 +1,237 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// cachers are two sessions that cache the lock of one file.
+type cachers struct {
+	t        *testing.T
+	cell     *celltest.Cell
+	one, two *client.Client
+	h1, h2   *client.Handle
+}
+
+const cachedDelay = 5 * time.Second
+
+func withCachers(t *testing.T, test func(t *testing.T, c *cachers)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cachers{t: t, cell: celltest.Start(t, 3)}
+		c.one, c.h1 = c.open("one")
+		c.two, c.h2 = c.open("two")
+		test(t, c)
+		for _, session := range []*client.Client{c.one, c.two} {
+			if err := session.Close(context.Background()); err != nil && session.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func (c *cachers) open(host string) (*client.Client, *client.Handle) {
+	c.t.Helper()
+	session, err := client.New(c.t.Context(), client.Config{Servers: c.cell.Servers(), Dialer: c.cell.DialFrom(host), Clock: c.cell.ClockOf(host)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return session, c.handle(session)
+}
+
+func (c *cachers) handle(session *client.Client) *client.Handle {
+	c.t.Helper()
+	h, err := session.Open(c.t.Context(), "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File, LockDelay: cachedDelay, CacheLock: true})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return h
+}
+
+func (c *cachers) acquire(h *client.Handle, options ...client.LockOption) *client.Lock {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Minute)
+	defer cancel()
+	l, err := h.Acquire(ctx, api.Exclusive, options...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return l
+}
+
+func (c *cachers) release(l *client.Lock) {
+	c.t.Helper()
+	if err := l.Release(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// isFree reports whether the lock can be had at once.
+func (c *cachers) isFree(h *client.Handle) bool {
+	l, err := h.TryAcquire(c.t.Context(), api.Exclusive)
+	if err == nil {
+		c.release(l)
+	}
+	return err == nil
+}
+
+// A lock that was released is there again without a call, under the same token and with a context of
+// its own.
+func TestCachedLockMakesNoCall(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		first := c.acquire(c.h1)
+		c.release(first)
+		calls := c.one.Stats().Attempts
+		for range 1000 {
+			l := c.acquire(c.h1)
+			if l.Err() != nil || l.Token() != first.Token() || l.ExclusiveUntil() <= 0 {
+				t.Fatalf("%v, token %d after %d, exclusive for %v", l.Err(), l.Token(), first.Token(), l.ExclusiveUntil())
+			}
+			c.release(l)
+			if !errors.Is(l.Err(), client.LockReleased) {
+				t.Fatalf("after Release: %v", l.Err())
+			}
+		}
+		if more := c.one.Stats().Attempts - calls; more != 0 {
+			t.Errorf("%d calls", more)
+		}
+		if l, err := c.h1.TryAcquire(t.Context(), api.Exclusive); err != nil || c.one.Stats().Attempts != calls {
+			t.Errorf("TryAcquire: %v, %d calls", err, c.one.Stats().Attempts-calls)
+		} else {
+			c.release(l)
+		}
+	})
+}
+
+// An idle lock is given back as soon as another asks for it.
+func TestIdleLockIsRecalled(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		first := c.acquire(c.h1)
+		c.release(first)
+		began := time.Now()
+		second := c.acquire(c.h2)
+		if took := time.Since(began); took > time.Second || second.Token() <= first.Token() {
+			t.Errorf("after %v, token %d after %d", took, second.Token(), first.Token())
+		}
+		c.release(second)
+		third := c.acquire(c.h1) // recalls it in turn
+		if third.Token() <= second.Token() {
+			t.Errorf("token %d after %d", third.Token(), second.Token())
+		}
+		c.release(third)
+	})
+}
+
+// Who waits has the lock before its holder has it again, however fast that is.
+func TestWaiterComesBeforeTheCacher(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		l := c.acquire(c.h1)
+		got := make(chan uint64)
+		go func() {
+			l := c.acquire(c.h2)
+			c.release(l)
+			got <- l.Token()
+		}()
+		token, uses := l.Token(), 0
+		for ; l.Token() == token && uses < 100_000; uses++ {
+			c.release(l)
+			l = c.acquire(c.h1)
+			time.Sleep(time.Millisecond)
+		}
+		c.release(l)
+		if other := <-got; uses > 1000 || other < token {
+			t.Errorf("%d uses of the lock while another waited, which has token %d after %d", uses, other, token)
+		}
+	})
+}
+
+// A lock that nobody uses is given back, and so is that of a handle that is closed.
+func TestIdleLockIsGivenBack(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		l := c.acquire(c.h1)
+		c.release(l)
+		for range 6 { // in use again and again
+			time.Sleep(4 * time.Second)
+			again := c.acquire(c.h1)
+			if again.Token() != l.Token() {
+				t.Fatal("it was given back although it was used")
+			}
+			c.release(again)
+		}
+		time.Sleep(6 * time.Second)
+		if !c.isFree(c.h2) {
+			t.Error("it is kept for ever")
+		}
+		time.Sleep(6 * time.Second)
+		c.release(c.acquire(c.h1))
+		if err := c.h1.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !c.isFree(c.h2) {
+			t.Error("a closed handle keeps it")
+		}
+	})
+}
+
+// Another mode or another reason is a matter of the cell's, and so is a handle that is bound to another lock.
+func TestCachedLockIsOfOneKind(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		l := c.acquire(c.h1)
+		c.release(l)
+		shared, err := c.h1.Acquire(t.Context(), api.Shared)
+		if err != nil || shared.Mode() != api.Shared || shared.Token() <= l.Token() {
+			t.Fatalf("%v, token %d after %d", err, shared.Token(), l.Token())
+		}
+		c.release(shared)
+		l = c.acquire(c.h1, client.Reason("backup"))
+		if l.Token() <= shared.Token() {
+			t.Errorf("token %d after %d", l.Token(), shared.Token())
+		}
+		held, err := c.two.Cell().LocksOf(t.Context(), c.one.Session())
+		if err != nil || len(held) != 1 || held[0].Holders[0].Reason != "backup" {
+			t.Errorf("%v: %+v", err, held)
+		}
+		c.release(l)
+		if again := c.acquire(c.h1, client.Reason("backup")); again.Token() != l.Token() {
+			t.Error("the same reason made a call")
+		}
+	})
+}
+
+// What an Acquire and a Release cost: of a lock that is kept, and of one that is not.
+func BenchmarkLock(b *testing.B) {
+	cell := celltest.Start(b, 1)
+	c, err := client.New(b.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, kept := range map[string]bool{"kept": true, "released": false} {
+		h, err := c.Open(b.Context(), "/ls/local/"+name, client.OpenOptions{Write: true, Create: client.File, CacheLock: kept})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("lock="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l, err := h.Acquire(b.Context(), api.Exclusive)
+				if err == nil {
+					err = l.Release(b.Context())
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	if err := c.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+// keptSafeguards cover locks that stay with a session between two uses.
+func keptSafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "a kept lock that is taken away is not used", file: "client/handle.go",
+			old: "	h.kept.forget(h.lost.generation)\n", new: "",
+			pkg: "./client", test: "TestIdleLockIsTakenAway",
+		},
+		{
+			name: "no lock is kept over a fail-over", file: "client/keepalive.go",
+			old: "		k.client.handles.recallAll()\n		k.client.auditor", new: "		k.client.auditor",
+			pkg: "./client", test: "TestLockInUseAtFailOver",
+		},
+		{
+			name: "no lock is kept over missing events", file: "client/keepalive.go",
+			old: "	k.client.handles.recallAll()\n	one :=", new: "	one :=",
+			pkg: "./client", test: "TestNoLockIsKeptOverMissingEvents",
+		},
+		{
+			name: "a lock that is wanted is not kept", file: "client/cachedlock.go",
+			old: "l.seq.Generation <= max(k.recalled, h.lost.generation) {", new: "l.seq.Generation <= h.lost.generation {",
+			pkg: "./client", test: "TestWaiterComesBeforeTheCacher",
+		},
+		{
+			name: "an idle lock that is wanted is given back", file: "client/cachedlock.go",
+			old: "	if k.idle != nil && k.idle.seq.Generation <= k.recalled {\n", new: "	if k.idle != nil && false {\n",
+			pkg: "./client", test: "TestIdleLockIsRecalled",
+		},
+		{
+			name: "no lock is kept over jeopardy", file: "client/cachedlock.go",
+			old: " || s.counters.jeopardies.Load() != k.jeopardies", new: "",
+			pkg: "./client", test: "TestIdleLockAfterJeopardy",
+		},
+		{
+			name: "a kept lock is relied on within the lease", file: "client/cachedlock.go",
+			old: "	if s.refresh() != session.Safe || s.counters", new: "	if s.counters",
+			pkg: "./client", test: "TestIdleLockOfOneWhoIsCutOff|TestIdleLockOfASessionThatIsEnded",
+		},
+		{
+			name: "a kept lock has a context that ends in time", file: "client/cachedlock.go",
+			old: "	s.locks.Put(l, session.Instant(l.handle.delay))\n", new: "",
+			pkg: "./client", test: "TestUseOfAKeptLockEndsInTime",
+		},
+		{
+			name: "a lock that nobody uses is given back", file: "client/cachedlock.go",
+			old: "		time.AfterFunc(maxIdleLock, func() { k.returnIdle(h) })\n", new: "",
+			pkg: "./client", test: "TestIdleLockIsGivenBack",
+		},
+		{
+			name: "a kept lock serves its own mode only", file: "client/cachedlock.go",
+			old: "	if was.mode != a.mode || was.reason", new: "	if was.reason",
+			pkg: "./client", test: "TestCachedLockIsOfOneKind",
+		},
+		{
+			name: "an audit ends the use of a lock that goes on by then", file: "client/audit.go",
+			old: "	if h.lock != nil && h.lock.firstUse == l.firstUse {\n", new: "	if h.lock == l {\n",
+			pkg: "./client", test: "TestAuditEndsALaterUseOfTheLock",
+		},
+	}
+}
