@@ -38,4 +38,5 @@ type Holder struct {
 	PID       int
 	Reason    string // why it takes the lock, in its own words; may be empty
 	SinceUnix int64  // since when, in seconds since 1970 by the wall clock of the master at that time; for display only
+	Cached    bool   // in listings: the holder may keep the lock between two uses, until another asks for it
 }

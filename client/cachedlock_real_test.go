@@ -196,7 +196,7 @@ func TestCachedLockIsOfOneKind(t *testing.T) {
 			t.Errorf("token %d after %d", l.Token(), shared.Token())
 		}
 		held, err := c.two.Cell().LocksOf(t.Context(), c.one.Session())
-		if err != nil || len(held) != 1 || held[0].Holders[0].Reason != "backup" {
+		if err != nil || len(held) != 1 || held[0].Holders[0].Reason != "backup" || !held[0].Holders[0].Cached {
 			t.Errorf("%v: %+v", err, held)
 		}
 		c.release(l)

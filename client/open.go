@@ -182,6 +182,7 @@ func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *c
 		Ephemeral:   request.GetEphemeral(),
 		Contents:    request.GetContents(),
 		Acl:         request.GetAcl(),
+		CacheLock:   request.GetCacheLock(),
 	}
 }
 
@@ -238,6 +239,7 @@ func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
 		Ephemeral:   o.Ephemeral,
 		Contents:    o.Contents,
 		Acl:         aclToWire(o.ACL),
+		CacheLock:   o.CacheLock,
 	}
 }
 

@@ -647,6 +647,7 @@ type Party struct {
 	Pid           int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	SinceUnix     int64                  `protobuf:"varint,6,opt,name=since_unix,json=sinceUnix,proto3" json:"since_unix,omitempty"` // by the wall clock of the master at that time; for display only
+	Cached        bool                   `protobuf:"varint,7,opt,name=cached,proto3" json:"cached,omitempty"`                        // of a holder in a listing; see OpenRequest.cache_lock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -721,6 +722,13 @@ func (x *Party) GetSinceUnix() int64 {
 		return x.SinceUnix
 	}
 	return 0
+}
+
+func (x *Party) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
 }
 
 // ErrorDetail is the one detail of every error status.
@@ -1429,21 +1437,24 @@ func (*EndSessionReply) Descriptor() ([]byte, []int) {
 }
 
 type OpenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Directory     []byte                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // a directory's handle; path is then relative to it
-	Read          bool                   `protobuf:"varint,5,opt,name=read,proto3" json:"read,omitempty"`
-	Write         bool                   `protobuf:"varint,6,opt,name=write,proto3" json:"write,omitempty"` // write and lock
-	ChangeAcl     bool                   `protobuf:"varint,7,opt,name=change_acl,json=changeAcl,proto3" json:"change_acl,omitempty"`
-	Events        []EventKind            `protobuf:"varint,8,rep,packed,name=events,proto3,enum=chubby.v1.EventKind" json:"events,omitempty"`
-	LockDelayNs   int64                  `protobuf:"varint,9,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"`
-	Create        Create                 `protobuf:"varint,10,opt,name=create,proto3,enum=chubby.v1.Create" json:"create,omitempty"`
-	Kind          Kind                   `protobuf:"varint,11,opt,name=kind,proto3,enum=chubby.v1.Kind" json:"kind,omitempty"` // of the node created; unspecified accepts either when opening
-	Ephemeral     bool                   `protobuf:"varint,12,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
-	Contents      []byte                 `protobuf:"bytes,13,opt,name=contents,proto3" json:"contents,omitempty"`
-	Acl           *ACL                   `protobuf:"bytes,14,opt,name=acl,proto3" json:"acl,omitempty"` // empty names inherit
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Caller      *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation    *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Path        string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Directory   []byte                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // a directory's handle; path is then relative to it
+	Read        bool                   `protobuf:"varint,5,opt,name=read,proto3" json:"read,omitempty"`
+	Write       bool                   `protobuf:"varint,6,opt,name=write,proto3" json:"write,omitempty"` // write and lock
+	ChangeAcl   bool                   `protobuf:"varint,7,opt,name=change_acl,json=changeAcl,proto3" json:"change_acl,omitempty"`
+	Events      []EventKind            `protobuf:"varint,8,rep,packed,name=events,proto3,enum=chubby.v1.EventKind" json:"events,omitempty"`
+	LockDelayNs int64                  `protobuf:"varint,9,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"`
+	Create      Create                 `protobuf:"varint,10,opt,name=create,proto3,enum=chubby.v1.Create" json:"create,omitempty"`
+	Kind        Kind                   `protobuf:"varint,11,opt,name=kind,proto3,enum=chubby.v1.Kind" json:"kind,omitempty"` // of the node created; unspecified accepts either when opening
+	Ephemeral   bool                   `protobuf:"varint,12,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	Contents    []byte                 `protobuf:"bytes,13,opt,name=contents,proto3" json:"contents,omitempty"`
+	Acl         *ACL                   `protobuf:"bytes,14,opt,name=acl,proto3" json:"acl,omitempty"` // empty names inherit
+	// A lock that is released through the handle may stay with its session. It asks for
+	// the conflicting-lock event, too. The master only shows it.
+	CacheLock     bool `protobuf:"varint,15,opt,name=cache_lock,json=cacheLock,proto3" json:"cache_lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1574,6 +1585,13 @@ func (x *OpenRequest) GetAcl() *ACL {
 		return x.Acl
 	}
 	return nil
+}
+
+func (x *OpenRequest) GetCacheLock() bool {
+	if x != nil {
+		return x.CacheLock
+	}
+	return false
 }
 
 type OpenReply struct {
@@ -5428,7 +5446,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\bchildren\x18\n" +
 	" \x01(\rR\bchildren\x12 \n" +
 	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12#\n" +
-	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\x9c\x01\n" +
+	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\xb4\x01\n" +
 	"\x05Party\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -5436,7 +5454,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\"\xc2\x02\n" +
+	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\x12\x16\n" +
+	"\x06cached\x18\a \x01(\bR\x06cached\"\xc2\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -5494,7 +5513,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06target\x18\x02 \x01(\x04R\x06target\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
 	"\bmutation\x18\x04 \x01(\v2\x13.chubby.v1.MutationR\bmutation\"\x11\n" +
-	"\x0fEndSessionReply\"\xe2\x03\n" +
+	"\x0fEndSessionReply\"\x81\x04\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x12\n" +
@@ -5511,7 +5530,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04kind\x18\v \x01(\x0e2\x0f.chubby.v1.KindR\x04kind\x12\x1c\n" +
 	"\tephemeral\x18\f \x01(\bR\tephemeral\x12\x1a\n" +
 	"\bcontents\x18\r \x01(\fR\bcontents\x12 \n" +
-	"\x03acl\x18\x0e \x01(\v2\x0e.chubby.v1.ACLR\x03acl\"\xb9\x01\n" +
+	"\x03acl\x18\x0e \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12\x1d\n" +
+	"\n" +
+	"cache_lock\x18\x0f \x01(\bR\tcacheLock\"\xb9\x01\n" +
 	"\tOpenReply\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\fR\x06handle\x12\x1b\n" +
 	"\thandle_id\x18\x02 \x01(\x04R\bhandleId\x12\x18\n" +

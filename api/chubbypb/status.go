@@ -165,6 +165,7 @@ func NewParty(h api.Holder) *Party {
 		Pid:       int64(h.PID),
 		Reason:    h.Reason,
 		SinceUnix: h.SinceUnix,
+		Cached:    h.Cached,
 	}
 }
 
@@ -186,6 +187,7 @@ func (p *Party) Holder() api.Holder {
 		PID:       int(p.GetPid()),
 		Reason:    p.GetReason(),
 		SinceUnix: p.GetSinceUnix(),
+		Cached:    p.GetCached(),
 	}
 }
 

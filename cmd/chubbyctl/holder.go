@@ -16,10 +16,19 @@ type holderFields struct {
 	PID       int    `json:"pid"`
 	SinceS    int64  `json:"since_s"`
 	Reason    string `json:"reason"`
+	Cached    bool   `json:"cached,omitempty"`
 }
 
 func newHolderFields(h api.Holder) holderFields {
-	return holderFields{h.Session.String(), h.Principal, h.Host, h.PID, int64(since(h.SinceUnix).Seconds()), h.Reason}
+	return holderFields{
+		Session:   h.Session.String(),
+		Principal: h.Principal,
+		Host:      h.Host,
+		PID:       h.PID,
+		SinceS:    int64(since(h.SinceUnix).Seconds()),
+		Reason:    h.Reason,
+		Cached:    h.Cached,
+	}
 }
 
 // whoIs names the session of a holder for people: "ann on web3 (pid 4711, s42)".

@@ -81,7 +81,8 @@ because a holder failed. A lock that is free and that nobody waits for is not sh
 TOKEN is the fencing number of the lock's latest grant. Waiters are listed below the
 holders, with their place in the queue; one that is away has lost the connection, and
 keeps the place for a while. How much longer a wait may be is an estimate from recent
-hold times. A lock that is being taken
+hold times; there is none while the holder caches the lock: then it may keep the lock
+unused, until another asks for it. A lock that is being taken
 (lock break) is held until its holders have let go; 'chubbyctl explain' says why.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json`,
@@ -127,6 +128,10 @@ func addLock(t *term.Table, l client.LockInfo) {
 		mode = term.Paint(term.Waiting, l.Mode.String()+", being taken")
 	}
 	for _, h := range l.Holders {
+		mode := mode
+		if h.Cached && l.Revoked == "" {
+			mode = l.Mode.String() + ", cached"
+		}
 		t.Add(path, mode, l.Generation, h.Session, whoseProcess(h), term.Roughly(since(h.SinceUnix)), h.Reason)
 		path = ""
 	}

@@ -145,6 +145,11 @@ func TestTextForPeople(t *testing.T) {
 		}
 	}
 	b.Reset()
+	holder.Cached = true
+	if err := g.printLocks(&b, each(client.LockInfo{Path: "/ls/foo/b", Mode: api.Exclusive, Holders: []api.Holder{holder}})); err != nil || !strings.Contains(b.String(), "exclusive, cached") {
+		t.Errorf("%v, a cached lock is shown as\n%s", err, &b)
+	}
+	b.Reset()
 	err := g.printStatus(&b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}}, "")
 	if exitCode(err) != exitUnavailable || !strings.Contains(b.String(), "refused") {
 		t.Errorf("status without a master: %v, %q", err, b.String())

@@ -16,6 +16,7 @@ type Handle struct {
 	Ephemeral    bool
 	Directory    bool
 	Delay        time.Duration        // lock-delay of locks taken through it
+	CachesLock   bool                 // its lock may be kept between two uses
 	Epoch        api.Epoch            // of the master that made it
 	Events       EventSet             // that it was opened for
 	Precondition raftfsm.Precondition // of SetSequencer; zero if there is none

@@ -25,6 +25,7 @@ type holdTimes struct {
 type holdTime struct {
 	generation api.Generation  // of the turn that goes on; 0 if none does
 	began      session.Instant // when that began
+	cached     bool            // its holder may keep the lock unused: how long it takes says nothing
 	usual      time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
 }
 
@@ -37,13 +38,13 @@ func newHoldTimes() *holdTimes {
 }
 
 // beginHold notes a grant. One of the same generation is of the turn that goes on.
-func (t *holdTimes) beginHold(name api.Name, generation api.Generation, now session.Instant) {
+func (t *holdTimes) beginHold(name api.Name, generation api.Generation, cached bool, now session.Instant) {
 	one, _ := t.byName.Get(name)
 	if one.generation == generation {
 		return
 	}
 	one = one.ended(now)
-	one.generation, one.began = generation, now
+	one.generation, one.began, one.cached = generation, now, cached
 	t.byName.Add(name, one)
 }
 
@@ -56,7 +57,8 @@ func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 
 // ended is what is known when the turn that goes on, if one does, has ended.
 func (one holdTime) ended(now session.Instant) holdTime {
-	if one.generation == 0 {
+	if one.generation == 0 || one.cached {
+		one.generation, one.cached = 0, false
 		return one
 	}
 	took := max(now.Sub(one.began), 1)
@@ -70,10 +72,11 @@ func (one holdTime) ended(now session.Instant) holdTime {
 
 // estimateWait says how long it may be until ahead more turns, and the one that goes
 // on if the lock is held, are over; 0 if that cannot be told: if none has been
-// seen to its end, or the one that goes on takes longer than usual.
+// seen to its end, or the one that goes on takes longer than usual, or its holder
+// caches the lock.
 func (t *holdTimes) estimateWait(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
 	one, _ := t.byName.Peek(name)
-	if one.usual == 0 || held && one.generation == 0 {
+	if one.usual == 0 || held && (one.generation == 0 || one.cached) {
 		return 0
 	}
 	wait := time.Duration(ahead) * one.usual

@@ -25,20 +25,25 @@ func TestEstimate(t *testing.T) {
 		}
 	}
 	asked(0, held, 0, 0) // granted before this epoch
-	u.beginHold("/x", 1, at(0))
+	u.beginHold("/x", 1, false, at(0))
 	asked(10*time.Second, held, 0, 0) // the first turn
 	u.endHold("/x", at(time.Minute))
 	u.endHold("/x", at(9*time.Minute)) // it had ended
 	asked(9*time.Minute, free, 2, 2*time.Minute)
 
-	u.beginHold("/x", 2, at(10*time.Minute))
-	u.beginHold("/x", 2, at(10*time.Minute+30*time.Second)) // another reader, in the same turn
+	u.beginHold("/x", 2, false, at(10*time.Minute))
+	u.beginHold("/x", 2, false, at(10*time.Minute+30*time.Second)) // another reader, in the same turn
 	asked(10*time.Minute+20*time.Second, held, 0, 40*time.Second)
 	asked(10*time.Minute+20*time.Second, held, 3, 3*time.Minute+40*time.Second)
 	asked(11*time.Minute, held, 3, 0) // longer than usual
 
-	u.beginHold("/x", 3, at(15*time.Minute)) // handed over after 5 minutes: 1m + (5m-1m)/4
+	u.beginHold("/x", 3, false, at(15*time.Minute)) // handed over after 5 minutes: 1m + (5m-1m)/4
 	asked(15*time.Minute, held, 1, 4*time.Minute)
+
+	u.beginHold("/x", 4, true, at(16*time.Minute)) // may be kept unused
+	asked(16*time.Minute, held, 1, 0)
+	u.endHold("/x", at(2*time.Hour)) // it does not count
+	asked(2*time.Hour, free, 1, 105*time.Second)
 	if got := u.estimateWait("/y", free, 1, at(0)); got != 0 {
 		t.Errorf("of a lock that was never held: %v", got)
 	}
@@ -50,7 +55,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	u := newHoldTimes()
 	for i := range maxHoldTimes + 1 {
 		name := api.Name(fmt.Sprint("/", i))
-		u.beginHold(name, 1, at(0))
+		u.beginHold(name, 1, false, at(0))
 		u.endHold(name, at(time.Second))
 	}
 	if n := u.byName.Len(); n != maxHoldTimes {

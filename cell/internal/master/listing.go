@@ -289,7 +289,8 @@ func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.
 // lockInfo describes one lock. It holds the mutex for what only the master knows.
 func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	info := &LockInfo{Path: in.epoch.path(name)}
-	if node, ok := state.Tree.Get(name); ok {
+	node, ok := state.Tree.Get(name)
+	if ok {
 		info.Mode, info.Generation = node.Mode, node.Lock
 		if node.Revoked != nil {
 			info.Revoked = node.Revoked.Break()
@@ -302,6 +303,10 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 		in.epoch.mu.Lock()
 		defer in.epoch.mu.Unlock()
 		now = in.epoch.clock()
+		for i := range info.Holders {
+			one := in.handles.find(node.Holders[i].Owner)
+			info.Holders[i].Cached = one != nil && one.CachesLock
+		}
 		info.Delayed = in.delays.left(name, now)
 		for ahead, w := range in.queues.inOrder(name) {
 			if len(first) == api.MaxListed {

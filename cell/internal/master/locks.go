@@ -46,7 +46,8 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	if claim.Answer.Code() != api.OK {
 		return
 	}
-	l.holdTimes.beginHold(claim.Answer.Lock.Name, claim.Answer.Generation, l.epoch.clock())
+	by := l.files.handles.find(claim.Owner)
+	l.holdTimes.beginHold(claim.Answer.Lock.Name, claim.Answer.Generation, by != nil && by.CachesLock, l.epoch.clock())
 	l.events.tellAcquired(claim)
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		l.epoch.metrics.LockGranted(l.epoch.clock().Sub(w.since))

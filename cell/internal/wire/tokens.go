@@ -66,6 +66,7 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 const (
 	ofEphemeral uint64 = 1 << 0
 	ofDirectory uint64 = 1 << 1
+	cachesLock  uint64 = 1 << 2
 )
 
 func (s signer) handle(h master.Handle) []byte {
@@ -75,6 +76,9 @@ func (s signer) handle(h master.Handle) []byte {
 	}
 	if h.Directory {
 		flags |= ofDirectory
+	}
+	if h.CachesLock {
+		flags |= cachesLock
 	}
 	var fields []byte
 	for _, n := range []uint64{
@@ -96,7 +100,7 @@ func (s signer) parseHandle(token []byte) (master.Handle, error) {
 	return master.Handle{
 		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
 		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
-		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, Delay: time.Duration(n[5]),
+		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, CachesLock: n[4]&cachesLock != 0, Delay: time.Duration(n[5]),
 		Epoch: api.Epoch(n[6]), Events: master.EventSet(n[7]),
 		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
