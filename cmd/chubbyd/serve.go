@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -126,6 +127,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 			cancel(errors.New("standard input ended"))
 		}()
 	}
+	defer runtime.KeepAlive(newBallast())
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s), o.restoreAccess
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
