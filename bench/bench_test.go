@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -26,97 +23,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// operation always takes that long.
-func operation(took time.Duration) func(context.Context) error {
-	return func(context.Context) error {
-		time.Sleep(took)
-		return nil
-	}
-}
-
-func TestLoadCountsWhatFallsWithinTheMeasurement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		got, err := load(t.Context(), time.Second, 5*time.Second, []func(context.Context) error{
-			operation(10 * time.Millisecond), operation(10 * time.Millisecond),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Ops != 1000 || got.Rate != 200 {
-			t.Errorf("two workers at 10 ms for 5 s: %d operations, %v /s; want 1000, 200", got.Ops, got.Rate)
-		}
-		for _, latency := range []time.Duration{got.P50, got.P99, got.Max} {
-			if latency < 9990*time.Microsecond || latency > 10010*time.Microsecond {
-				t.Errorf("latency %v, want 10 ms to three digits", latency)
-			}
-		}
-		if took := time.Since(began); took != 6*time.Second {
-			t.Errorf("took %v, want warm-up and measurement, 6 s", took)
-		}
-	})
-}
-
-func TestLoadLeavesOutWhatOverlapsItsEdges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// The operations begin at 0, 0.7, 1.4, …: the second begins before the
-		// measurement, and the one that begins at 2.8 s ends after it.
-		got, err := load(t.Context(), time.Second, 2*time.Second, []func(context.Context) error{operation(700 * time.Millisecond)})
-		if err != nil || got.Ops != 2 {
-			t.Errorf("%d operations (%v), want the 2 that begin and end within it", got.Ops, err)
-		}
-	})
-}
-
-func TestLoadEndsWithTheFirstError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		broken := errors.New("broken")
-		_, err := load(t.Context(), time.Second, time.Hour, []func(context.Context) error{
-			operation(time.Second),
-			func(context.Context) error { return broken },
-		})
-		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "client 1") {
-			t.Errorf("error %v, want that of client 1", err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("the others went on for %v after the error", took)
-		}
-	})
-}
-
-func TestLoadIsBoundedByPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_, err := load(t.Context(), time.Second, time.Second, []func(context.Context) error{
-			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v of an operation that hangs, want the deadline", err)
-		}
-		if took := time.Since(began); took != 2*time.Second+patience {
-			t.Errorf("gave up after %v, want the row's 2 s and %v", took, patience)
-		}
-	})
-}
-
 // example returns the results of two rounds of two systems.
 func example() *book {
 	var b book
 	b.versions("chubby", "Chubby abc")
 	b.versions("etcd", "etcd v0")
-	list := rows("")
+	list := rows(options{acquisitions: 1})
 	for _, rate := range []float64{100, 500, 300} {
 		b.add(list[0], "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond})
 		b.add(list[0], "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
 	}
-	b.add(list[len(list)-1], "chubby", sample{Rate: 1e6, P50: 900})
+	b.add(list[9], "chubby", sample{Rate: 1e6, P50: 900}) // read, cached
 	return &b
 }
 
 func TestTableShowsMediansAndRatios(t *testing.T) {
 	b := example()
-	list := b.rows(options{})
+	list := b.rows(options{acquisitions: 1})
 	if len(list) != 2 {
 		t.Fatalf("%d rows, want the two that were measured", len(list))
 	}
@@ -129,14 +52,14 @@ func TestTableShowsMediansAndRatios(t *testing.T) {
 		t.Errorf("cells %q, want %q", got, want)
 	}
 	var out bytes.Buffer
-	if err := writeText(&out, machine{}, options{rounds: 3}, b); err != nil || !strings.Contains(out.String(), "chubby : etcd") {
+	if err := writeText(&out, machine{}, options{rounds: 3, acquisitions: 1}, b); err != nil || !strings.Contains(out.String(), "chubby : etcd") {
 		t.Errorf("text %q (%v) has no column of ratios", out.String(), err)
 	}
 }
 
 func TestJSONHasOneObjectALine(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeJSON(&out, machine{CPUs: 2}, options{rounds: 3}, example().results); err != nil {
+	if err := writeJSON(&out, machine{CPUs: 2}, options{rounds: 3, acquisitions: 1}, example().results); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -159,7 +82,7 @@ func TestJSONHasOneObjectALine(t *testing.T) {
 
 func TestPageShowsEveryRow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
-	if err := writePage(file, machine{CPU: "abacus"}, options{rounds: 3}, example()); err != nil {
+	if err := writePage(file, machine{CPU: "abacus"}, options{rounds: 3, acquisitions: 1}, example()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
@@ -236,16 +159,44 @@ func TestRounds(t *testing.T) {
 			var out bytes.Buffer
 			err := run([]string{
 				"-systems", name, "-rounds", "1", "-rows", ", 1", "-warm", "100ms", "-measure", "300ms", "-dir", dir, "-o", "json",
+				"-acquisitions", "20", "-watchers", "10",
 			}, &out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if lines := strings.Count(out.String(), "\n"); lines < 4 {
-				t.Errorf("%d lines, want the machine, lock+unlock, write and read:\n%s", lines, out.String())
+			want := []string{`"lock+unlock"`, `"one lock"`, `"write 256 B"`, `"read"`, `"acquisitions"`, `"all watchers told"`}
+			if name == "redis" {
+				want = want[:len(want)-1]
+			}
+			for _, row := range want {
+				if !strings.Contains(out.String(), row) {
+					t.Errorf("the results lack %s:\n%s", row, out.String())
+				}
 			}
 			left, err := os.ReadDir(dir)
 			if err != nil || len(left) > 0 {
 				t.Errorf("%d files were left behind (%v)", len(left), err)
+			}
+		})
+	}
+}
+
+// TestFailover kills a leader of each system that survives that.
+func TestFailover(t *testing.T) {
+	for _, name := range installedSystems(options{}, t.Output()) {
+		if s, err := newSystem(name, options{}); err != nil {
+			t.Fatal(err)
+		} else if _, ok := s.(mortal); !ok {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := run([]string{"-systems", name, "-rounds", "1", "-rows", failover, "-kills", "1", "-dir", t.TempDir(), "-o", "json"}, &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), `"times_ns":[`) {
+				t.Errorf("no gap was measured:\n%s", out.String())
 			}
 		})
 	}

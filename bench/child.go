@@ -122,6 +122,26 @@ func (c *child) stop() error {
 	return errors.Join(fmt.Errorf("%s did not end within %v and was killed", c.name, stopTime), err)
 }
 
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// pids returns the process ids of children.
+func pids(list []*child) []int {
+	var ids []int
+	for _, c := range list {
+		ids = append(ids, c.pid())
+	}
+	return ids
+}
+
+// stopAll stops children, one after the other.
+func stopAll(list []*child) error {
+	var errs []error
+	for _, c := range list {
+		errs = append(errs, c.stop())
+	}
+	return errors.Join(errs...)
+}
+
 // inputEnd returns a channel that is closed when standard input ends: the bench is gone, or no
 // longer needs this process.
 func inputEnd() <-chan struct{} {

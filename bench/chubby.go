@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,6 +26,7 @@ type chubby struct {
 	logStore string // empty for the default
 
 	dev     *child
+	file    string   // dev.json, which names the processes
 	servers []string // the replicas' client addresses
 	caching bool     // whether the client library keeps a cache
 	program string
@@ -61,8 +63,14 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 	if _, err := c.dev.await(ctx, "ready: cell "); err != nil {
 		return errors.Join(err, c.Stop())
 	}
-	if c.servers, err = devServers(filepath.Join(data, "dev.json")); err != nil {
+	c.file = filepath.Join(data, "dev.json")
+	replicas, err := devReplicas(c.file)
+	if err != nil {
 		return errors.Join(err, c.Stop())
+	}
+	c.servers = nil
+	for _, r := range replicas {
+		c.servers = append(c.servers, r.Client)
 	}
 	if err := c.prepare(ctx); err != nil {
 		return errors.Join(err, c.Stop())
@@ -84,23 +92,22 @@ func (c *chubby) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// devServers reads the client addresses from the dev.json of chubbyd dev.
-func devServers(file string) ([]string, error) {
+// devReplica is a replica as dev.json names it.
+type devReplica struct {
+	ID, Client string
+	PID        int
+}
+
+func devReplicas(file string) ([]devReplica, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var cell struct {
-		Replicas []struct{ Client string }
-	}
+	var cell struct{ Replicas []devReplica }
 	if err := json.Unmarshal(text, &cell); err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	var servers []string
-	for _, r := range cell.Replicas {
-		servers = append(servers, r.Client)
-	}
-	return servers, nil
+	return cell.Replicas, nil
 }
 
 // freeBasePort finds a port for `chubbyd dev --base-port`, which needs five
@@ -145,7 +152,7 @@ func (c *chubby) prepare(ctx context.Context) (err error) {
 	for _, node := range []struct {
 		path string
 		kind client.Creation
-	}{{"/" + api.Root + "/" + benchCell + "/bench", client.Directory}, {path("shared"), client.File}} {
+	}{{"/" + api.Root + "/" + benchCell + "/bench", client.Directory}, {path("shared"), client.File}, {path("watched"), client.File}} {
 		h, err := cl.Open(ctx, node.path, client.OpenOptions{Write: true, Create: node.kind})
 		if err != nil {
 			return err
@@ -166,17 +173,37 @@ func (c *chubby) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *chubby) Term(ctx context.Context) (term uint64, err error) {
+func (c *chubby) Term(ctx context.Context) (uint64, error) {
+	status, err := c.status(ctx)
+	return uint64(status.Epoch), err
+}
+
+func (c *chubby) status(ctx context.Context) (status client.Status, err error) {
 	cell, err := client.Dial(ctx, c.config())
 	if err != nil {
-		return 0, err
+		return status, err
 	}
 	defer func() { err = errors.Join(err, cell.Close()) }()
-	status, err := cell.Status(ctx)
+	return cell.Status(ctx)
+}
+
+func (c *chubby) Processes() []int { return []int{c.dev.pid()} }
+
+// KillLeader kills the master. chubbyd dev leaves it dead (--no-restart).
+func (c *chubby) KillLeader(ctx context.Context) error {
+	status, err := c.status(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return uint64(status.Epoch), nil
+	replicas, err := devReplicas(c.file)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(replicas, func(r devReplica) bool { return r.ID == status.Master })
+	if i < 0 {
+		return fmt.Errorf("no replica is the master, %q", status.Master)
+	}
+	return syscall.Kill(replicas[i].PID, syscall.SIGKILL)
 }
 
 func (c *chubby) Stop() error {
@@ -185,81 +212,5 @@ func (c *chubby) Stop() error {
 	}
 	err := c.dev.stop()
 	c.dev = nil
-	return err
-}
-
-func (c *chubby) Connect(ctx context.Context, i int) (w worker, err error) {
-	cl, err := client.New(ctx, c.config())
-	if err != nil {
-		return nil, err
-	}
-	cw := &chubbyWorker{client: cl, value: bytes.Repeat([]byte{'x'}, contents)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, cw.Close(ctx))
-		}
-	}()
-	options := client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: api.DefaultLockDelay}
-	for _, open := range []struct {
-		name string
-		to   **client.Handle
-	}{{fmt.Sprintf("lock-%d", i), &cw.own}, {"shared", &cw.shared}, {fmt.Sprintf("file-%d", i), &cw.file}} {
-		if *open.to, err = cl.Open(ctx, path(open.name), options); err != nil {
-			return nil, err
-		}
-	}
-	if err = cw.Write(ctx); err != nil {
-		return nil, err
-	}
-	if cw.direct, err = openDirect(ctx, c.servers, path(fmt.Sprintf("file-%d", i))); err != nil {
-		return nil, err
-	}
-	if c.caching {
-		return cachingWorker{cw}, nil
-	}
-	return cw, nil
-}
-
-type chubbyWorker struct {
-	client            *client.Client
-	own, shared, file *client.Handle
-	direct            *directReader // it keeps no cache
-	value             []byte
-}
-
-func (w *chubbyWorker) LockUnlock(ctx context.Context) error { return acquireRelease(ctx, w.own) }
-func (w *chubbyWorker) Contend(ctx context.Context) error    { return acquireRelease(ctx, w.shared) }
-
-func acquireRelease(ctx context.Context, h *client.Handle) error {
-	l, err := h.Acquire(ctx, api.Exclusive)
-	if err != nil {
-		return err
-	}
-	return l.Release(ctx)
-}
-
-func (w *chubbyWorker) Write(ctx context.Context) error {
-	_, err := w.file.SetContents(ctx, w.value)
-	return err
-}
-
-func (w *chubbyWorker) Read(ctx context.Context) error { return w.direct.read(ctx) }
-
-func (w *chubbyWorker) Close(ctx context.Context) error {
-	var err error
-	if w.direct != nil {
-		err = w.direct.close(ctx)
-	}
-	return errors.Join(err, w.client.Close(ctx))
-}
-
-// cachingWorker is a worker of a client library that keeps a cache.
-type cachingWorker struct{ *chubbyWorker }
-
-func (w cachingWorker) ReadCached(ctx context.Context) error {
-	text, _, err := w.file.Contents(ctx)
-	if err == nil && len(text) != contents {
-		err = fmt.Errorf("read %d bytes of %s, not %d", len(text), w.file.Path(), contents)
-	}
 	return err
 }

@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
 )
 
 // etcd is five members of the etcd that go.mod pins.
 type etcd struct {
-	all       bool // clients connect to every member
+	all       bool          // clients connect to every member
+	attempt   time.Duration // bounds a client's write; 0 is no bound
 	children  []*child
 	endpoints []string
-	leader    string // the endpoint of the member that led when all were up
+	leader    string // the endpoint of the member that leads
 }
 
 func (e *etcd) Version() string { return "etcd " + moduleVersion("go.etcd.io/etcd/server/v3") }
@@ -65,21 +68,37 @@ func (e *etcd) findLeader(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
+	var errs []error
 	for _, endpoint := range e.endpoints {
-		status, err := c.Status(ctx, endpoint)
+		status, err := askStatus(ctx, c, endpoint)
 		if err != nil {
-			return fmt.Errorf("ask etcd at %s who leads: %w", endpoint, err)
+			errs = append(errs, fmt.Errorf("ask etcd at %s who leads: %w", endpoint, err)) // it may have been killed
+			continue
 		}
 		if status.Leader == status.Header.MemberId {
 			e.leader = endpoint
 			return nil
 		}
 	}
-	return errors.New("no etcd member says that it leads")
+	return fmt.Errorf("no etcd member says that it leads: %w", errors.Join(errs...))
+}
+
+func askStatus(ctx context.Context, c *clientv3.Client, endpoint string) (*clientv3.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return c.Status(ctx, endpoint)
 }
 
 func (e *etcd) dial(endpoints ...string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second})
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
+
+// clientEndpoints are those that clients are given.
+func (e *etcd) clientEndpoints() []string {
+	if e.all {
+		return e.endpoints
+	}
+	return []string{e.leader}
 }
 
 func (e *etcd) Term(ctx context.Context) (uint64, error) {
@@ -95,21 +114,23 @@ func (e *etcd) Term(ctx context.Context) (uint64, error) {
 	return status.RaftTerm, nil
 }
 
+func (e *etcd) Processes() []int { return pids(e.children) }
+
 func (e *etcd) Stop() error {
-	var errs []error
-	for _, c := range e.children {
-		errs = append(errs, c.stop())
-	}
+	err := stopAll(e.children)
 	e.children, e.endpoints = nil, nil
-	return errors.Join(errs...)
+	return err
+}
+
+func (e *etcd) KillLeader(ctx context.Context) error {
+	if err := e.findLeader(ctx); err != nil {
+		return err
+	}
+	return e.children[slices.Index(e.endpoints, e.leader)].cmd.Process.Kill()
 }
 
 func (e *etcd) Connect(ctx context.Context, i int) (worker, error) {
-	endpoints := []string{e.leader}
-	if e.all {
-		endpoints = e.endpoints
-	}
-	c, err := e.dial(endpoints...)
+	c, err := e.dial(e.clientEndpoints()...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +142,13 @@ func (e *etcd) Connect(ctx context.Context, i int) (worker, error) {
 	}
 	w := &etcdWorker{
 		client: c, session: session,
-		own:    concurrency.NewMutex(session, fmt.Sprintf("/bench/lock/%d", i)),
-		shared: concurrency.NewMutex(session, "/bench/lock/shared"),
-		key:    fmt.Sprintf("/bench/file/%d", i),
-		value:  string(bytes.Repeat([]byte{'x'}, contents)),
+		locks: [locks]*concurrency.Mutex{
+			own:    concurrency.NewMutex(session, fmt.Sprintf("/bench/lock/%d", i)),
+			shared: concurrency.NewMutex(session, "/bench/lock/shared"),
+		},
+		key:     fmt.Sprintf("/bench/file/%d", i),
+		value:   string(bytes.Repeat([]byte{'x'}, contents)),
+		attempt: e.attempt,
 	}
 	if err := w.Write(ctx); err != nil {
 		return nil, errors.Join(err, w.Close(ctx))
@@ -133,23 +157,22 @@ func (e *etcd) Connect(ctx context.Context, i int) (worker, error) {
 }
 
 type etcdWorker struct {
-	client      *clientv3.Client
-	session     *concurrency.Session
-	own, shared *concurrency.Mutex
-	key, value  string
+	client     *clientv3.Client
+	session    *concurrency.Session
+	locks      [locks]*concurrency.Mutex
+	key, value string
+	attempt    time.Duration // bounds a write; 0 is no bound
 }
 
-func (w *etcdWorker) LockUnlock(ctx context.Context) error { return lockUnlock(ctx, w.own) }
-func (w *etcdWorker) Contend(ctx context.Context) error    { return lockUnlock(ctx, w.shared) }
-
-func lockUnlock(ctx context.Context, m *concurrency.Mutex) error {
-	if err := m.Lock(ctx); err != nil {
-		return err
-	}
-	return m.Unlock(ctx)
-}
+func (w *etcdWorker) Lock(ctx context.Context, l lock) error   { return w.locks[l].Lock(ctx) }
+func (w *etcdWorker) Unlock(ctx context.Context, l lock) error { return w.locks[l].Unlock(ctx) }
 
 func (w *etcdWorker) Write(ctx context.Context) error {
+	if w.attempt > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.attempt)
+		defer cancel()
+	}
 	_, err := w.client.Put(ctx, w.key, w.value)
 	return err
 }
@@ -167,6 +190,52 @@ func (w *etcdWorker) Read(ctx context.Context) error {
 
 func (w *etcdWorker) Close(context.Context) error {
 	return errors.Join(w.session.Close(), w.client.Close())
+}
+
+// etcdWatched is the key that all watchers watch.
+const etcdWatched = "/bench/watched"
+
+func (e *etcd) Watch(ctx context.Context, told, armed func()) (closer, error) {
+	c, err := e.dial(e.clientEndpoints()...)
+	if err != nil {
+		return nil, err
+	}
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	changes := c.Watch(alive, etcdWatched, clientv3.WithCreatedNotify())
+	done := make(chan struct{})
+	end := func(context.Context) error {
+		cancel()
+		<-done
+		return c.Close()
+	}
+	created := make(chan struct{})
+	go func() { // ends with alive
+		defer close(done)
+		for change := range changes {
+			if change.Created {
+				close(created)
+			}
+			for range change.Events {
+				told()
+				armed()
+			}
+		}
+	}()
+	select {
+	case <-created:
+		return end, nil
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), end(ctx))
+	}
+}
+
+func (e *etcd) Changer(context.Context) (func(context.Context) error, closer, error) {
+	c, err := e.dial(e.clientEndpoints()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &etcdWorker{client: c, key: etcdWatched, value: string(bytes.Repeat([]byte{'x'}, contents))}
+	return w.Write, func(context.Context) error { return c.Close() }, nil
 }
 
 // freeAddresses returns addresses that are not in use now.

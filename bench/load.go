@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -19,79 +20,142 @@ const (
 // patience bounds an operation that began before the end of its row.
 const patience = 30 * time.Second
 
-// sample is one row measured once.
-type sample struct {
-	Rate float64       `json:"rate"` // operations a second
-	P50  time.Duration `json:"p50_ns"`
-	P99  time.Duration `json:"p99_ns"`
-	Max  time.Duration `json:"max_ns"`
-	Ops  int64         `json:"ops"`
+// operation is one operation of a worker. One that takes a lock calls held when it has it.
+type operation func(ctx context.Context, held func()) error
+
+// plan says how long a load lasts.
+type plan struct {
+	warm, measure time.Duration // what is not counted, and then what is
+	limit         int64         // operations counted, after which it ends; 0 is no limit
+	used          func() usage  // nil if nobody asks for processor time
 }
 
-// load runs each operation in its own loop, all concurrently, for warm and then for measure. It
-// counts the operations that begin and end within measure. It returns at the first error.
-func load(ctx context.Context, warm, measure time.Duration, ops []func(context.Context) error) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, warm+measure+patience)
+// histories is what one worker has recorded.
+type histories struct {
+	whole, wait *hdrhistogram.Histogram // operations, and within them until the lock was held
+}
+
+func newHistories() histories {
+	return histories{hdrhistogram.New(1, int64(longest/tick), 3), hdrhistogram.New(1, int64(longest/tick), 3)}
+}
+
+// load runs each operation in its own loop, all concurrently, as long as the plan says. It counts the
+// operations that begin and end within the measurement. It returns at the first error.
+func load(ctx context.Context, p plan, ops []operation) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.warm+p.measure+patience)
 	defer cancel()
-	begin := time.Now().Add(warm)
-	end := begin.Add(measure)
-	stop := make(chan struct{})
-	var once sync.Once
+	begin := time.Now().Add(p.warm)
+	l := &loops{begin: begin, end: begin.Add(p.measure), limit: p.limit, stop: make(chan struct{})}
+	used := l.watchUsage(p.used)
 	var wait sync.WaitGroup
-	histograms := make([]*hdrhistogram.Histogram, len(ops))
+	each := make([]histories, len(ops))
 	errs := make([]error, len(ops))
 	for i, op := range ops {
-		histograms[i] = hdrhistogram.New(1, int64(longest/tick), 3)
+		each[i] = newHistories()
 		wait.Go(func() {
-			errs[i] = loop(ctx, stop, begin, end, op, histograms[i])
+			errs[i] = l.repeat(ctx, op, each[i])
 			if errs[i] != nil {
 				errs[i] = fmt.Errorf("client %d: %w", i, errs[i])
-				once.Do(func() { close(stop) })
+				l.finish()
 			}
 		})
 	}
 	wait.Wait()
+	took := min(time.Since(begin), p.measure)
+	l.finish()
+	spent := <-used
 	if err := errors.Join(errs...); err != nil {
 		return sample{}, err
 	}
-	for _, h := range histograms[1:] {
-		histograms[0].Merge(h)
+	s := summarize(each, took)
+	if s.Ops > 0 {
+		s.ServerCPU = spent.servers / time.Duration(s.Ops)
+		s.ClientCPU = spent.generator / time.Duration(s.Ops)
 	}
-	return summarize(histograms[0], measure), nil
+	return s, nil
 }
 
-// loop repeats op until end, until stop is closed, or until it fails.
-func loop(ctx context.Context, stop <-chan struct{}, begin, end time.Time, op func(context.Context) error, h *hdrhistogram.Histogram) error {
+// loops is what the loops of one load share.
+type loops struct {
+	begin, end time.Time
+	limit      int64
+	counted    atomic.Int64
+	once       sync.Once
+	stop       chan struct{} // closed when all loops should end
+}
+
+func (l *loops) finish() { l.once.Do(func() { close(l.stop) }) }
+
+// watchUsage returns a channel that yields what was used within the measurement, when it has ended.
+func (l *loops) watchUsage(used func() usage) <-chan usage {
+	result := make(chan usage, 1)
+	if used == nil {
+		result <- usage{}
+		return result
+	}
+	go func() { // ends with the load, which waits for its result
+		l.waitUntil(l.begin)
+		before := used()
+		l.waitUntil(l.end)
+		after := used()
+		result <- usage{after.servers - before.servers, after.generator - before.generator}
+	}()
+	return result
+}
+
+// waitUntil waits for a time or the end of the load.
+func (l *loops) waitUntil(at time.Time) {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.stop:
+	}
+}
+
+// repeat repeats op until the end, until the limit is reached, or until it fails.
+func (l *loops) repeat(ctx context.Context, op operation, h histories) error {
+	var got time.Time
+	held := func() { got = time.Now() }
 	for {
 		select {
-		case <-stop:
+		case <-l.stop:
 			return nil
 		default:
 		}
 		started := time.Now()
-		if !started.Before(end) {
+		if !started.Before(l.end) {
 			return nil
 		}
-		if err := op(ctx); err != nil {
+		got = time.Time{}
+		if err := op(ctx, held); err != nil {
 			return err
 		}
 		ended := time.Now()
-		if started.Before(begin) || ended.After(end) {
+		if started.Before(l.begin) || ended.After(l.end) {
 			continue
 		}
-		took := max(1, min(int64(ended.Sub(started)/tick), int64(longest/tick)))
-		if err := h.RecordValue(took); err != nil {
+		count := l.counted.Add(1)
+		if l.limit > 0 && count > l.limit {
+			return nil
+		}
+		if err := h.record(started, got, ended); err != nil {
 			return err
+		}
+		if count == l.limit {
+			l.finish()
 		}
 	}
 }
 
-func summarize(h *hdrhistogram.Histogram, measure time.Duration) sample {
-	return sample{
-		Rate: float64(h.TotalCount()) / measure.Seconds(),
-		P50:  time.Duration(h.ValueAtQuantile(50)) * tick,
-		P99:  time.Duration(h.ValueAtQuantile(99)) * tick,
-		Max:  time.Duration(h.Max()) * tick,
-		Ops:  h.TotalCount(),
+// record records an operation; got is when it had its lock, zero if it takes none.
+func (h histories) record(started, got, ended time.Time) error {
+	if !got.IsZero() {
+		if err := h.wait.RecordValue(ticks(got.Sub(started))); err != nil {
+			return err
+		}
 	}
+	return h.whole.RecordValue(ticks(ended.Sub(started)))
 }
+
+func ticks(d time.Duration) int64 { return max(1, min(int64(d/tick), int64(longest/tick))) }

@@ -3,9 +3,11 @@
 // and a Redis of one.
 //
 // Every round starts each system anew, with empty data on a real disk and with
-// fsync on. Every worker has its own connection and session. Each row of the
-// table is a closed loop: a worker begins its next operation when the last one
-// has ended. Latencies are those of the whole operation at the worker.
+// fsync on. Every worker has its own connection and session. Most rows of the
+// table are closed loops: a worker begins its next operation when the last one
+// has ended. Latencies are those of the whole operation at the worker. Two rows
+// measure single times: until all watchers have been told of a change, and for
+// how long clients have no answer when the leader is killed.
 //
 // The command is a separate module, so that users of Chubby do not download etcd. It also runs
 // itself as the other processes that it needs: an etcd member, a keeper that ends chubbyd when the
@@ -38,6 +40,11 @@ type options struct {
 	steady   time.Duration // run the steady check for this long instead
 	allEtcd  bool          // etcd's clients connect to every member
 	logStore string        // chubbyd's
+
+	acquisitions int64         // of the row of that name; 0 leaves it out
+	watchers     int           // 0 leaves the row out
+	kills        int           // of the leader, a round; 0 leaves the row out
+	etcdAttempt  time.Duration // bounds an etcd client's write; 0 is no bound
 }
 
 func main() {
@@ -86,6 +93,9 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
 	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
 	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
+	flags.Int64Var(&o.acquisitions, "acquisitions", 5000, "acquisitions of the rows that count them, which end after 30 s at the latest; 0 leaves them out")
+	flags.IntVar(&o.watchers, "watchers", 1000, "watchers, each with a connection; 0 leaves their row out")
+	flags.IntVar(&o.kills, "kills", 4, "how often a round kills the leader; 0 leaves the row out")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -95,6 +105,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.output != "text" && o.output != "json" {
 		return o, fmt.Errorf("-o %s: want text or json", o.output)
+	}
+	if o.acquisitions < 0 || o.watchers < 0 || o.kills < 0 {
+		return o, fmt.Errorf("-acquisitions %d -watchers %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.kills)
 	}
 	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
 		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)

@@ -102,6 +102,8 @@ func (r *redisNode) dial() *redis.Client {
 // Term is always 1: there is one server, and nothing takes over from it.
 func (r *redisNode) Term(context.Context) (uint64, error) { return 1, nil }
 
+func (r *redisNode) Processes() []int { return []int{r.child.pid()} }
+
 func (r *redisNode) Stop() error {
 	if r.child == nil {
 		return nil
@@ -116,8 +118,8 @@ func (r *redisNode) Connect(ctx context.Context, i int) (worker, error) {
 		client: r.dial(),
 		release: redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end
 return 0`),
-		own: fmt.Sprintf("lock:%d", i), shared: "lock:shared",
-		key: fmt.Sprintf("file:%d", i), value: string(bytes.Repeat([]byte{'x'}, contents)),
+		keys: [locks]string{own: fmt.Sprintf("lock:%d", i), shared: "lock:shared"},
+		key:  fmt.Sprintf("file:%d", i), value: string(bytes.Repeat([]byte{'x'}, contents)),
 	}
 	if err := w.Write(ctx); err != nil {
 		return nil, errors.Join(err, w.Close(ctx))
@@ -126,34 +128,32 @@ return 0`),
 }
 
 type redisWorker struct {
-	client      *redis.Client
-	release     *redis.Script // deletes a lock only if it still has the holder's value
-	own, shared string
-	key, value  string
+	client     *redis.Client
+	release    *redis.Script // deletes a lock only if it still has the holder's value
+	keys       [locks]string
+	held       string // the value of the lock that the worker has
+	key, value string
 }
 
-func (w *redisWorker) LockUnlock(ctx context.Context) error { return w.lockUnlock(ctx, w.own) }
-func (w *redisWorker) Contend(ctx context.Context) error    { return w.lockUnlock(ctx, w.shared) }
-
-// lockUnlock is the usual recipe: SET NX PX with a random value, tried again after a random delay
-// that doubles up to 64 ms.
-func (w *redisWorker) lockUnlock(ctx context.Context, key string) error {
-	mine := crand.Text()
+// Lock is the usual recipe: SET NX PX with a random value, tried again after a random delay, whose
+// bound doubles up to 64 ms.
+func (w *redisWorker) Lock(ctx context.Context, l lock) error {
+	w.held = crand.Text()
 	for delay := time.Millisecond; ; delay = min(2*delay, 64*time.Millisecond) {
-		err := w.client.SetArgs(ctx, key, mine, redis.SetArgs{Mode: "NX", TTL: 12 * time.Second}).Err()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, redis.Nil) {
+		err := w.client.SetArgs(ctx, w.keys[l], w.held, redis.SetArgs{Mode: "NX", TTL: 12 * time.Second}).Err()
+		if err == nil || !errors.Is(err, redis.Nil) {
 			return err
 		}
 		if err := pause(ctx, delay); err != nil {
 			return err
 		}
 	}
-	deleted, err := w.release.Run(ctx, w.client, []string{key}, mine).Int()
+}
+
+func (w *redisWorker) Unlock(ctx context.Context, l lock) error {
+	deleted, err := w.release.Run(ctx, w.client, []string{w.keys[l]}, w.held).Int()
 	if err == nil && deleted != 1 {
-		err = fmt.Errorf("the lock %s was lost while it was held", key)
+		err = fmt.Errorf("the lock %s was lost while it was held", w.keys[l])
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -28,7 +29,7 @@ func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	list := rows(o.rows)
+	list := rows(o)
 	if len(list) == 0 {
 		return fmt.Errorf("-rows %q: no row has that in its name", o.rows)
 	}
@@ -41,7 +42,7 @@ func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 			}
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, s.Version())
 			book.versions(name, s.Version())
-			if err := runOnce(ctx, o, name, s, dir, list, &book); err != nil {
+			if err := runOnce(ctx, o, name, dir, list, &book); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -57,8 +58,41 @@ func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 	return writePage(o.page, about, o, &book)
 }
 
-// runOnce starts a system, measures every row, and stops it.
-func runOnce(ctx context.Context, o options, name string, s system, parent string, list []row, b *book) (err error) {
+// runOnce measures every row of one system: most of them on one that it starts, and those that kill on
+// others.
+func runOnce(ctx context.Context, o options, name string, dir string, list []row, b *book) error {
+	kills := func(r row) bool { return r.kills }
+	err := started(ctx, o, name, dir, slices.DeleteFunc(slices.Clone(list), kills), b)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if !r.kills {
+			continue
+		}
+		for left := o.kills; left > 0; left -= maxKills {
+			o := o
+			o.kills, o.allEtcd, o.etcdAttempt = min(left, maxKills), true, etcdAttempt // a client of the leader alone would be lost with it
+			if err := started(ctx, o, name, dir, []row{r}, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// started starts a system, measures rows, and stops it.
+func started(ctx context.Context, o options, name, parent string, list []row, b *book) (err error) {
+	if len(list) == 0 {
+		return nil
+	}
+	s, err := newSystem(name, o)
+	if err != nil {
+		return err
+	}
+	if _, ok := s.(mortal); !ok && list[0].kills {
+		return nil
+	}
 	dir, err := os.MkdirTemp(parent, name+"-")
 	if err != nil {
 		return err
@@ -74,11 +108,10 @@ func runOnce(ctx context.Context, o options, name string, s system, parent strin
 		return err
 	}
 	for _, r := range list {
-		ops, ok := operations(r, workers)
-		if !ok {
+		measured, err := measureRow(ctx, o, s, r, workers)
+		if errors.Is(err, errNotMeasured) {
 			continue
 		}
-		measured, err := load(ctx, o.warm, o.measure, ops)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
@@ -87,10 +120,22 @@ func runOnce(ctx context.Context, o options, name string, s system, parent strin
 	return nil
 }
 
+// measureRow returns errNotMeasured if the system does not have what the row measures.
+func measureRow(ctx context.Context, o options, s system, r row, workers []worker) (sample, error) {
+	if r.once != nil {
+		return r.once(ctx, o, s)
+	}
+	ops, ok := operations(r, workers)
+	if !ok {
+		return sample{}, errNotMeasured
+	}
+	return load(ctx, r.plan(o, s), ops)
+}
+
 // operations returns the operations of the workers of a row, and false if they
 // do not have it.
-func operations(r row, workers []worker) ([]func(context.Context) error, bool) {
-	var ops []func(context.Context) error
+func operations(r row, workers []worker) ([]operation, bool) {
+	var ops []operation
 	for _, w := range workers[:r.clients] {
 		op := r.op(w)
 		if op == nil {
@@ -134,16 +179,13 @@ func writeJSON(out io.Writer, about machine, o options, results []*result) error
 		return err
 	}
 	for _, r := range results {
-		m := r.median()
 		line := struct {
-			System  string        `json:"system"`
-			Row     string        `json:"row"`
-			Clients int           `json:"clients"`
-			Rate    float64       `json:"rate"`
-			P50     time.Duration `json:"p50_ns"`
-			P99     time.Duration `json:"p99_ns"`
-			Rounds  []sample      `json:"rounds"`
-		}{r.system, r.row.name, r.row.clients, m.Rate, m.P50, m.P99, r.rounds}
+			System  string   `json:"system"`
+			Row     string   `json:"row"`
+			Clients int      `json:"clients"`
+			sample           // the medians
+			Rounds  []sample `json:"rounds"`
+		}{r.system, r.row.name, r.row.clients, medianOf(r.rounds), r.rounds}
 		if err := encoder.Encode(line); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -47,7 +48,10 @@ func runSteady(ctx context.Context, o options, out io.Writer) (err error) {
 
 // steady measures the rows again and again until the time is up.
 func steady(ctx context.Context, o options, s system, out io.Writer) (err error) {
-	list := rows(o.rows)
+	list := slices.DeleteFunc(rows(o), func(r row) bool { return r.op == nil || r.limit > 0 })
+	if len(list) == 0 {
+		return fmt.Errorf("-rows %q: no row that can be repeated has that in its name", o.rows)
+	}
 	workers, err := connect(ctx, s, maxClients(list))
 	defer func() { err = errors.Join(err, disconnect(ctx, workers)) }()
 	if err != nil {
@@ -66,7 +70,7 @@ func steady(ctx context.Context, o options, s system, out io.Writer) (err error)
 		if !ok {
 			continue
 		}
-		measured, err := load(ctx, o.warm, o.measure, ops)
+		measured, err := load(ctx, r.plan(o, s), ops)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", r, err))
 			fmt.Fprintf(out, "%-18s failed: %v\n", r, err)

@@ -11,9 +11,8 @@ import (
 // members is how many processes a system has, except Redis: the paper's cell (Chubby §2.2).
 const members = 5
 
-// contents is what is written: 100 bytes, as in most lock services' own
-// benchmarks.
-const contents = 100 // bytes
+// contents is how much is written.
+const contents = 256 // bytes
 
 // system is one system to measure.
 type system interface {
@@ -27,18 +26,50 @@ type system interface {
 	Term(ctx context.Context) (uint64, error)
 	// Version returns the version that is measured.
 	Version() string
+	// Processes returns the ids of the processes that were started, of which others may be children.
+	Processes() []int
 	// Stop ends every process and returns when they are gone.
 	Stop() error
 }
 
-// worker is one client. Each method is one operation, returns when it is done,
-// and is called from one goroutine at a time.
+// mortal is a system that survives the loss of its leader.
+type mortal interface {
+	system
+	// KillLeader kills the process that leads, with SIGKILL, and does not start it again.
+	KillLeader(ctx context.Context) error
+}
+
+// notifier is a system that tells clients of changes.
+type notifier interface {
+	system
+	// Watch opens a connection of its own and watches one file, or key, that all watchers share. It
+	// returns when the watch is set. Then it calls told once for each change, and armed when it will
+	// see the next one. Close ends it.
+	Watch(ctx context.Context, told, armed func()) (closer, error)
+	// Changer returns a function that changes that file, once a call.
+	Changer(ctx context.Context) (func(context.Context) error, closer, error)
+}
+
+// closer gives back what was opened.
+type closer func(context.Context) error
+
+// lock names one of a worker's two locks.
+type lock int
+
+const (
+	own    lock = iota // no other worker uses it
+	shared             // all workers use the same
+	locks
+)
+
+// worker is one client. Each method returns when it is done, and is called from one goroutine at a
+// time.
 type worker interface {
-	// LockUnlock takes and releases a lock that no other worker uses.
-	LockUnlock(ctx context.Context) error
-	// Contend takes and releases the one lock that all workers use.
-	Contend(ctx context.Context) error
-	// Write replaces the 100 bytes of a file, or key, of the worker's own.
+	// Lock takes a lock. It returns when the worker has it.
+	Lock(ctx context.Context, l lock) error
+	// Unlock releases a lock that Lock has taken.
+	Unlock(ctx context.Context, l lock) error
+	// Write replaces the contents of a file, or key, of the worker's own.
 	Write(ctx context.Context) error
 	// Read returns that file or key as it is now: linearizable, from the
 	// servers, not from a cache.
@@ -58,7 +89,7 @@ func newSystem(name string, o options) (system, error) {
 	case "chubby":
 		return &chubby{repo: o.repo, logStore: o.logStore}, nil
 	case "etcd":
-		return &etcd{all: o.allEtcd}, nil
+		return &etcd{all: o.allEtcd, attempt: o.etcdAttempt}, nil
 	case "zookeeper":
 		return &zookeeper{}, checkZookeeper()
 	case "redis":

@@ -46,41 +46,15 @@ func (b *book) find(r row, system string) *result {
 
 // rows lists the rows that any system has, in the order of the table.
 func (b *book) rows(o options) []row {
-	return slices.DeleteFunc(rows(o.rows), func(r row) bool {
+	return slices.DeleteFunc(rows(o), func(r row) bool {
 		return !slices.ContainsFunc(b.systems, func(system string) bool { return b.find(r, system) != nil })
 	})
-}
-
-// median returns the median over the rounds of each figure.
-func (r *result) median() sample {
-	return sample{
-		Rate: median(r.rounds, func(s sample) float64 { return s.Rate }),
-		P50:  median(r.rounds, func(s sample) time.Duration { return s.P50 }),
-		P99:  median(r.rounds, func(s sample) time.Duration { return s.P99 }),
-		Max:  median(r.rounds, func(s sample) time.Duration { return s.Max }),
-		Ops:  median(r.rounds, func(s sample) int64 { return s.Ops }),
-	}
 }
 
 // spread returns the lowest and the highest rate.
 func (r *result) spread() (low, high float64) {
 	rate := func(a, b sample) int { return cmp.Compare(a.Rate, b.Rate) }
 	return slices.MinFunc(r.rounds, rate).Rate, slices.MaxFunc(r.rounds, rate).Rate
-}
-
-// median returns the middle of an odd number of samples, and the mean of the
-// two in the middle of an even one.
-func median[T int64 | float64 | time.Duration](list []sample, of func(sample) T) T {
-	values := make([]T, len(list))
-	for i, s := range list {
-		values[i] = of(s)
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
 }
 
 // writeText prints the table for a terminal.
@@ -116,7 +90,7 @@ func (b *book) cells(r row) []string {
 			cells = append(cells, "-", "-", "-")
 			continue
 		}
-		m := found.median()
+		m := medianOf(found.rounds)
 		cells = append(cells, fmt.Sprintf("%.0f", m.Rate), readable(m.P50), readable(m.P99))
 		rates = append(rates, m.Rate)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -193,7 +193,7 @@ func (z *zookeeper) prepare(ctx context.Context) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, conn.Close)() // its calls take no context
-	for _, path := range []string{"/bench", "/bench/lock", "/bench/lock/shared", "/bench/file"} {
+	for _, path := range []string{"/bench", "/bench/lock", "/bench/lock/shared", "/bench/file", zookeeperWatched} {
 		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
@@ -226,90 +226,23 @@ func (z *zookeeper) Term(ctx context.Context) (uint64, error) {
 	return state.epoch, err
 }
 
+func (z *zookeeper) Processes() []int { return pids(z.children) }
+
 func (z *zookeeper) Stop() error {
-	var errs []error
-	for _, c := range z.children {
-		errs = append(errs, c.stop())
-	}
+	err := stopAll(z.children)
 	z.children, z.servers = nil, nil
-	return errors.Join(errs...)
-}
-
-func (z *zookeeper) Connect(ctx context.Context, i int) (worker, error) {
-	conn, err := z.dial()
-	if err != nil {
-		return nil, err
-	}
-	acl := zk.WorldACL(zk.PermAll)
-	w := &zookeeperWorker{
-		conn:   conn,
-		own:    zk.NewLock(conn, fmt.Sprintf("/bench/lock/%d", i), acl),
-		shared: zk.NewLock(conn, "/bench/lock/shared", acl),
-		path:   fmt.Sprintf("/bench/file/%d", i),
-		value:  bytes.Repeat([]byte{'x'}, contents),
-	}
-	err = w.call(ctx, func() error {
-		_, err := conn.Create(w.path, w.value, 0, acl)
-		return err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return nil, errors.Join(err, w.Close(ctx))
-	}
-	return w, nil
-}
-
-type zookeeperWorker struct {
-	conn        *zk.Conn
-	own, shared *zk.Lock
-	path        string
-	value       []byte
-}
-
-// call bounds an operation of the library, which takes no context: when ctx ends the connection is
-// closed, and with it the worker is of no use any more.
-func (w *zookeeperWorker) call(ctx context.Context, operation func() error) error {
-	stop := context.AfterFunc(ctx, w.conn.Close)
-	err := operation()
-	if !stop() {
-		return errors.Join(context.Cause(ctx), err)
-	}
 	return err
 }
 
-func (w *zookeeperWorker) LockUnlock(ctx context.Context) error { return w.lockUnlock(ctx, w.own) }
-func (w *zookeeperWorker) Contend(ctx context.Context) error    { return w.lockUnlock(ctx, w.shared) }
-
-func (w *zookeeperWorker) lockUnlock(ctx context.Context, l *zk.Lock) error {
-	return w.call(ctx, func() error {
-		if err := l.Lock(); err != nil {
-			return err
-		}
-		return l.Unlock()
-	})
-}
-
-func (w *zookeeperWorker) Write(ctx context.Context) error {
-	return w.call(ctx, func() error {
-		_, err := w.conn.Set(w.path, w.value, -1)
+// KillLeader kills the Java process; the keeper, its parent, then ends too.
+func (z *zookeeper) KillLeader(ctx context.Context) error {
+	i, _, err := z.leader(ctx)
+	if err != nil {
 		return err
-	})
-}
-
-// Read syncs first: a server answers a read from what it has applied, which may be old.
-func (w *zookeeperWorker) Read(ctx context.Context) error {
-	return w.call(ctx, func() error {
-		if _, err := w.conn.Sync(w.path); err != nil {
-			return err
-		}
-		text, _, err := w.conn.Get(w.path)
-		if err == nil && len(text) != contents {
-			err = fmt.Errorf("read %d bytes of %s, not %d", len(text), w.path, contents)
-		}
-		return err
-	})
-}
-
-func (w *zookeeperWorker) Close(context.Context) error {
-	w.conn.Close()
-	return nil
+	}
+	java := childrenOf(z.children[i].pid())
+	if len(java) != 1 {
+		return fmt.Errorf("ZooKeeper's server %d has %d processes, want one", i+1, len(java))
+	}
+	return syscall.Kill(java[0], syscall.SIGKILL)
 }

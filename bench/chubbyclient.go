@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+func (c *chubby) Connect(ctx context.Context, i int) (w worker, err error) {
+	cl, err := client.New(ctx, c.config())
+	if err != nil {
+		return nil, err
+	}
+	cw := &chubbyWorker{client: cl, value: bytes.Repeat([]byte{'x'}, contents)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cw.Close(ctx))
+		}
+	}()
+	options := client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: api.DefaultLockDelay}
+	for _, open := range []struct {
+		name string
+		to   **client.Handle
+	}{{fmt.Sprintf("lock-%d", i), &cw.handles[own]}, {"shared", &cw.handles[shared]}, {fmt.Sprintf("file-%d", i), &cw.file}} {
+		if *open.to, err = cl.Open(ctx, path(open.name), options); err != nil {
+			return nil, err
+		}
+	}
+	if err = cw.Write(ctx); err != nil {
+		return nil, err
+	}
+	if cw.direct, err = openDirect(ctx, c.servers, path(fmt.Sprintf("file-%d", i))); err != nil {
+		return nil, err
+	}
+	if c.caching {
+		return cachingWorker{cw}, nil
+	}
+	return cw, nil
+}
+
+type chubbyWorker struct {
+	client  *client.Client
+	handles [locks]*client.Handle
+	held    *client.Lock
+	file    *client.Handle
+	direct  *directReader // it keeps no cache
+	value   []byte
+}
+
+func (w *chubbyWorker) Lock(ctx context.Context, l lock) (err error) {
+	w.held, err = w.handles[l].Acquire(ctx, api.Exclusive)
+	return err
+}
+
+func (w *chubbyWorker) Unlock(ctx context.Context, _ lock) error { return w.held.Release(ctx) }
+
+func (w *chubbyWorker) Write(ctx context.Context) error {
+	_, err := w.file.SetContents(ctx, w.value)
+	return err
+}
+
+func (w *chubbyWorker) Read(ctx context.Context) error { return w.direct.read(ctx) }
+
+func (w *chubbyWorker) Close(ctx context.Context) error {
+	var err error
+	if w.direct != nil {
+		err = w.direct.close(ctx)
+	}
+	return errors.Join(err, w.client.Close(ctx))
+}
+
+// cachingWorker is a worker of a client library that keeps a cache.
+type cachingWorker struct{ *chubbyWorker }
+
+func (w cachingWorker) ReadCached(ctx context.Context) error {
+	text, _, err := w.file.Contents(ctx)
+	if err == nil && len(text) != contents {
+		err = fmt.Errorf("read %d bytes of %s, not %d", len(text), w.file.Path(), contents)
+	}
+	return err
+}
+
+func (c *chubby) Watch(ctx context.Context, told, armed func()) (closer, error) {
+	cl, err := client.New(ctx, c.config())
+	if err != nil {
+		return nil, err
+	}
+	h, err := cl.Open(ctx, path("watched"), client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
+	if err != nil {
+		return nil, errors.Join(err, cl.Close(ctx))
+	}
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { // ends with alive, or with the session; the closer waits for it
+		defer close(done)
+		for event, err := range h.Events(alive) {
+			if err != nil {
+				return
+			}
+			if event.Kind == api.EventContentsModified {
+				told()
+				armed()
+			}
+		}
+	}()
+	return func(ctx context.Context) error {
+		cancel()
+		<-done
+		return cl.Close(ctx)
+	}, nil
+}
+
+func (c *chubby) Changer(ctx context.Context) (func(context.Context) error, closer, error) {
+	cl, err := client.New(ctx, c.config())
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := cl.Open(ctx, path("watched"), client.OpenOptions{Write: true})
+	if err != nil {
+		return nil, nil, errors.Join(err, cl.Close(ctx))
+	}
+	w := &chubbyWorker{file: h, value: bytes.Repeat([]byte{'x'}, contents)}
+	return w.Write, cl.Close, nil
+}

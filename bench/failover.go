@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	failoverClients = 4
+	// maxKills is how many leaders of five processes can die before the rest has no majority.
+	maxKills = (members - 1) / 2
+	// etcdAttempt bounds a write of an etcd client during a fail-over. Without it, a write that the
+	// dead leader had accepted would wait for the server's timeout of seven seconds. ZooKeeper's and
+	// Chubby's clients notice by themselves.
+	etcdAttempt = 250 * time.Millisecond
+	// calm is how long everything has to work before the next leader is killed.
+	calm = 2 * time.Second
+	// maxGap is when a fail-over is given up.
+	maxGap = time.Minute
+)
+
+// measureFailover kills the leader as often as o.kills says, which is at most maxKills. For each kill
+// it measures the longest time for which any of the clients, which write as fast as they can, had
+// no answer.
+func measureFailover(ctx context.Context, o options, s system) (sample, error) {
+	m, ok := s.(mortal)
+	if !ok {
+		return sample{}, errNotMeasured
+	}
+	workers, err := connect(ctx, s, failoverClients)
+	defer func() { _ = disconnect(ctx, workers) }() // what they would give back was at a leader that is dead
+	if err != nil {
+		return sample{}, err
+	}
+	var times []time.Duration
+	for range o.kills {
+		gap, err := killOnce(ctx, m, workers)
+		if err != nil {
+			return sample{}, err
+		}
+		times = append(times, gap)
+	}
+	return sampleOf(times), nil
+}
+
+// killOnce kills the leader while the workers write, and returns the longest gap.
+func killOnce(ctx context.Context, s mortal, workers []worker) (time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxGap, errors.New("not every client could write again within a minute"))
+	defer cancel()
+	stop := make(chan struct{})
+	var once sync.Once
+	finish := func() { once.Do(func() { close(stop) }) }
+	gaps := make([]*gap, len(workers))
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer finish()
+	for i, w := range workers {
+		gaps[i] = &gap{last: time.Now()}
+		wait.Go(func() { gaps[i].follow(ctx, stop, w) })
+	}
+	if err := sleep(ctx, calm); err != nil {
+		return 0, err
+	}
+	for _, g := range gaps {
+		g.restart()
+	}
+	if err := s.KillLeader(ctx); err != nil {
+		return 0, err
+	}
+	killed := time.Now()
+	for _, g := range gaps {
+		for !g.answeredSince(killed) {
+			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+				return 0, fmt.Errorf("%w; the last error of a client: %w", err, g.lastError())
+			}
+		}
+	}
+	if err := sleep(ctx, calm); err != nil { // a client that lost what it had could stumble later
+		return 0, err
+	}
+	var most time.Duration
+	for _, g := range gaps {
+		most = max(most, g.restart())
+	}
+	fmt.Fprintf(os.Stderr, "  killed the leader: %s without an answer\n", readable(most))
+	return most, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// gap is the longest time between two answers to one client.
+type gap struct {
+	mu     sync.Mutex
+	last   time.Time     // of the latest answer; guarded by mu
+	widest time.Duration // guarded by mu
+	err    error         // the latest failure; guarded by mu
+}
+
+// follow writes until stop is closed.
+func (g *gap) follow(ctx context.Context, stop <-chan struct{}, w worker) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		err := w.Write(ctx)
+		g.note(time.Now(), err)
+		if err != nil && sleep(ctx, 5*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+func (g *gap) note(now time.Time, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil {
+		g.err = err
+		return
+	}
+	g.widest = max(g.widest, now.Sub(g.last))
+	g.last = now
+}
+
+// restart forgets the widest gap and returns it.
+func (g *gap) restart() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	widest := g.widest
+	g.widest = 0
+	return widest
+}
+
+// answeredSince says whether an answer has come later than 50 ms after a time: until then one may have
+// been on its way.
+func (g *gap) answeredSince(at time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last.After(at.Add(50 * time.Millisecond))
+}
+
+func (g *gap) lastError() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}

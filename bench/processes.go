@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// clockTick is the unit of processor times in /proc.
+const clockTick = 10 * time.Millisecond
+
+// process is what /proc says of a process.
+type process struct {
+	id, parent int
+	used       time.Duration // processor time, of the kernel too
+}
+
+// readProcess reads /proc/PID/stat.
+func readProcess(id int) (process, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id), "stat"))
+	if err != nil {
+		return process{}, err
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name, in parentheses, may have spaces
+	if len(fields) < 13 {
+		return process{}, fmt.Errorf("/proc/%d/stat has %d fields", id, len(fields))
+	}
+	var numbers [3]int64
+	for i, field := range []int{1, 11, 12} { // ppid, utime, stime
+		if numbers[i], err = strconv.ParseInt(string(fields[field]), 10, 64); err != nil {
+			return process{}, err
+		}
+	}
+	return process{id: id, parent: int(numbers[0]), used: time.Duration(numbers[1]+numbers[2]) * clockTick}, nil
+}
+
+// allProcesses lists the processes of this machine, none on a system without /proc.
+func allProcesses() []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var list []process
+	for _, entry := range entries {
+		id, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if p, err := readProcess(id); err == nil { // else it has ended meanwhile
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// childrenOf lists the ids of the children of a process.
+func childrenOf(parent int) []int {
+	var ids []int
+	for _, p := range allProcesses() {
+		if p.parent == parent {
+			ids = append(ids, p.id)
+		}
+	}
+	return ids
+}
+
+// processorTime returns what processes and all below them have used.
+func processorTime(roots []int) time.Duration {
+	list := allProcesses()
+	within := slices.Clone(roots)
+	var sum time.Duration
+	for i := 0; i < len(within); i++ { // it grows meanwhile
+		for _, p := range list {
+			if p.id == within[i] {
+				sum += p.used
+			}
+			if p.parent == within[i] {
+				within = append(within, p.id)
+			}
+		}
+	}
+	return sum
+}
+
+// usage is processor time that was used.
+type usage struct{ servers, generator time.Duration }
+
+// meter returns a function that reads what a system and this program have used until now.
+func meter(s system) func() usage {
+	return func() usage {
+		self, _ := readProcess(os.Getpid()) // zero on a system without /proc
+		return usage{servers: processorTime(s.Processes()), generator: self.used}
+	}
+}

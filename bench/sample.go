@@ -1,0 +1,117 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// sample is one row measured once. What a row does not measure is zero.
+type sample struct {
+	Rate float64       `json:"rate"` // operations a second
+	P50  time.Duration `json:"p50_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	Max  time.Duration `json:"max_ns"`
+	Ops  int64         `json:"ops"`
+
+	// Wait is the time until a lock was held, within an operation.
+	WaitMean time.Duration `json:"wait_mean_ns,omitempty"`
+	WaitMax  time.Duration `json:"wait_max_ns,omitempty"`
+	// The operations of the client that had the fewest, and of the one that had the most, where an
+	// equal share is 1.
+	Fewest float64 `json:"fewest,omitempty"`
+	Most   float64 `json:"most,omitempty"`
+
+	// Processor time an operation, of all servers together and of this program.
+	ServerCPU time.Duration `json:"server_cpu_ns,omitempty"`
+	ClientCPU time.Duration `json:"client_cpu_ns,omitempty"`
+
+	// Times are those of a row that measures a few single ones: P50 is their median, Max the longest.
+	Times []time.Duration `json:"times_ns,omitempty"`
+}
+
+// summarize merges what the workers have recorded.
+func summarize(each []histories, took time.Duration) sample {
+	all := newHistories()
+	fewest, most := each[0].whole.TotalCount(), int64(0)
+	for _, h := range each {
+		fewest, most = min(fewest, h.whole.TotalCount()), max(most, h.whole.TotalCount())
+		all.whole.Merge(h.whole)
+		all.wait.Merge(h.wait)
+	}
+	count := all.whole.TotalCount()
+	s := sample{
+		Rate: float64(count) / took.Seconds(),
+		P50:  at(all.whole, 50),
+		P99:  at(all.whole, 99),
+		Max:  time.Duration(all.whole.Max()) * tick,
+		Ops:  count,
+	}
+	if all.wait.TotalCount() > 0 {
+		s.WaitMean = time.Duration(all.wait.Mean() * float64(tick))
+		s.WaitMax = time.Duration(all.wait.Max()) * tick
+	}
+	if count > 0 {
+		share := float64(count) / float64(len(each))
+		s.Fewest, s.Most = float64(fewest)/share, float64(most)/share
+	}
+	return s
+}
+
+func at(h *hdrhistogram.Histogram, percent float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(percent)) * tick
+}
+
+// sampleOf returns the sample of a row that measures single times.
+func sampleOf(times []time.Duration) sample {
+	if len(times) == 0 {
+		return sample{}
+	}
+	return sample{P50: median(times), Max: slices.Max(times), Ops: int64(len(times)), Times: times}
+}
+
+// medianOf returns the median over the rounds of each figure, and of single times the median over all
+// of them.
+func medianOf(rounds []sample) sample {
+	var times []time.Duration
+	for _, s := range rounds {
+		times = append(times, s.Times...)
+	}
+	if len(times) > 0 {
+		return sampleOf(times)
+	}
+	return sample{
+		Rate:      middle(rounds, func(s sample) float64 { return s.Rate }),
+		P50:       middle(rounds, func(s sample) time.Duration { return s.P50 }),
+		P99:       middle(rounds, func(s sample) time.Duration { return s.P99 }),
+		Max:       middle(rounds, func(s sample) time.Duration { return s.Max }),
+		Ops:       middle(rounds, func(s sample) int64 { return s.Ops }),
+		WaitMean:  middle(rounds, func(s sample) time.Duration { return s.WaitMean }),
+		WaitMax:   middle(rounds, func(s sample) time.Duration { return s.WaitMax }),
+		Fewest:    middle(rounds, func(s sample) float64 { return s.Fewest }),
+		Most:      middle(rounds, func(s sample) float64 { return s.Most }),
+		ServerCPU: middle(rounds, func(s sample) time.Duration { return s.ServerCPU }),
+		ClientCPU: middle(rounds, func(s sample) time.Duration { return s.ClientCPU }),
+	}
+}
+
+// middle returns the median of one figure.
+func middle[T int64 | float64 | time.Duration](list []sample, of func(sample) T) T {
+	values := make([]T, len(list))
+	for i, s := range list {
+		values[i] = of(s)
+	}
+	return median(values)
+}
+
+// median returns the middle of an odd number of values, and the mean of the two in the middle of an
+// even one.
+func median[T int64 | float64 | time.Duration](list []T) T {
+	values := slices.Sorted(slices.Values(list))
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return (values[middle-1] + values[middle]) / 2
+}

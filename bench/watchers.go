@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watchedChanges is how many changes the row of watchers makes.
+const watchedChanges = 11
+
+// errNotMeasured is what a row returns for a system that does not have what it measures.
+var errNotMeasured = errors.New("the system does not have what the row measures")
+
+// measureWatchers measures how long it takes until all watchers, each with a connection of its own,
+// have been told of one change, counted from before the change.
+func measureWatchers(ctx context.Context, o options, s system) (_ sample, err error) {
+	n, ok := s.(notifier)
+	if !ok {
+		return sample{}, errNotMeasured
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("not all watchers were told within three minutes"))
+	defer cancel()
+	told, armed := newTally(o.watchers), newTally(o.watchers)
+	closeAll, err := openWatchers(ctx, n, o.watchers, told.add, armed.add)
+	defer func() { err = errors.Join(err, closeAll(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return sample{}, err
+	}
+	change, closeChanger, err := n.Changer(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, closeChanger(ctx)) }()
+	var times []time.Duration
+	for i := range watchedChanges {
+		began := time.Now()
+		if err := change(ctx); err != nil {
+			return sample{}, err
+		}
+		last, err := told.await(ctx)
+		if err != nil {
+			return sample{}, err
+		}
+		if _, err := armed.await(ctx); err != nil {
+			return sample{}, err
+		}
+		if i > 0 { // the first warms up
+			times = append(times, last.Sub(began))
+		}
+	}
+	return sampleOf(times), nil
+}
+
+// openWatchers opens watchers, sixteen at a time. The closer that it returns, also with an error,
+// closes those that were opened.
+func openWatchers(ctx context.Context, s notifier, n int, told, armed func()) (closer, error) {
+	const atOnce = 16
+	closers, errs := make([]closer, n), make([]error, n)
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range atOnce {
+		wait.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				closers[i], errs[i] = s.Watch(ctx, told, armed)
+			}
+		})
+	}
+	wait.Wait()
+	err := errors.Join(errs...)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return func(ctx context.Context) error { return closeEach(ctx, closers, atOnce) }, err
+}
+
+// closeEach calls closers, so many at once. Nil ones are left out.
+func closeEach(ctx context.Context, closers []closer, atOnce int) error {
+	errs := make([]error, len(closers))
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i, c := range closers {
+		if c == nil {
+			continue
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			errs[i] = c(ctx)
+			<-slots
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// tally counts reports up to a number, again and again.
+type tally struct {
+	full    int
+	reached chan time.Time // when the last of them came; holds one
+
+	mu    sync.Mutex
+	count int // guarded by mu
+}
+
+func newTally(full int) *tally { return &tally{full: full, reached: make(chan time.Time, 1)} }
+
+func (t *tally) add() {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count++; t.count == t.full {
+		t.count = 0
+		select {
+		case t.reached <- now:
+		default: // nobody waits any more
+		}
+	}
+}
+
+// await waits until the number is reached.
+func (t *tally) await(ctx context.Context) (time.Time, error) {
+	select {
+	case last := <-t.reached:
+		return last, nil
+	case <-ctx.Done():
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return time.Time{}, fmt.Errorf("%d of %d reports: %w", t.count, t.full, context.Cause(ctx))
+	}
+}
