@@ -138,8 +138,12 @@ bench-etcd: ## measure the cell and a pinned etcd of five processes, by turns
 	go -C bench run . -systems chubby,etcd $(BENCHFLAGS)
 
 .PHONY: bench-peers
-bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns; needs Debian's packages zookeeper and redis-server
-	go -C bench run . -systems chubby,etcd,zookeeper,redis -etcd-all $(BENCHFLAGS)
+bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns, half an hour (writes docs/performance.md)
+	go -C bench run . -systems chubby,etcd,zookeeper,redis -etcd-all -measure 3s -docs ../docs/performance.md $(BENCHFLAGS)
+
+.PHONY: bench-page
+bench-page: ## write docs/performance.md and its plots again from the results of the last make bench-peers
+	go -C bench run . -from ../docs/performance/results.json -docs ../docs/performance.md
 
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change

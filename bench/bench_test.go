@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,51 +24,52 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// example returns the results of two rounds of two systems.
-func example() *book {
-	var b book
-	b.versions("chubby", "Chubby abc")
-	b.versions("etcd", "etcd v0")
-	list := rows(options{acquisitions: 1})
+// example returns the results of three rounds of two systems.
+func example() *record {
+	r := newRecord(machine{CPU: "abacus", CPUs: 2}, options{rounds: 3, acquisitions: 5000})
+	r.addSystem("chubby", "Chubby abc")
+	r.addSystem("etcd", "etcd v0")
+	r.addSystem("etcd", "etcd v0")
 	for _, rate := range []float64{100, 500, 300} {
-		b.add(list[0], "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond})
-		b.add(list[0], "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
+		r.add(key{"lock+unlock", 1}, "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond, ServerCPU: 150 * time.Microsecond})
+		r.add(key{"lock+unlock", 1}, "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
 	}
-	b.add(list[9], "chubby", sample{Rate: 1e6, P50: 900}) // read, cached
-	return &b
+	r.add(key{readCached, 1}, "chubby", sample{Rate: 1e6, P50: 900})
+	r.add(key{oneLock, 5}, "etcd", sample{Rate: 50, WaitMean: 10 * time.Millisecond, WaitMax: 25 * time.Millisecond, Fewest: 0.9, Most: 1.1})
+	r.add(key{acquisitions, 3}, "chubby", sample{WaitMean: 4 * time.Millisecond, WaitMax: 9 * time.Millisecond})
+	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{time.Second, 3 * time.Second}))
+	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{2 * time.Second, 5 * time.Second, 2 * time.Second}))
+	return r
 }
 
 func TestTableShowsMediansAndRatios(t *testing.T) {
-	b := example()
-	list := b.rows(options{acquisitions: 1})
-	if len(list) != 2 {
-		t.Fatalf("%d rows, want the two that were measured", len(list))
-	}
-	want := []string{"300", "1 ms", "2 ms", "150", "3 ms", "40 ms", "2.00"}
-	if got := b.cells(list[0]); !slices.Equal(got, want) {
-		t.Errorf("cells %q, want %q", got, want)
-	}
-	want = []string{"1000000", "0.9 µs", "0 µs", "-", "-", "-", "-"}
-	if got := b.cells(list[1]); !slices.Equal(got, want) {
-		t.Errorf("cells %q, want %q", got, want)
+	rows := example().rateTable().rows
+	for i, want := range [][]string{
+		{"lock+unlock, 1", "300", "1 ms", "2 ms", "150", "3 ms", "40 ms", "2.00"},
+		{"read, cached, 1", "1000000", "0.9 µs", "0 µs", "-", "-", "-", "-"},
+	} {
+		if !slices.Equal(rows[i], want) {
+			t.Errorf("cells %q, want %q", rows[i], want)
+		}
 	}
 	var out bytes.Buffer
-	if err := writeText(&out, machine{}, options{rounds: 3, acquisitions: 1}, b); err != nil || !strings.Contains(out.String(), "chubby : etcd") {
+	if err := example().writeText(&out); err != nil || !strings.Contains(out.String(), "chubby : etcd") {
 		t.Errorf("text %q (%v) has no column of ratios", out.String(), err)
 	}
 }
 
 func TestJSONHasOneObjectALine(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeJSON(&out, machine{CPUs: 2}, options{rounds: 3, acquisitions: 1}, example().results); err != nil {
+	if err := example().writeLines(&out); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 4 {
-		t.Fatalf("%d lines, want the machine and three results", len(lines))
+	if want := 1 + len(example().Results); len(lines) != want {
+		t.Fatalf("%d lines, want %d: the machine and the results", len(lines), want)
 	}
 	var line struct {
 		System, Row string
+		Clients     int
 		Rate        float64
 		P50         int64 `json:"p50_ns"`
 		Rounds      []sample
@@ -75,29 +77,49 @@ func TestJSONHasOneObjectALine(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line.System != "chubby" || line.Row != "lock+unlock" || line.Rate != 300 || line.P50 != 1e6 || len(line.Rounds) != 3 {
+	if line.System != "chubby" || line.Row != "lock+unlock" || line.Clients != 1 || line.Rate != 300 || line.P50 != 1e6 || len(line.Rounds) != 3 {
 		t.Errorf("first result %+v", line)
 	}
 }
 
 func TestPageShowsEveryRow(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "page.md")
-	if err := writePage(file, machine{CPU: "abacus"}, options{rounds: 3, acquisitions: 1}, example()); err != nil {
+	dir := t.TempDir()
+	first, again := filepath.Join(dir, "page.md"), filepath.Join(dir, "again.md")
+	if err := example().writePage(first); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"abacus", "Chubby abc, etcd v0",
-		"| lock+unlock, 1 | 300 | 1 ms | 2 ms | 150 | 3 ms | 40 ms | 2.00 |",
+		"| lock+unlock, 1 | 300 | 150 | 2.00 |",
+		"| lock+unlock, 1 | 1 ms | 2 ms | 3 ms | 40 ms |",
 		"| lock+unlock, 1 | 100 to 500 | 50 to 250 |",
+		"| lock+unlock, 1 | 150 µs | 0 µs |",
+		"| one lock, 5 | - | - | - | 10 ms | 2.5 | 0.90 to 1.10 |",
+		"| acquisitions, 3 | 4 ms | 9 ms | - | - |",
+		"| longest gap at kill -9, 4 | 2 s | 5 s | - | - |",
 		"| read, cached, 1 | 1000000 |",
+		"](page/rates.svg)",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
+	}
+	for _, f := range figures() {
+		if svg, err := os.ReadFile(filepath.Join(dir, "page", f.file)); err != nil || !bytes.Contains(svg, []byte("</svg>")) {
+			t.Errorf("%s is no plot (%v)", f.file, err)
+		}
+	}
+	// The page can be written from the results file alone.
+	if err := run([]string{"-from", filepath.Join(dir, "page", resultsFile), "-docs", again}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(again)
+	if err != nil || strings.ReplaceAll(string(second), "](again/", "](page/") != string(text) {
+		t.Errorf("the page from the results file differs (%v):\n%s", err, second)
 	}
 }
 

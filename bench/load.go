@@ -40,7 +40,7 @@ func newHistories() histories {
 }
 
 // load runs each operation in its own loop, all concurrently, as long as the plan says. It counts the
-// operations that begin and end within the measurement. It returns at the first error.
+// operations that end within the measurement. It returns at the first error.
 func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.warm+p.measure+patience)
 	defer cancel()
@@ -132,7 +132,7 @@ func (l *loops) repeat(ctx context.Context, op operation, h histories) error {
 			return err
 		}
 		ended := time.Now()
-		if started.Before(l.begin) || ended.After(l.end) {
+		if !ended.After(l.begin) || ended.After(l.end) {
 			continue
 		}
 		count := l.counted.Add(1)

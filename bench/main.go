@@ -37,6 +37,7 @@ type options struct {
 	repo     string        // the directory of Chubby's source
 	output   string        // text or json
 	page     string        // a file to write the results page to
+	from     string        // a results file to report instead of measuring
 	steady   time.Duration // run the steady check for this long instead
 	allEtcd  bool          // etcd's clients connect to every member
 	logStore string        // chubbyd's
@@ -71,6 +72,13 @@ func run(args []string, out io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if o.from != "" {
+		results, err := loadRecord(o.from)
+		if err != nil {
+			return err
+		}
+		return report(results, o, out)
+	}
 	if o.steady > 0 {
 		return runSteady(ctx, o, out)
 	}
@@ -89,7 +97,8 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for data, on a real disk; a temporary one is made in it and removed")
 	flags.StringVar(&o.repo, "repo", "..", "Chubby's source")
 	flags.StringVar(&o.output, "o", "text", "text or json (one object a line)")
-	flags.StringVar(&o.page, "docs", "", "also write the results page to this file")
+	flags.StringVar(&o.page, "docs", "", "also write the results page to this file, and plots and results.json into the directory of the same name beside it")
+	flags.StringVar(&o.from, "from", "", "measure nothing, and report what is in this results.json")
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
 	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
 	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
@@ -99,12 +108,15 @@ func parseOptions(args []string) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+	if o.output != "text" && o.output != "json" {
+		return o, fmt.Errorf("-o %s: want text or json", o.output)
+	}
+	if o.from != "" {
+		return o, nil
+	}
 	o.systems = strings.Split(systems, ",")
 	if systems == "" {
 		o.systems = installedSystems(o, os.Stderr)
-	}
-	if o.output != "text" && o.output != "json" {
-		return o, fmt.Errorf("-o %s: want text or json", o.output)
 	}
 	if o.acquisitions < 0 || o.watchers < 0 || o.kills < 0 {
 		return o, fmt.Errorf("-acquisitions %d -watchers %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.kills)

@@ -5,52 +5,57 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/template"
-	"time"
 )
 
 //go:embed page.md.tmpl
 var pageTemplate string
 
-// pageRow is a row of the page's tables.
-type pageRow struct {
-	Name  string
-	Cells []string
-}
+// resultsFile is the name of the results beside the plots.
+const resultsFile = "results.json"
 
-// writePage writes the results as a page of the documentation.
-func writePage(path string, about machine, o options, b *book) error {
-	page, err := template.New("page").Parse(pageTemplate)
+// writePage writes the results as a page of the documentation, and into a directory beside it, named
+// as the page is, the plots and the results file.
+func (r *record) writePage(file string) error {
+	dir := strings.TrimSuffix(file, filepath.Ext(file))
+	plots, err := r.draw(dir)
+	if err != nil {
+		return err
+	}
+	if err := r.save(filepath.Join(dir, resultsFile)); err != nil {
+		return err
+	}
+	tables := map[string]table{
+		"rates": r.ratioTable(), "latencies": r.latencyTable(), "processor": r.processorTable(), "waits": r.waitTable(),
+		"acquisitions": r.acquisitionTable(), "times": r.timeTable(), "spread": r.spreadTable(),
+	}
+	page, err := template.New("page").Funcs(template.FuncMap{
+		"table": func(name string) string { return tables[name].markdown() },
+		"rows":  func(name string) int { return len(tables[name].rows) },
+		"plot": func(name, says string) string {
+			for _, have := range plots {
+				if have == name {
+					return fmt.Sprintf("![%s](%s/%s)\n", says, filepath.Base(dir), name)
+				}
+			}
+			return ""
+		},
+		"has": func(system string) bool {
+			return strings.Contains(","+strings.Join(r.names(), ",")+",", ","+system+",")
+		},
+	}).Parse(pageTemplate)
 	if err != nil {
 		return err
 	}
 	var versions []string
-	for _, system := range b.systems {
-		versions = append(versions, b.version[system])
-	}
-	var table, spread []pageRow
-	for _, r := range b.rows(o) {
-		table = append(table, pageRow{r.String(), b.cells(r)})
-		var cells []string
-		for _, system := range b.systems {
-			text := "-"
-			if found := b.find(r, system); found != nil {
-				low, high := found.spread()
-				text = fmt.Sprintf("%.0f to %.0f", low, high)
-			}
-			cells = append(cells, text)
-		}
-		spread = append(spread, pageRow{r.String(), cells})
+	for _, m := range r.Systems {
+		versions = append(versions, m.Version)
 	}
 	var text bytes.Buffer
-	err = page.Execute(&text, map[string]any{
-		"Date": time.Now().UTC().Format(time.DateOnly), "Machine": about.String(), "Versions": strings.Join(versions, ", "),
-		"Systems": b.systems, "Members": members, "Rounds": o.rounds, "Warm": o.warm, "Measure": o.measure,
-		"Rows": table, "Spread": spread, "Both": len(b.systems) == 2, "AllEtcd": o.allEtcd,
-	})
-	if err != nil {
+	if err := page.Execute(&text, map[string]any{"Record": r, "Versions": strings.Join(versions, ", "), "Contents": contents, "EtcdAttempt": etcdAttempt}); err != nil {
 		return err
 	}
-	return os.WriteFile(path, text.Bytes(), 0o644)
+	return os.WriteFile(file, text.Bytes(), 0o644)
 }

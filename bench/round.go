@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,13 +9,6 @@ import (
 	"slices"
 	"time"
 )
-
-// result is one row of one system over all rounds.
-type result struct {
-	row    row
-	system string
-	rounds []sample
-}
 
 // runRounds measures every system once a round, in turn, and prints the table.
 func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
@@ -33,7 +25,7 @@ func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 	if len(list) == 0 {
 		return fmt.Errorf("-rows %q: no row has that in its name", o.rows)
 	}
-	var book book
+	results := newRecord(about, o)
 	for round := range o.rounds {
 		for _, name := range o.systems {
 			s, err := newSystem(name, o)
@@ -41,28 +33,33 @@ func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
 				return err
 			}
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, s.Version())
-			book.versions(name, s.Version())
-			if err := runOnce(ctx, o, name, dir, list, &book); err != nil {
+			results.addSystem(name, s.Version())
+			if err := runOnce(ctx, o, name, dir, list, results); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
+	return report(results, o, out)
+}
+
+// report prints the results, and writes the page if one is asked for.
+func report(results *record, o options, out io.Writer) error {
+	write := results.writeText
 	if o.output == "json" {
-		err = writeJSON(out, about, o, book.results)
-	} else {
-		err = writeText(out, about, o, &book)
+		write = results.writeLines
 	}
-	if err != nil || o.page == "" {
-		return err
+	err := write(out)
+	if o.page != "" {
+		err = errors.Join(err, results.writePage(o.page))
 	}
-	return writePage(o.page, about, o, &book)
+	return err
 }
 
 // runOnce measures every row of one system: most of them on one that it starts, and those that kill on
 // others.
-func runOnce(ctx context.Context, o options, name string, dir string, list []row, b *book) error {
+func runOnce(ctx context.Context, o options, name string, dir string, list []row, results *record) error {
 	kills := func(r row) bool { return r.kills }
-	err := started(ctx, o, name, dir, slices.DeleteFunc(slices.Clone(list), kills), b)
+	err := started(ctx, o, name, dir, slices.DeleteFunc(slices.Clone(list), kills), results)
 	if err != nil {
 		return err
 	}
@@ -73,7 +70,7 @@ func runOnce(ctx context.Context, o options, name string, dir string, list []row
 		for left := o.kills; left > 0; left -= maxKills {
 			o := o
 			o.kills, o.allEtcd, o.etcdAttempt = min(left, maxKills), true, etcdAttempt // a client of the leader alone would be lost with it
-			if err := started(ctx, o, name, dir, []row{r}, b); err != nil {
+			if err := started(ctx, o, name, dir, []row{r}, results); err != nil {
 				return err
 			}
 		}
@@ -82,7 +79,7 @@ func runOnce(ctx context.Context, o options, name string, dir string, list []row
 }
 
 // started starts a system, measures rows, and stops it.
-func started(ctx context.Context, o options, name, parent string, list []row, b *book) (err error) {
+func started(ctx context.Context, o options, name, parent string, list []row, results *record) (err error) {
 	if len(list) == 0 {
 		return nil
 	}
@@ -115,7 +112,7 @@ func started(ctx context.Context, o options, name, parent string, list []row, b 
 		if err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
-		b.add(r, name, measured)
+		results.add(key{r.name, r.clients}, name, measured)
 	}
 	return nil
 }
@@ -170,25 +167,4 @@ func disconnect(ctx context.Context, workers []worker) error {
 		errs = append(errs, w.Close(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-// writeJSON writes one line about the machine and one for each result.
-func writeJSON(out io.Writer, about machine, o options, results []*result) error {
-	encoder := json.NewEncoder(out)
-	if err := encoder.Encode(map[string]any{"machine": about, "members": members, "rounds": o.rounds, "measure_s": o.measure.Seconds()}); err != nil {
-		return err
-	}
-	for _, r := range results {
-		line := struct {
-			System  string   `json:"system"`
-			Row     string   `json:"row"`
-			Clients int      `json:"clients"`
-			sample           // the medians
-			Rounds  []sample `json:"rounds"`
-		}{r.system, r.row.name, r.row.clients, medianOf(r.rounds), r.rounds}
-		if err := encoder.Encode(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -60,18 +60,18 @@ func rows(o options) []row {
 	all := []row{
 		{name: "lock+unlock", clients: 1, op: take(own)},
 		{name: "lock+unlock", clients: 64, op: take(own)},
-		{name: "one lock", clients: 5, op: take(shared)},
-		{name: "one lock", clients: 16, op: take(shared)},
-		{name: "one lock", clients: 64, op: take(shared)},
+		{name: oneLock, clients: 5, op: take(shared)},
+		{name: oneLock, clients: 16, op: take(shared)},
+		{name: oneLock, clients: 64, op: take(shared)},
 		{name: writes, clients: 1, op: write},
 		{name: writes, clients: 64, op: write},
 		{name: "read", clients: 1, op: read},
 		{name: "read", clients: 64, op: read},
-		{name: "read, cached", clients: 1, op: cached},
+		{name: readCached, clients: 1, op: cached},
 		{name: acquisitions, clients: 1, op: take(shared), limit: o.acquisitions},
 		{name: acquisitions, clients: 3, op: take(shared), limit: o.acquisitions},
 		{name: acquisitions, clients: 5, op: take(shared), limit: o.acquisitions},
-		{name: "all watchers told", clients: o.watchers, once: measureWatchers},
+		{name: watchersTold, clients: o.watchers, once: measureWatchers},
 		{name: failover, clients: failoverClients, once: measureFailover, kills: true},
 	}
 	var chosen []row
@@ -83,9 +83,12 @@ func rows(o options) []row {
 	return chosen
 }
 
-// The rows that the page shows in tables of their own.
+// The rows that the page does not show as it does the others.
 const (
+	oneLock      = "one lock"
+	readCached   = "read, cached"
 	acquisitions = "acquisitions"
+	watchersTold = "all watchers told"
 	failover     = "longest gap at kill -9"
 )
 

@@ -1,107 +1,208 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// book is everything measured, in the order of the first measurements.
-type book struct {
-	results []*result
-	version map[string]string // by system
-	systems []string          // in the order of turns
+// table is a table of the page, or of the terminal.
+type table struct {
+	head []string
+	rows [][]string
 }
 
-func (b *book) versions(name, version string) {
-	if b.version == nil {
-		b.version = map[string]string{}
-	}
-	if _, ok := b.version[name]; !ok {
-		b.systems = append(b.systems, name)
-	}
-	b.version[name] = version
+// none is the cell of what was not measured.
+const none = "-"
+
+// isLoop says whether a row has rates worth comparing: it repeats operations for a set time.
+func isLoop(k key) bool {
+	return k.Row != acquisitions && k.Row != watchersTold && k.Row != failover
 }
 
-func (b *book) add(r row, system string, s sample) {
-	found := b.find(r, system)
-	if found == nil {
-		found = &result{row: r, system: system}
-		b.results = append(b.results, found)
+// rateTable has the rate, p50 and p99 of each system and, for two systems, the ratio of their rates.
+// Rows that measure single times have these as p50 and, in place of p99, the longest.
+func (r *record) rateTable() table {
+	t := table{head: []string{"operation, clients"}}
+	names := r.names()
+	for _, name := range names {
+		t.head = append(t.head, name+" /s", "p50", "p99")
 	}
-	found.rounds = append(found.rounds, s)
+	if len(names) == 2 {
+		t.head = append(t.head, names[0]+" : "+names[1])
+	}
+	for _, k := range r.keys() {
+		cells := []string{k.String()}
+		for _, name := range names {
+			m, ok := r.median(k, name)
+			switch {
+			case !ok:
+				cells = append(cells, none, none, none)
+			case len(m.Times) > 0:
+				cells = append(cells, none, readable(m.P50), "max "+readable(m.Max))
+			default:
+				cells = append(cells, fmt.Sprintf("%.0f", m.Rate), readable(m.P50), readable(m.P99))
+			}
+		}
+		if len(names) == 2 {
+			cells = append(cells, r.ratio(k, names[0], names[1]))
+		}
+		t.rows = append(t.rows, cells)
+	}
+	return t
 }
 
-func (b *book) find(r row, system string) *result {
-	for _, have := range b.results {
-		if have.system == system && have.row.String() == r.String() {
-			return have
+// ratioTable has the rate of each system, and how many times as fast the first one is as each other.
+func (r *record) ratioTable() table {
+	t := table{head: []string{"operation, clients"}}
+	names := r.names()
+	for _, name := range names {
+		t.head = append(t.head, name+" /s")
+	}
+	for _, name := range names[1:] {
+		t.head = append(t.head, names[0]+" : "+name)
+	}
+	for _, k := range slices.DeleteFunc(r.keys(), func(k key) bool { return !isLoop(k) }) {
+		cells := []string{k.String()}
+		for _, name := range names {
+			cells = append(cells, r.cell(k, name, func(s sample) string { return fmt.Sprintf("%.0f", s.Rate) }))
+		}
+		for _, name := range names[1:] {
+			cells = append(cells, r.ratio(k, names[0], name))
+		}
+		t.rows = append(t.rows, cells)
+	}
+	return t
+}
+
+// ratio is the rate of a system divided by that of another.
+func (r *record) ratio(k key, system, other string) string {
+	a, okA := r.median(k, system)
+	b, okB := r.median(k, other)
+	if !okA || !okB || b.Rate == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.2f", a.Rate/b.Rate)
+}
+
+// cell is a figure of the medians, or none.
+func (r *record) cell(k key, system string, of func(sample) string) string {
+	if m, ok := r.median(k, system); ok {
+		return of(m)
+	}
+	return none
+}
+
+// perSystem is a table of the rows that include chooses, with one column, or several, a system.
+func (r *record) perSystem(title string, columns []string, include func(key) bool, of func(sample) []string) table {
+	t := table{head: []string{title}}
+	for _, name := range r.names() {
+		for _, column := range columns {
+			t.head = append(t.head, strings.TrimSpace(name+" "+column))
 		}
 	}
-	return nil
+	for _, k := range slices.DeleteFunc(r.keys(), func(k key) bool { return !include(k) }) {
+		cells := []string{k.String()}
+		for _, name := range r.names() {
+			if m, ok := r.median(k, name); ok {
+				cells = append(cells, of(m)...)
+			} else {
+				cells = append(cells, slices.Repeat([]string{none}, len(columns))...)
+			}
+		}
+		t.rows = append(t.rows, cells)
+	}
+	return t
 }
 
-// rows lists the rows that any system has, in the order of the table.
-func (b *book) rows(o options) []row {
-	return slices.DeleteFunc(rows(o), func(r row) bool {
-		return !slices.ContainsFunc(b.systems, func(system string) bool { return b.find(r, system) != nil })
+func (r *record) latencyTable() table {
+	return r.perSystem("operation, clients", []string{"p50", "p99"}, isLoop, func(s sample) []string {
+		return []string{readable(s.P50), readable(s.P99)}
 	})
 }
 
-// spread returns the lowest and the highest rate.
-func (r *result) spread() (low, high float64) {
-	rate := func(a, b sample) int { return cmp.Compare(a.Rate, b.Rate) }
-	return slices.MinFunc(r.rounds, rate).Rate, slices.MaxFunc(r.rounds, rate).Rate
+func (r *record) processorTable() table {
+	return r.perSystem("operation, clients", []string{"servers", "client"}, isLoop, func(s sample) []string {
+		return []string{readable(s.ServerCPU), readable(s.ClientCPU)}
+	})
 }
 
-// writeText prints the table for a terminal.
-func writeText(out io.Writer, about machine, o options, b *book) error {
-	fmt.Fprintf(out, "%s\n%d processes, fsync on; medians of %d rounds of %v a row\n\n", about, members, o.rounds, o.measure)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "operation, clients\t")
-	for _, system := range b.systems {
-		fmt.Fprintf(table, "%s /s\tp50\tp99\t", system)
+// waitTable is about fairness: whose turn it is on one lock.
+func (r *record) waitTable() table {
+	contended := func(k key) bool { return k.Row == oneLock }
+	return r.perSystem("one lock, clients", []string{"mean wait", "longest : mean", "shares"}, contended, func(s sample) []string {
+		return []string{readable(s.WaitMean), fmt.Sprintf("%.1f", float64(s.WaitMax)/float64(max(1, s.WaitMean))), fmt.Sprintf("%.2f to %.2f", s.Fewest, s.Most)}
+	})
+}
+
+func (r *record) acquisitionTable() table {
+	include := func(k key) bool { return k.Row == acquisitions }
+	return r.perSystem("contenders", []string{"mean", "longest"}, include, func(s sample) []string {
+		return []string{readable(s.WaitMean), readable(s.WaitMax)}
+	})
+}
+
+// timeTable has the rows that measure single times.
+func (r *record) timeTable() table {
+	include := func(k key) bool { return k.Row == watchersTold || k.Row == failover }
+	return r.perSystem("what", []string{"median", "longest"}, include, func(s sample) []string {
+		return []string{readable(s.P50), readable(s.Max)}
+	})
+}
+
+// spreadTable has the lowest and the highest rate of the rounds.
+func (r *record) spreadTable() table {
+	t := table{head: []string{"operation, clients"}}
+	for _, name := range r.names() {
+		t.head = append(t.head, name+" /s")
 	}
-	if len(b.systems) == 2 {
-		fmt.Fprintf(table, "%s : %s\t", b.systems[0], b.systems[1])
-	}
-	fmt.Fprintln(table)
-	for _, r := range b.rows(o) {
-		fmt.Fprintf(table, "%s\t", r)
-		for _, cell := range b.cells(r) {
-			fmt.Fprintf(table, "%s\t", cell)
+	for _, k := range slices.DeleteFunc(r.keys(), func(k key) bool { return !isLoop(k) }) {
+		cells := []string{k.String()}
+		for _, name := range r.names() {
+			text := none
+			if found := r.find(k, name); found != nil {
+				low, high := found.spread()
+				text = fmt.Sprintf("%.0f to %.0f", low, high)
+			}
+			cells = append(cells, text)
 		}
-		fmt.Fprintln(table)
+		t.rows = append(t.rows, cells)
 	}
-	return table.Flush()
+	return t
 }
 
-// cells writes the figures of a row: rate, p50 and p99 of each system and, for
-// two systems, the ratio of their rates.
-func (b *book) cells(r row) []string {
-	var cells []string
-	var rates []float64
-	for _, system := range b.systems {
-		found := b.find(r, system)
-		if found == nil {
-			cells = append(cells, "-", "-", "-")
+// markdown writes the table for a page; all columns but the first are aligned to the right.
+func (t table) markdown() string {
+	var b strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(t.head)
+	fmt.Fprintf(&b, "|---|%s\n", strings.Repeat("--:|", len(t.head)-1))
+	for _, cells := range t.rows {
+		line(cells)
+	}
+	return b.String()
+}
+
+// writeText prints the tables for a terminal.
+func (r *record) writeText(out io.Writer) error {
+	fmt.Fprintf(out, "%s\n%d processes, fsync on; medians of %d rounds of %v a row\n", r.Machine, r.Members, r.Rounds, r.Measure)
+	for _, t := range []table{r.rateTable(), r.waitTable(), r.acquisitionTable(), r.processorTable()} {
+		if len(t.rows) == 0 {
 			continue
 		}
-		m := medianOf(found.rounds)
-		cells = append(cells, fmt.Sprintf("%.0f", m.Rate), readable(m.P50), readable(m.P99))
-		rates = append(rates, m.Rate)
+		fmt.Fprintln(out)
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, cells := range append([][]string{t.head}, t.rows...) {
+			fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
-	switch {
-	case len(b.systems) != 2:
-	case len(rates) == 2 && rates[1] > 0:
-		cells = append(cells, fmt.Sprintf("%.2f", rates[0]/rates[1]))
-	default:
-		cells = append(cells, "-")
-	}
-	return cells
+	return nil
 }
 
 // readable formats a duration with three digits.
