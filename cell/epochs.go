@@ -143,10 +143,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 	}
 	id := api.CellID(r.stores.Identity().Get().Roster.CellID)
 	restore := r.restoresAccess()
-	level := r.fsm.State().Level
-	if level == 0 { // the cell begins with this epoch, as far as this replica knows
-		level = r.cfg.supports
-	}
+	level := max(1, r.fsm.State().Level) // the lowest, if nothing is applied yet: the log may have any
 	command, err := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
 		Cell:          r.cfg.Cell,
 		CellID:        id,
