@@ -16,7 +16,6 @@ import (
 // integers. Equal values have equal bytes on every replica and version, and a
 // new field is a new number. An unknown field is an error, because a replica
 // that skipped it would diverge.
-// a replica that skipped it would diverge.
 type codec struct {
 	enc cbor.EncMode
 	dec cbor.DecMode
