@@ -35,3 +35,18 @@ func (r refuser) Append(entry []byte) ([]raftfsm.Result, error) {
 	}
 	return r.Log.Append(entry)
 }
+
+// DelayEntries makes every entry that the replica proposes as master take longer by that time.
+func DelayEntries(cfg *Config, by time.Duration) {
+	cfg.proposeTo = func(log master.Log) master.Log { return delayer{Log: log, by: by} }
+}
+
+type delayer struct {
+	master.Log
+	by time.Duration
+}
+
+func (d delayer) Append(entry []byte) ([]raftfsm.Result, error) {
+	<-time.After(d.by)
+	return d.Log.Append(entry)
+}

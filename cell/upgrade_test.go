@@ -28,9 +28,12 @@ type upgradedCell struct {
 }
 
 // startUpgradedCell starts a cell of three replicas that know this version's level.
-func startUpgradedCell(t *testing.T) *upgradedCell {
+func startUpgradedCell(t *testing.T, options ...func(*cell.Config)) *upgradedCell {
 	u := &upgradedCell{t: t, knows: map[string]int{}}
 	u.Cell = celltest.Start(t, 3, func(cfg *cell.Config) {
+		for _, option := range options {
+			option(cfg)
+		}
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if level, ok := u.knows[cfg.ID]; ok {
@@ -143,6 +146,48 @@ func TestUpgrade(t *testing.T) {
 		if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), fmt.Sprintf("it is of feature level %d, and this replica knows levels up to %d", next, old)) {
 			t.Errorf("an older replica ended with %v", err)
 		}
+	})
+}
+
+// What a replica that does not answer knows is not known: while it is away, nobody is told that
+// the cell has the newest level, be it that replica alone that has the new version.
+func TestFinishNeedsEveryAnswer(t *testing.T) {
+	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		u := startUpgradedCell(t)
+		k := dial(t, ctx, u.Cell, "operator", client.Config{})
+		u.replace("r3", next)
+		u.Kill("r3")
+		u.Master()
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: old}, "r3 does not answer")
+		u.Restart("r3")
+		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, "r1 knows", "r2 knows")
+	})
+}
+
+// Two operators finish an upgrade at the same time, and both are told that it is finished.
+func TestUpgradeIsFinishedTwiceAtOnce(t *testing.T) {
+	const next = raftfsm.MaxLevel + 1
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		u := startUpgradedCell(t, func(cfg *cell.Config) { cell.DelayEntries(cfg, time.Second) }) // both ask before the first is done
+		for _, id := range []string{"r1", "r2", "r3"} {
+			u.replace(id, next)
+		}
+		var clients []*client.Client
+		for range 2 {
+			clients = append(clients, dial(t, ctx, u.Cell, "operator", client.Config{}))
+		}
+		var operators sync.WaitGroup
+		for _, k := range clients {
+			operators.Go(func() {
+				if got, err := k.FinishUpgrade(ctx); err != nil || got.Level != next {
+					t.Errorf("the cell is at level %d, want %d: %v", got.Level, next, err)
+				}
+			})
+		}
+		operators.Wait()
 	})
 }
 

@@ -25,9 +25,9 @@ type MemberLevel struct {
 // FinishUpgrade raises the feature level of the cell to the newest that its replicas know,
 // as an operator's act. The master asks all of them first. If one does not answer, or does
 // not know that level, nothing is changed, and the error is Unavailable and names each;
-// the Upgrade is returned all the same. If the cell has that level already, there is
-// nothing to do. Afterwards no replica can go back to a binary that does not know the
-// level. The other errors are PermissionDenied and those of every change.
+// the Upgrade is returned all the same. If all know it, and the cell has that level
+// already, there is nothing to do. Afterwards no replica can go back to a binary that does
+// not know the level. The other errors are PermissionDenied and those of every change.
 func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
 	const op = "finish the upgrade"
 	var u Upgrade
@@ -43,13 +43,14 @@ func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
 			}
 			return nil
 		}})
-	if err == nil && u.Level < u.Newest {
-		err = &api.Error{Code: api.Unavailable, Op: op, Path: c.cell.rootPath(), Message: u.missing()}
+	if missing := u.missing(); err == nil && missing != "" {
+		err = &api.Error{Code: api.Unavailable, Op: op, Path: c.cell.rootPath(), Message: missing}
 	}
 	return u, err
 }
 
-// missing says which members keep the cell from the newest level.
+// missing says which members are not known to know the newest level, "" if there are none.
+// One that does not answer may know a newer level than the others.
 func (u Upgrade) missing() string {
 	var which []string
 	for _, m := range u.Members {
@@ -59,6 +60,9 @@ func (u Upgrade) missing() string {
 		case m.MaxLevel < u.Newest:
 			which = append(which, fmt.Sprintf("%s knows feature levels up to %d", m.ID, m.MaxLevel))
 		}
+	}
+	if len(which) == 0 {
+		return ""
 	}
 	return fmt.Sprintf("the cell stays at feature level %d, and not every replica is known to know level %d: %s; start every replica with the new version first", u.Level, u.Newest, strings.Join(which, ", "))
 }

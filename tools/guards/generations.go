@@ -44,6 +44,16 @@ func generationSafeguards() []safeguard {
 			pkg: "./cell", test: "TestUpgrade",
 		},
 		{
+			name: "a silent replica keeps an upgrade from being called finished", file: "client/upgrade.go",
+			old: "		case m.MaxLevel == 0:\n", new: "		case m.MaxLevel == 0 && u.Level < u.Newest:\n",
+			pkg: "./cell", test: "TestFinishNeedsEveryAnswer",
+		},
+		{
+			name: "an upgrade can be finished twice at once", file: "cell/internal/wire/upgrade.go",
+			old: "			if err != nil && m.Level() < newest {", new: "			if err != nil {",
+			pkg: "./cell", test: "TestUpgradeIsFinishedTwiceAtOnce",
+		},
+		{
 			name: "strangers finish no upgrade", file: "raftfsm/level.go",
 			old: "namespace.ToChange); err != nil {\n			return refuse(err)\n", new: "namespace.ToChange); false {\n			return refuse(err)\n",
 			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",

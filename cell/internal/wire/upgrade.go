@@ -34,7 +34,8 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 		}
 		newest, all := newestLevel(members)
 		if all && newest > m.Level() {
-			if err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest}); err != nil {
+			err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest})
+			if err != nil && m.Level() < newest { // else another call has raised it meanwhile
 				return nil, err
 			}
 		}
