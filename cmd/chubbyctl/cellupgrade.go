@@ -15,10 +15,12 @@ import (
 // upgradeFields is how far a cell has come with an upgrade.
 type upgradeFields struct {
 	Cell     string           `json:"cell"`
-	Level    int              `json:"level"`
+	Level    int              `json:"level"`  // 0 if it is not known
 	Newest   int              `json:"newest"` // feature level that any replica knows
 	Replicas []upgradeReplica `json:"replicas"`
 	Next     string           `json:"next"` // what to do, for people
+
+	masterless bool // none answers, and the others may not have applied what the cell has
 }
 
 type upgradeReplica struct {
@@ -92,7 +94,12 @@ It is for those who may change the ACL of the cell's root.`,
 }
 
 func newUpgradeFields(s client.Status) upgradeFields {
-	f := upgradeFields{Cell: s.Cell, Level: s.Level, Replicas: []upgradeReplica{}}
+	f := upgradeFields{
+		Cell:       s.Cell,
+		Level:      s.Level,
+		Replicas:   []upgradeReplica{},
+		masterless: s.Master == "",
+	}
 	for _, r := range s.Replicas {
 		row := upgradeReplica{ID: r.ID, Version: r.Version, MaxLevel: r.MaxLevel}
 		if r.Err != nil {
@@ -121,6 +128,13 @@ func (f upgradeFields) nextStep() string {
 			older = append(older, r.ID)
 		}
 		versions[r.Version] = true
+	}
+	if f.masterless {
+		const again = "ask again when there is a master: what the cell has finished is not known without one."
+		if len(silent) > 0 {
+			return "Next: see why " + enumerate(silent) + " does not answer; " + again
+		}
+		return "Next: " + again
 	}
 	var steps []string
 	if len(older) > 0 {
@@ -155,7 +169,14 @@ func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
 	if g.json() {
 		return term.PrintJSON(out, f)
 	}
-	if _, err := fmt.Fprintf(out, "cell %s is at feature level %d\n\n", f.Cell, f.Level); err != nil {
+	level := fmt.Sprintf("cell %s is at feature level %d", f.Cell, f.Level)
+	switch {
+	case f.masterless && f.Level == 0:
+		level = fmt.Sprintf("the feature level of cell %s is not known: no master answers", f.Cell)
+	case f.masterless:
+		level += " at least: no master answers"
+	}
+	if _, err := fmt.Fprintf(out, "%s\n\n", level); err != nil {
 		return err
 	}
 	t := g.output.NewTable(out, "ID", "VERSION", "KNOWS")

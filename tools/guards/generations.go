@@ -54,6 +54,11 @@ func generationSafeguards() []safeguard {
 			pkg: "./cell", test: "TestUpgradeIsFinishedTwiceAtOnce",
 		},
 		{
+			name: "without a master no replica is told that it can go back", file: "cmd/chubbyctl/cellupgrade.go",
+			old: "	if f.masterless {\n", new: "	if false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestUpgradeWithoutMaster",
+		},
+		{
 			name: "strangers finish no upgrade", file: "raftfsm/level.go",
 			old: "namespace.ToChange); err != nil {\n			return refuse(err)\n", new: "namespace.ToChange); false {\n			return refuse(err)\n",
 			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",
