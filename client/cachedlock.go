@@ -87,7 +87,8 @@ func (k *keptLock) track(l *Lock) bool {
 	s := l.handle.client.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refresh() != session.Safe || s.counters.jeopardies.Load() != k.jeopardies || s.clock() >= s.lockDeadline(l) {
+	now := s.clock()
+	if s.state != session.Safe || s.local.State(now, s.grace) != session.Safe || s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
 		return false
 	}
 	s.locks.Put(l, session.Instant(l.handle.delay))

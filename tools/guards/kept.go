@@ -35,7 +35,7 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "a kept lock is relied on within the lease", file: "client/cachedlock.go",
-			old: "	if s.refresh() != session.Safe || s.counters", new: "	if s.counters",
+			old: "	if s.state != session.Safe || s.local.State(now, s.grace) != session.Safe || s.counters", new: "	if s.counters",
 			pkg: "./client", test: "TestIdleLockOfOneWhoIsCutOff|TestIdleLockOfASessionThatIsEnded",
 		},
 		{
