@@ -32,7 +32,7 @@ func cacheSafeguards() []safeguard {
 		},
 		{
 			name: "what was told is not what was acknowledged", file: "cell/internal/master/keepalive.go",
-			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.told, maxSteps)",
+			old: "s.copyset.acknowledge(c.Session, box.received, maxSteps)", new: "s.copyset.acknowledge(c.Session, box.delivered, maxSteps)",
 			pkg: "./cell/internal/master", test: "TestChangeWaitsForAcknowledgement",
 		},
 		{
@@ -43,7 +43,7 @@ func cacheSafeguards() []safeguard {
 		{
 			name: "what was refused stays refused", file: "cell/internal/master/coherence.go",
 			old: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal)\n	return result, true, err\n",
-			new: "	_, err = co.epoch.fence.prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
+			new: "	_, err = co.epoch.fence.Prove(ctx)\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
 			pkg: "./cell/internal/master", test: "TestRefusalIsForGood",
 		},
 		{

@@ -50,7 +50,7 @@ func limitSafeguards() []safeguard {
 		},
 		{
 			name: "a removal waits for the fail-over to be acknowledged", file: "cell/internal/master/remover.go",
-			old: "	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.tables.copyset.flush = nil\n	_ = flush\n	return nil\n",
+			old: "	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)\n", new: "	r.epoch.mu.Lock()\n	defer r.epoch.mu.Unlock()\n	r.coherence.copyset.flush = nil\n	_ = flush\n	return nil\n",
 			pkg: "./cell/internal/master", test: "TestRemovalWaitsForTheFailOver",
 		},
 		{

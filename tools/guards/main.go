@@ -88,27 +88,41 @@ func tryAll(only *regexp.Regexp, docs string, missing bool) error {
 	return errors.Join(unnoticed...)
 }
 
-// takeOut runs the tests without the safeguard, and returns those that failed. It returns an error
-// if none failed, or if they did not compile.
-func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
-	file := filepath.Join(root, s.file)
-	text, err := os.ReadFile(file)
+// replacement returns the file without the safeguard.
+func (s safeguard) replacement(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, s.file))
 	if err != nil {
 		return nil, err
 	}
 	if n := strings.Count(string(text), s.old); n != 1 {
 		return nil, fmt.Errorf("%q stands in %s %d times: bring the entry up to date", s.old, s.file, n)
 	}
-	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), s.old, s.new, 1)), 0o600); err != nil {
-		return nil, err
+	return []byte(strings.Replace(string(text), s.old, s.new, 1)), nil
+}
+
+// writeOverlay writes what tells the go command to compile other files in the place of some.
+func writeOverlay(dir string, replaced map[string]string) (file string, err error) {
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	file = filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, overlay, 0o600)
+}
+
+// takeOut runs the tests without the safeguard, and returns those that failed. It returns an error
+// if none failed, or if they did not compile.
+func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
+	text, err := s.replacement(root)
 	if err != nil {
 		return nil, err
 	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+	changed := filepath.Join(dir, "changed.go")
+	if err := os.WriteFile(changed, text, 0o600); err != nil {
+		return nil, err
+	}
+	overlayFile, err := writeOverlay(dir, map[string]string{filepath.Join(root, s.file): changed})
+	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", s.test, s.pkg)

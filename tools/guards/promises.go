@@ -7,7 +7,7 @@ func promiseSafeguards() []safeguard {
 		{
 			name: "a broken lock waits for its holder", file: "cell/internal/master/revocations.go",
 			old: "		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n",
-			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.acknowledged(owner.Session)\n",
+			new: "		r.boxes.byID[owner.Session].acked = sequence\n		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})\n		r.actOnAcknowledgement(owner.Session)\n",
 			pkg: "./cell", test: "TestForcedLoss",
 		},
 		{

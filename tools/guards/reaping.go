@@ -10,7 +10,7 @@ func reapingSafeguards() []safeguard {
 		},
 		{
 			name: "those late for a removal are cut off together", file: "cell/internal/master/remover.go",
-			old: "		for _, cl := range one.ch.clearings {\n			if !cl.isDone() {\n", new: "		for _, cl := range one.ch.clearings {\n			if cl == one.ch.pending() {\n",
+			old: "		for _, cl := range one.ch.clearings {\n			if !cl.isDone() {\n", new: "		for _, cl := range one.ch.clearings {\n			if cl == one.ch.nextClearing() {\n",
 			pkg: "./cell/internal/master", test: "TestLateForARemovalAreCutOffTogether",
 		},
 		{

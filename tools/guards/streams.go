@@ -20,7 +20,7 @@ func streamSafeguards() []safeguard {
 		},
 		{
 			name: "a waiter whose handle is closed is refused by the log", file: "cell/internal/master/offers.go",
-			old: "	if w.refusal != nil {\n		o.epoch.submit(", new: "	if w.refusal != nil {\n		o.tables.queues.finish(w.key(), *w.refusal)\n		o.epoch.submit(",
+			old: "	if w.refusal != nil {\n		o.epoch.submit(", new: "	if w.refusal != nil {\n		o.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: w.refusal})\n		o.epoch.submit(",
 			pkg: "./cell/internal/master", test: "TestWaiterOfAClosedHandleIsRefusedByTheLog",
 		},
 		{

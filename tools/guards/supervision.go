@@ -12,7 +12,7 @@ func supervisionSafeguards() []safeguard {
 		},
 		{
 			name: "a guardian that is late is ended", file: supervision + "deadline_unix.go",
-			old: "chubbyctl kills both\")\n		_ = p.guardian.Process.Kill()", new: "chubbyctl kills both\")\n		_ = p.guardian.Process.Signal(unix.Signal(0))",
+			old: "chubbyctl kills both\")\n		_ = p.guardian.Process.Kill()", new: "chubbyctl kills both\")",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardian",
 		},
 		{

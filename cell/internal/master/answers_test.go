@@ -321,7 +321,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.epoch.mu.Lock()
-		m.tables.handles = newHandles() // as at another master
+		*m.tables.handles = *newHandles() // as at another master
 		m.epoch.mu.Unlock()
 		if err := ask(); !errors.Is(err, api.NotDirectory) {
 			t.Errorf("a late copy of the refused Open: %v", err)
