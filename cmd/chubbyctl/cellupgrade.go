@@ -20,7 +20,7 @@ type upgradeFields struct {
 	Replicas []upgradeReplica `json:"replicas"`
 	Next     string           `json:"next"` // what to do, for people
 
-	masterless bool // none answers, and the others may not have applied what the cell has
+	masterless bool // no master answers, and the others may not have applied all that the cell has
 }
 
 type upgradeReplica struct {
@@ -130,7 +130,7 @@ func (f upgradeFields) nextStep() string {
 		versions[r.Version] = true
 	}
 	if f.masterless {
-		const again = "ask again when there is a master: what the cell has finished is not known without one."
+		const again = "ask again when the master answers: until then it is not known what the cell has finished."
 		if len(silent) > 0 {
 			return "Next: see why " + enumerate(silent) + " does not answer; " + again
 		}

@@ -39,7 +39,7 @@ func TestNextStepOfUpgrade(t *testing.T) {
 // Without a master nobody says that a replica can go back: those that answer may have been started
 // a moment ago, and not have applied that the upgrade was finished.
 func TestUpgradeWithoutMaster(t *testing.T) {
-	const again = "ask again when there is a master: what the cell has finished is not known without one."
+	const again = "ask again when the master answers: until then it is not known what the cell has finished."
 	silent := client.ReplicaStatus{ID: "r3", Client: "h3:7421", Err: errors.New("refused")}
 	for _, c := range []struct {
 		level    int
