@@ -124,7 +124,7 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The first answer comes at once, unless the replica hangs.
+	// The first answer comes at once, unless the replica hangs; and so does the end.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
 	answered := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
@@ -146,6 +146,10 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 			return err
 		}
 		if a.granted = reply.GetGranted(); a.granted != nil {
+			// The end of the stream comes with the grant. A stream that has ended is not
+			// cancelled below, which would cost both sides one more frame.
+			first.Reset(streamEndTime)
+			_, _ = stream.Recv()
 			return nil
 		}
 		if q := reply.GetQueued(); q != nil {
@@ -159,6 +163,9 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 		}
 	}
 }
+
+// streamEndTime is how long sendAcquire waits for the end of the stream after the grant.
+const streamEndTime = 50 * time.Millisecond
 
 // acceptGrant makes a lock of the grant. While the session is in jeopardy it waits,
 // so that no lock is returned that cannot be relied on.

@@ -51,6 +51,7 @@ type fake struct {
 	evicted   []time.Duration // when revoked locks became free
 	cacheable bool            // what GetStat tells
 	reusable  bool            // what Open tells, of files that exist
+	lingers   bool            // does not end the stream of an Acquire after the grant
 }
 
 type fakeSession struct {

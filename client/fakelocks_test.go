@@ -68,7 +68,14 @@ func (f *fake) Acquire(r *chubbypb.AcquireRequest, stream grpc.ServerStreamingSe
 			return g, nil
 		})
 		if g, ok := reply.(*chubbypb.Granted); ok && err == nil {
-			return stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Granted{Granted: g}})
+			err = stream.Send(&chubbypb.AcquireReply{Answer: &chubbypb.AcquireReply_Granted{Granted: g}})
+			f.mu.Lock()
+			lingers := f.lingers
+			f.mu.Unlock()
+			if lingers {
+				<-stream.Context().Done()
+			}
+			return err
 		}
 		f.mu.Lock()
 		s := f.sessions[string(r.GetCaller().GetSession())]

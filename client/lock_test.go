@@ -21,6 +21,27 @@ func lockable(t *testing.T, c *Client, delay time.Duration) *Handle {
 	return h
 }
 
+// A master that hangs between a grant and the end of its stream does not keep the lock from
+// its holder.
+func TestAcquireAnsweredByAStreamThatDoesNotEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		f.mu.Lock()
+		f.lingers = true
+		f.mu.Unlock()
+		began := time.Now()
+		l, err := h.Acquire(t.Context(), api.Exclusive)
+		if took := time.Since(began); err != nil || took > streamEndTime {
+			t.Fatalf("Acquire took %v and returned %v", took, err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closeClient(t, c)
+	})
+}
+
 func TestAcquireRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())

@@ -27,12 +27,16 @@ type Queued struct {
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
-	w, err := l.joinQueue(claim, lock, t)
+	w, offered, err := l.joinQueue(claim, lock, t)
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
 	}
 	var last *Queued
-	progress := time.NewTimer(0)
+	var soon time.Duration
+	if offered {
+		soon = offerTime
+	}
+	progress := time.NewTimer(soon)
 	defer progress.Stop()
 	for {
 		select {
@@ -72,28 +76,33 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))
 }
 
-// joinQueue gives a request its place, and offers the lock if it can be had.
-func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (*waiter, error) {
+// offerTime is how long a request whose lock is on its way to it is not looked at: most
+// have the lock by then.
+const offerTime = 50 * time.Millisecond
+
+// joinQueue gives a request its place, and offers the lock if it can be had. offered
+// says whether a command that may grant it is on its way.
+func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (w *waiter, offered bool, err error) {
 	size := raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
 	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
-		return nil, err // a late copy is not to stand in anybody's way
+		return nil, false, err // a late copy is not to stand in anybody's way
 	}
 	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
-		return nil, r
+		return nil, false, r
 	}
 	who := l.epoch.principal(claim.Mutation.Session)
-	w, err := l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
+	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !l.offers.askLog(w) {
 		l.offers.offerLock(lock.Name)
 	}
 	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
-	return w, nil
+	return w, w.offered, nil
 }
 
 // detachStream takes note that a stream of a waiter broke.

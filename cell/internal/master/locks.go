@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -52,7 +53,9 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		l.epoch.metrics.LockGranted(l.epoch.clock().Sub(w.since))
 	}
-	l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
+	if l.epoch.log.Enabled(l.epoch.ctx, slog.LevelDebug) {
+		l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
+	}
 }
 
 // TryAcquire takes a lock or says at once why not. Those who wait come first.
