@@ -1,6 +1,7 @@
 package celltest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -53,20 +54,18 @@ func (c *Cell) FailOver() (killed string) {
 }
 
 // Transfer makes the master hand over to another replica, and returns when that
-// one serves. No replica stops. It imitates maintenance by an operator.
+// one serves. No replica stops. It imitates maintenance by an operator, who tries
+// again if the other is not elected.
 func (c *Cell) Transfer() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drillLimit)
 	defer cancel()
-	before := c.Master()
-	if err := c.Replica(before).Transfer(ctx, ""); err != nil {
-		c.t.Fatalf("transfer from master %s: %v", before, err)
-	}
-	for c.Master() == before {
+	var last error
+	for before := c.Master(); c.Master() == before; time.Sleep(10 * time.Millisecond) {
 		if ctx.Err() != nil {
-			c.t.Fatalf("replica %s is still the master, %v after it handed over", before, drillLimit)
+			c.t.Fatalf("replica %s is still the master, after %v of attempts to hand over: %v", before, drillLimit, last)
 		}
-		time.Sleep(10 * time.Millisecond)
+		last = cmp.Or(c.Replica(before).Transfer(ctx, ""), last)
 	}
 }
 

@@ -3,6 +3,7 @@ package celltest_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/cell/celltest"
 )
@@ -27,4 +28,21 @@ func TestMastersChange(t *testing.T) {
 			contents(t, file, "after a fail-over")
 		}
 	})
+}
+
+// A hand-over succeeds also while the cell comes to rest after a cut, when the request to the other
+// replica may be lost with a connection.
+func TestTransferAfterIsolation(t *testing.T) {
+	for wait := time.Duration(0); wait < 20*time.Millisecond; wait += time.Millisecond {
+		t.Run(wait.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := celltest.Start(t, 3)
+				master := c.Master()
+				c.Isolate(master)
+				time.Sleep(wait)
+				c.Rejoin(master)
+				c.Transfer()
+			})
+		})
+	}
 }
