@@ -8,7 +8,8 @@ import (
 )
 
 // maxACLFiles bounds the lists that one question reads; the lists beyond it
-// admit nobody.
+// admit nobody. Replicas of two versions must have the same bound (see "Feature levels"
+// in package raftfsm).
 const maxACLFiles = 64
 
 // ACLFile returns the name of the file that holds an access control list.

@@ -44,6 +44,8 @@
 //   - Raise MaxLevel by one, if that was not done since the last release, and say what the
 //     level brings.
 //   - Let the new behaviour begin with it: if s.Level >= N { … } else { as before }.
+//   - A limit by which Apply refuses something, such as api.MaxContents, is part of the effect:
+//     TestLimitsAreThoseOfTheRelease lists them.
 //   - Tag each new field of an existing type, a new command in Command included, with a
 //     number of its own and the level: `cbor:"20,keyasint,omitempty" since:"N"`. While the
 //     cell is below that level, a command in which it is set is refused before it is

@@ -59,6 +59,11 @@ func generationSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestUpgradeWithoutMaster",
 		},
 		{
+			name: "both versions refuse by the same limits", file: "api/limits.go",
+			old: "	MaxReason    = 256 ", new: "	MaxReason    = 300 ",
+			pkg: "./raftfsm", test: "TestLimitsAreThoseOfTheRelease",
+		},
+		{
 			name: "strangers finish no upgrade", file: "raftfsm/level.go",
 			old: "namespace.ToChange); err != nil {\n			return refuse(err)\n", new: "namespace.ToChange); false {\n			return refuse(err)\n",
 			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",
