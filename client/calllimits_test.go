@@ -127,7 +127,7 @@ func TestJeopardyTakesNoRoom(t *testing.T) {
 		cell, clients, handles, _ := f.crowd(2)
 		const room = 2
 		cell.dispatcher.limits = smallRooms(room)
-		cell.locator.cfg.CallTimeout = time.Minute
+		cell.dispatcher.cfg.CallTimeout = time.Minute
 		answer := make(chan struct{})
 		f.script(func(s seen) verb {
 			alive, _ := s.request.(*chubbypb.KeepAliveRequest)

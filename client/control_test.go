@@ -129,7 +129,7 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 		f.limitStreams("a:1", sessions*3/2)
 		cell, clients, handles, records := f.crowd(sessions)
 		cell.dispatcher.limits = smallRooms(2)
-		cell.locator.cfg.CallTimeout = time.Minute
+		cell.dispatcher.cfg.CallTimeout = time.Minute
 		f.script(func(s seen) verb {
 			if s.method == "Close" {
 				return hang
