@@ -127,8 +127,8 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	// The first answer comes at once, unless the replica hangs; and so does the end.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
-	answered := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
-	defer answered()
+	watch := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
+	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
 	})
@@ -138,7 +138,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	for {
 		reply, err := stream.Recv()
 		first.Stop()
-		answered()
+		watch.answered()
 		if errors.Is(err, io.EOF) {
 			return api.Errorf(api.Uncertain, "the queue ended without an answer")
 		}

@@ -28,6 +28,9 @@ const (
 func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
 	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settle}
+	if err := c.mutate(ctx, queued); !errors.Is(err, errNoQueuePlace) {
+		return err
+	}
 	timer := time.NewTimer(0) // the first try is at once
 	defer timer.Stop()
 	for pause := minPollPause; ; {

@@ -56,46 +56,74 @@ func newCallLimits() callLimits {
 	}
 }
 
-// slotsFor returns the channels in which a call needs a slot, in the order of taking. A
-// large change waits among the large ones first, and takes no slot of small ones
-// meanwhile.
-func (r callLimits) slotsFor(k call) []chan struct{} {
+// slots are the channels in which a call needs a slot, in the order of taking; nil ones
+// are none.
+type slots [2]chan struct{}
+
+// slotsFor returns the slots that a call needs. A large change waits among the large ones
+// first, and takes no slot of small ones meanwhile.
+func (r callLimits) slotsFor(k call) slots {
 	switch {
 	case k.class == classRead:
-		return []chan struct{}{r.reads}
+		return slots{r.reads}
 	case k.class == classCleanup:
-		return []chan struct{}{r.cleanups}
+		return slots{r.cleanups}
 	case k.class == classAudit:
-		return []chan struct{}{r.audits}
+		return slots{r.audits}
 	case k.class == classChange && k.size > largeRequest:
-		return []chan struct{}{r.large, r.changes}
+		return slots{r.large, r.changes}
 	case k.class == classChange:
-		return []chan struct{}{r.changes}
+		return slots{r.changes}
 	}
-	return nil
+	return slots{}
 }
 
-// takeSlots takes a slot in each channel, and reports whether it had to wait. leave gives
-// the slots back; it is to be called after an error too.
-func takeSlots(ctx context.Context, slots []chan struct{}) (leave func(), waited bool, err error) {
-	taken := 0
-	leave = func() {
-		for _, slot := range slots[:taken] {
-			<-slot
+// takeNow takes a slot in each channel, or none if it would have to wait.
+func (s slots) takeNow() bool {
+	for i, slot := range s {
+		if slot == nil {
+			continue
 		}
-	}
-	for _, slot := range slots {
 		select {
 		case slot <- struct{}{}:
 		default:
-			waited = true
-			select {
-			case slot <- struct{}{}:
-			case <-ctx.Done():
-				return leave, waited, contextError(ctx)
-			}
+			giveBack(s[:i])
+			return false
 		}
-		taken++
 	}
-	return leave, waited, nil
+	return true
+}
+
+// take takes a slot in each channel, and reports whether it had to wait. After an error
+// it has none.
+func (s slots) take(ctx context.Context) (waited bool, err error) {
+	for i, slot := range s {
+		if slot == nil {
+			continue
+		}
+		select {
+		case slot <- struct{}{}:
+			continue
+		default:
+		}
+		waited = true
+		select {
+		case slot <- struct{}{}:
+		case <-ctx.Done():
+			giveBack(s[:i])
+			return waited, contextError(ctx)
+		}
+	}
+	return waited, nil
+}
+
+// leave gives the slots back.
+func (s slots) leave() { giveBack(s[:]) }
+
+func giveBack(taken []chan struct{}) {
+	for _, slot := range taken {
+		if slot != nil {
+			<-slot
+		}
+	}
 }

@@ -84,25 +84,36 @@ const maxHops = 3
 // dispatch makes attempts until one has a definite answer, or ctx or the session
 // ends.
 func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
-	if k.session != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = k.session.withSession(ctx)
-		defer cancel()
+	var unbind context.CancelFunc
+	bind := func() { // has ctx end with the session, before there is anything to wait for
+		if k.session != nil && unbind == nil {
+			ctx, unbind = k.session.withSession(ctx)
+		}
 	}
+	defer func() {
+		if unbind != nil {
+			unbind()
+		}
+	}()
 	var p retryPause
-	last := errors.New("nothing was sent")
+	last := errNothingSent
 	result := outcomeNotDone // of the call if it ends now
+	slots := d.limits.slotsFor(k)
 	for hops := 1; ; {
-		t, caller, leave, err := d.admit(ctx, k)
-		if err != nil {
-			leave()
-			return result, d.gaveUpError(ctx, k, err, last)
+		t, caller := d.admitNow(ctx, k, slots)
+		if t == nil {
+			bind()
+			var err error
+			if t, caller, err = d.admit(ctx, k, slots); err != nil {
+				return result, d.gaveUpError(ctx, k, err, last)
+			}
 		}
 		e, hung := d.attemptOnce(ctx, k, t, caller)
-		leave()
+		slots.leave()
 		if e == nil {
 			return outcomeAnswered, nil
 		}
+		bind()
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := verdictOf(e); {
 		case v == verdictFinal:
@@ -133,26 +144,42 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	}
 }
 
+// errNothingSent is the last error of a call that has made no attempt.
+var errNothingSent = errors.New("nothing was sent")
+
+// admitNow is admit without a wait: t is nil if admit would wait or fail.
+func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller) {
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	if t, caller = d.readyNow(k); t == nil || !s.takeNow() {
+		return nil, nil
+	}
+	return t, caller
+}
+
 // admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts
 // from then, so that the wait is taken neither for a silent master nor for an attempt
 // that may have taken effect. No call keeps a slot while it waits for its session or for a
-// master, because other sessions share the limits. The caller calls leave after the
-// attempt, and after an error too.
-func (d *dispatcher) admit(ctx context.Context, k call) (t *target, caller *chubbypb.Caller, leave func(), err error) {
-	slots := d.limits.slotsFor(k)
+// master, because other sessions share the limits. If there is no error, the caller gives
+// the slots back after the attempt.
+func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
 	for {
 		if t, caller, err = d.awaitReady(ctx, k); err != nil {
-			return t, caller, func() {}, err
+			return nil, nil, err
 		}
-		var waited bool
-		if leave, waited, err = takeSlots(ctx, slots); err != nil || !waited {
-			return t, caller, leave, err
+		waited, err := s.take(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !waited {
+			return t, caller, nil
 		}
 		// Meanwhile another replica may have become the master, or the session unsafe.
 		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {
-			return t, caller, leave, nil
+			return t, caller, nil
 		}
-		leave()
+		s.leave()
 	}
 }
 
@@ -188,17 +215,22 @@ func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
 
 // attemptOnce makes one attempt. hung says that a context ended it, and no answer.
 func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller *chubbypb.Caller) (e *api.Error, hung bool) {
-	ctx, cancel := context.WithCancel(ctx)
+	var cancel context.CancelFunc
+	if k.noTimeout {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, d.cfg.CallTimeout)
+	}
 	defer cancel()
+	if k.session != nil {
+		defer context.AfterFunc(k.session.ended, cancel)()
+	}
 	defer t.onSuperseded(cancel)()
 	if other := d.locator.believedMaster(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, d.cfg.CallTimeout)
-		defer stop()
-		defer d.watchAnswer(ctx, t)()
+		defer d.watchAnswer(ctx, t).answered()
 	}
 	if k.session != nil {
 		k.session.counters.attempts.Add(1)
@@ -217,34 +249,50 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 // a disk, and an election takes less.
 const lateAfter = time.Second
 
-// watchAnswer watches over a call to t. A machine that is stopped, or that has lost
-// power or network, closes no connection: calls to it would wait for CallTimeout. So
-// when the answer is late, the master is looked for while the call goes on. If another
-// replica is found, all calls to t are cancelled; if t is found again, it is only slow,
-// and they go on. The caller calls answered when the answer has arrived or is not
-// waited for any more; a second call does nothing.
-func (d *dispatcher) watchAnswer(ctx context.Context, t *target) (answered func()) {
-	var mu sync.Mutex // guards what follows; locator.mu is taken while it is held
-	var joined *search
-	done := false
-	timer := time.AfterFunc(lateAfter, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !done {
-			joined = d.locator.joinSearch(ctx, t)
-		}
-	})
-	return func() {
-		if timer.Stop() {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		done = true
-		if joined != nil {
-			d.locator.leaveSearch(joined)
-			joined = nil
-		}
+// answerWatch watches over a call to a target that has no answer yet. A machine that is
+// stopped, or that has lost power or network, closes no connection: calls to it would wait
+// for CallTimeout. So when the answer is late, the master is looked for while the call goes
+// on. If another replica is found, all calls to the target are cancelled; if the target is
+// found again, it is only slow, and they go on.
+type answerWatch struct {
+	locator *locator
+	ctx     context.Context //nolint:containedctx // of the call
+	target  *target
+	timer   *time.Timer
+
+	mu     sync.Mutex // guards what follows; locator.mu is taken while it is held
+	joined *search
+	done   bool
+}
+
+// watchAnswer begins to watch over a call to t. The caller calls answered.
+func (d *dispatcher) watchAnswer(ctx context.Context, t *target) *answerWatch {
+	w := &answerWatch{locator: d.locator, ctx: ctx, target: t}
+	w.timer = time.AfterFunc(lateAfter, w.late) // which does not read it
+	return w
+}
+
+// late looks for the master.
+func (w *answerWatch) late() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.joined = w.locator.joinSearch(w.ctx, w.target)
+	}
+}
+
+// answered says that the answer has arrived or is not waited for any more; a second call
+// does nothing.
+func (w *answerWatch) answered() {
+	if w.timer.Stop() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = true
+	if w.joined != nil {
+		w.locator.leaveSearch(w.joined)
+		w.joined = nil
 	}
 }
 

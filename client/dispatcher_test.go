@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,4 +95,35 @@ func TestSuperseded(t *testing.T) {
 		}
 		closeClient(t, c)
 	})
+}
+
+// A call that is under way ends with its session, and not when the master answers, or
+// CallTimeout has passed.
+func TestCallsEndWithTheirSession(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Handle) error{
+		"GetStat": func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
+		"Acquire": func(ctx context.Context, h *Handle) error { _, err := h.Acquire(ctx, api.Exclusive); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				c := f.client(f.config())
+				h := lockable(t, c, 0)
+				f.script(func(s seen) verb {
+					if s.method == name {
+						return hang
+					}
+					return nil
+				})
+				ended := make(chan error)
+				go func() { ended <- call(t.Context(), h) }()
+				time.Sleep(lateAfter / 10)
+				began := time.Now()
+				c.session.endSession(EndedByCell, "it was ended")
+				if err := <-ended; !errors.Is(err, api.SessionExpired) || time.Since(began) > 0 {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				closeClient(t, c)
+			})
+		})
+	}
 }

@@ -137,7 +137,7 @@
 //	sessionState.mu > notifier.mu
 //	CachingChecker.mu > notifier.mu
 //	requestNumbers.mu > queuePlaces.mu
-//	mu of dispatcher.watchAnswer > locator.mu > target.mu
+//	answerWatch.mu > locator.mu > target.mu
 //	pool.mu > target.mu
 //
 // What each guards:
@@ -157,7 +157,7 @@
 //   - pool.mu: the replicas that there are connections to; target.mu: the control
 //     connection to a replica, and what is known of the replica;
 //   - CachingChecker.mu: its answers, its checks and the locks that it watches;
-//   - the mu of dispatcher.watchAnswer: whether a call has joined a search.
+//   - answerWatch.mu: whether a call has joined a search.
 //
 // No mutex is held across a call, a write of the log, or a function of the user.
 // Config.Clock is an exception: it is called with sessionState.mu and others held,

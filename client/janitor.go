@@ -56,6 +56,21 @@ func (j *janitor) awaitSettled(ctx context.Context) error {
 	}
 }
 
+// isSettled reports whether awaitSettled would not wait.
+func (j *janitor) isSettled() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.last == nil {
+		return true
+	}
+	select {
+	case <-j.last.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // settleAll settles requests until ctx, the session's, ends: then nothing is left
 // that could take effect.
 func (j *janitor) settleAll(ctx context.Context) {

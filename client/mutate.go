@@ -117,6 +117,11 @@ func (m mutation) effect(attempts int, err error) changeEffect {
 
 // beginMutation waits until the mutation may have a number, and returns the number.
 func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) {
+	if c.janitor.isSettled() { // most have nothing to wait for, and need no context for that
+		if number, _, err := c.numbers.tryAllocate(m.class()); number != 0 || err != nil {
+			return number, err
+		}
+	}
 	ctx, cancel := c.session.withSession(ctx)
 	defer cancel()
 	err := c.janitor.awaitSettled(ctx)

@@ -21,8 +21,8 @@ type requestNumbers struct {
 	last        uint64
 	outstanding []uint64            // ascending; at most api.MaxOutstanding
 	waiting     map[uint64]struct{} // the outstanding numbers of requests that wait in the queue of a lock
-	freed       chan struct{}       // closed and replaced when a number is finished
-	vacated     chan struct{}       // closed and replaced when a waiting one is finished
+	freed       chan struct{}       // closed when a number is finished; nil if nobody waits for that
+	vacated     chan struct{}       // closed when a waiting one is finished; nil if nobody waits for that
 }
 
 func newRequestNumbers(p *queuePlaces) *requestNumbers {
@@ -30,8 +30,6 @@ func newRequestNumbers(p *queuePlaces) *requestNumbers {
 		polling: make(chan struct{}, 1),
 		places:  p,
 		waiting: map[uint64]struct{}{},
-		freed:   make(chan struct{}),
-		vacated: make(chan struct{}),
 	}
 }
 
@@ -80,36 +78,44 @@ func (p *queuePlaces) giveBack(n int) {
 // fails with errNoQueuePlace at once if maxSessionWaits requests of the session, or
 // maxCellWaits of the Cell, are in queues.
 func (n *requestNumbers) allocate(ctx context.Context, class callClass) (uint64, error) {
-	waits, limit := class == classUnlimited, maxOrdinary
-	if class == classCleanup {
-		limit += maxCleanups
-	}
 	for {
-		n.mu.Lock()
-		if waits && len(n.waiting) >= maxSessionWaits {
-			n.mu.Unlock()
-			return 0, errNoQueuePlace
+		number, freed, err := n.tryAllocate(class)
+		if number != 0 || err != nil {
+			return number, err
 		}
-		if len(n.outstanding) < limit {
-			if waits && !n.places.tryTake() {
-				n.mu.Unlock()
-				return 0, errNoQueuePlace
-			}
-			number := n.allocateLocked()
-			if waits {
-				n.waiting[number] = struct{}{}
-			}
-			n.mu.Unlock()
-			return number, nil
-		}
-		freed := n.freed
-		n.mu.Unlock()
 		select {
 		case <-freed:
 		case <-ctx.Done():
 			return 0, contextError(ctx)
 		}
 	}
+}
+
+// tryAllocate is allocate without a wait: number is 0 while there is no room; freed is
+// closed when there may be.
+func (n *requestNumbers) tryAllocate(class callClass) (number uint64, freed <-chan struct{}, err error) {
+	waits, limit := class == classUnlimited, maxOrdinary
+	if class == classCleanup {
+		limit += maxCleanups
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case waits && len(n.waiting) >= maxSessionWaits:
+		return 0, nil, errNoQueuePlace
+	case len(n.outstanding) >= limit:
+		if n.freed == nil {
+			n.freed = make(chan struct{})
+		}
+		return 0, n.freed, nil
+	case waits && !n.places.tryTake():
+		return 0, nil, errNoQueuePlace
+	}
+	number = n.allocateLocked()
+	if waits {
+		n.waiting[number] = struct{}{}
+	}
+	return number, nil, nil
 }
 
 // allocateLocked gives out the next number; mu is held.
@@ -129,11 +135,15 @@ func (n *requestNumbers) finish(number uint64) {
 	if _, waited := n.waiting[number]; waited {
 		delete(n.waiting, number)
 		n.places.giveBack(1)
-		close(n.vacated)
-		n.vacated = make(chan struct{})
+		if n.vacated != nil {
+			close(n.vacated)
+			n.vacated = nil
+		}
 	}
-	close(n.freed)
-	n.freed = make(chan struct{})
+	if n.freed != nil {
+		close(n.freed)
+		n.freed = nil
+	}
 }
 
 // releasePlaces gives back the queue places of a session that has ended: its requests
@@ -165,5 +175,8 @@ func (n *requestNumbers) wireMutation(number uint64) *chubbypb.Mutation {
 func (n *requestNumbers) placeVacated() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.vacated == nil {
+		n.vacated = make(chan struct{})
+	}
 	return n.vacated
 }

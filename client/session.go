@@ -176,6 +176,9 @@ func (s *sessionState) errIfGone() *api.Error {
 func (s *sessionState) withSession(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ended, func() { cancel(context.Cause(s.ended)) })
+	if s.ended.Err() != nil {
+		cancel(context.Cause(s.ended)) // AfterFunc does that a moment later
+	}
 	return ctx, func() { stop(); cancel(nil) }
 }
 

@@ -31,6 +31,11 @@ func clientSafeguards() []safeguard {
 			pkg: "./client", test: "TestCallIsNotSentToASupersededMaster",
 		},
 		{
+			name: "a call ends with its session", file: "client/dispatcher.go",
+			old: "		defer context.AfterFunc(k.session.ended, cancel)()\n", new: "",
+			pkg: "./client", test: "TestCallsEndWithTheirSession",
+		},
+		{
 			name: "a replica that is asked for itself is not forgotten", file: "client/pool.go",
 			old: "t.borrowers == 0 && !slices", new: "!slices",
 			pkg: "./client", test: "TestStatusWhileAMasterIsFound",

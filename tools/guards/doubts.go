@@ -55,7 +55,7 @@ func doubtSafeguards() []safeguard {
 		},
 		{
 			name: "changes wait before their time begins", file: "client/calllimits.go",
-			old: "		return []chan struct{}{r.changes}\n", new: "		return nil\n",
+			old: "		return slots{r.changes}\n", new: "		return slots{}\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 	}

@@ -154,7 +154,7 @@ func masterSafeguards() []safeguard {
 		},
 		{
 			name: "a master that hangs is noticed by who waits for it", file: "client/dispatcher.go",
-			old: "		defer d.watchAnswer(ctx, t)()\n", new: "",
+			old: "		defer d.watchAnswer(ctx, t).answered()\n", new: "",
 			pkg: "./client", test: "TestMasterStops",
 		},
 		{

@@ -5,18 +5,18 @@ func roomSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "who waits for his session has no room", file: "client/dispatcher.go",
-			old: "		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {\n			return t, caller, leave, nil\n		}\n		leave()\n",
-			new: "		t, caller, err = d.awaitReady(ctx, k)\n		return t, caller, leave, err\n",
+			old: "		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {\n			return t, caller, nil\n		}\n		s.leave()\n",
+			new: "		return d.awaitReady(ctx, k)\n",
 			pkg: "./client", test: "TestJeopardyTakesNoRoom",
 		},
 		{
 			name: "what gives back waits before its time begins", file: "client/calllimits.go",
-			old: "		return []chan struct{}{r.cleanups}\n", new: "		return nil\n",
+			old: "		return slots{r.cleanups}\n", new: "		return slots{}\n",
 			pkg: "./client", test: "TestCallsWaitBeforeTheirTimeBegins",
 		},
 		{
 			name: "audits do not wait for reads", file: "client/calllimits.go",
-			old: "		return []chan struct{}{r.audits}\n", new: "		return []chan struct{}{r.reads}\n",
+			old: "		return slots{r.audits}\n", new: "		return slots{r.reads}\n",
 			pkg: "./client", test: "TestAuditsDoNotWaitForReads",
 		},
 		{
