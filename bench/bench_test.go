@@ -37,6 +37,8 @@ func example() *record {
 	r.add(key{readCached, 1}, "chubby", sample{Rate: 1e6, P50: 900})
 	r.add(key{oneLock, 5}, "etcd", sample{Rate: 50, WaitMean: 10 * time.Millisecond, WaitMax: 25 * time.Millisecond, Fewest: 0.9, Most: 1.1})
 	r.add(key{acquisitions, 3}, "chubby", sample{WaitMean: 4 * time.Millisecond, WaitMax: 9 * time.Millisecond})
+	r.add(key{fmt.Sprintf(openLoop, 400), 64}, "etcd", sample{Rate: 390, P50: time.Millisecond, P99: 70 * time.Millisecond})
+	r.add(key{idleSessions, 1000}, "etcd", sample{Ops: 1000, Cores: 0.125, Memory: 20e6})
 	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{time.Second, 3 * time.Second}))
 	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{2 * time.Second, 5 * time.Second, 2 * time.Second}))
 	return r
@@ -101,6 +103,8 @@ func TestPageShowsEveryRow(t *testing.T) {
 		"| one lock, 5 | - | - | - | 10 ms | 2.5 | 0.90 to 1.10 |",
 		"| acquisitions, 3 | 4 ms | 9 ms | - | - |",
 		"| longest gap at kill -9, 4 | 2 s | 5 s | - | - |",
+		"| lock+unlock, 400 /s asked for, 64 | - | - | - | 390 | 1 ms | 70 ms |",
+		"| idle sessions, 1000 | - | - | 0.125 | 20 |",
 		"| read, cached, 1 | 1000000 |",
 		"](page/rates.svg)",
 	} {
@@ -181,14 +185,14 @@ func TestRounds(t *testing.T) {
 			var out bytes.Buffer
 			err := run([]string{
 				"-systems", name, "-rounds", "1", "-rows", ", 1", "-warm", "100ms", "-measure", "300ms", "-dir", dir, "-o", "json",
-				"-acquisitions", "20", "-watchers", "10",
+				"-acquisitions", "20", "-watchers", "10", "-sessions", "10",
 			}, &out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := []string{`"lock+unlock"`, `"one lock"`, `"write 256 B"`, `"read"`, `"acquisitions"`, `"all watchers told"`}
+			want := []string{`"lock+unlock"`, `"one lock"`, `"write 256 B"`, `"read"`, `"acquisitions"`, `"idle sessions"`, `"all watchers told"`}
 			if name == "redis" {
-				want = want[:len(want)-1]
+				want = want[:len(want)-2]
 			}
 			for _, row := range want {
 				if !strings.Contains(out.String(), row) {
@@ -203,22 +207,22 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestFailover kills a leader of each system that survives that.
-func TestFailover(t *testing.T) {
-	for _, name := range installedSystems(options{}, t.Output()) {
-		if s, err := newSystem(name, options{}); err != nil {
-			t.Fatal(err)
-		} else if _, ok := s.(mortal); !ok {
+// TestLeaderChanges has a leader of each system that survives that step down, and kills one.
+func TestLeaderChanges(t *testing.T) {
+	for name, rows := range map[string][]string{"chubby": {handOver, failover}, "etcd": {handOver, failover}, "zookeeper": {failover}} {
+		if !slices.Contains(installedSystems(options{}, t.Output()), name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run([]string{"-systems", name, "-rounds", "1", "-rows", failover, "-kills", "1", "-dir", t.TempDir(), "-o", "json"}, &out)
+			err := run([]string{"-systems", name, "-rounds", "1", "-rows", "longest gap", "-kills", "1", "-dir", t.TempDir(), "-o", "json"}, &out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(out.String(), `"times_ns":[`) {
-				t.Errorf("no gap was measured:\n%s", out.String())
+			for _, row := range rows {
+				if !strings.Contains(out.String(), `"row":"`+row+`"`) {
+					t.Errorf("the results lack %q:\n%s", row, out.String())
+				}
 			}
 		})
 	}

@@ -30,6 +30,10 @@ func (c *chubby) Connect(ctx context.Context, i int) (w worker, err error) {
 			return nil, err
 		}
 	}
+	options.CacheLock = true
+	if cw.kept, err = cl.Open(ctx, path(fmt.Sprintf("kept-%d", i)), options); err != nil {
+		return nil, err
+	}
 	if err = cw.Write(ctx); err != nil {
 		return nil, err
 	}
@@ -46,6 +50,7 @@ type chubbyWorker struct {
 	client  *client.Client
 	handles [locks]*client.Handle
 	held    *client.Lock
+	kept    *client.Handle // of a lock that stays when it is released
 	file    *client.Handle
 	direct  *directReader // it keeps no cache
 	value   []byte
@@ -81,6 +86,33 @@ func (w cachingWorker) ReadCached(ctx context.Context) error {
 	if err == nil && len(text) != contents {
 		err = fmt.Errorf("read %d bytes of %s, not %d", len(text), w.file.Path(), contents)
 	}
+	return err
+}
+
+func (w cachingWorker) LockCached(ctx context.Context, held func()) error {
+	l, err := w.kept.Acquire(ctx, api.Exclusive)
+	if err != nil {
+		return err
+	}
+	held()
+	return l.Release(ctx)
+}
+
+func (c *chubby) OpenSession(ctx context.Context) (closer, error) {
+	cl, err := client.New(ctx, c.config())
+	if err != nil {
+		return nil, err
+	}
+	return cl.Close, nil
+}
+
+func (c *chubby) HandOver(ctx context.Context) (err error) {
+	cl, err := client.New(ctx, c.config())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cl.Close(ctx)) }()
+	_, err = cl.Transfer(ctx, "")
 	return err
 }
 

@@ -16,7 +16,7 @@ const (
 	// etcdAttempt bounds a write of an etcd client during a fail-over. Without it, a write that the
 	// dead leader had accepted would wait for the server's timeout of seven seconds. ZooKeeper's and
 	// Chubby's clients notice by themselves.
-	etcdAttempt = 250 * time.Millisecond
+	etcdAttempt = 100 * time.Millisecond
 	// calm is how long everything has to work before the next leader is killed.
 	calm = 2 * time.Second
 	// maxGap is when a fail-over is given up.
@@ -31,14 +31,28 @@ func measureFailover(ctx context.Context, o options, s system) (sample, error) {
 	if !ok {
 		return sample{}, errNotMeasured
 	}
+	return measureGaps(ctx, s, o.kills, m.KillLeader)
+}
+
+// measureHandOver has the leader hand over as often as o.kills says, and measures the same.
+func measureHandOver(ctx context.Context, o options, s system) (sample, error) {
+	h, ok := s.(handOverer)
+	if !ok {
+		return sample{}, errNotMeasured
+	}
+	return measureGaps(ctx, s, o.kills, h.HandOver)
+}
+
+// measureGaps measures the longest gap at each of n changes of the leader.
+func measureGaps(ctx context.Context, s system, n int, change func(context.Context) error) (sample, error) {
 	workers, err := connect(ctx, s, failoverClients)
-	defer func() { _ = disconnect(ctx, workers) }() // what they would give back was at a leader that is dead
+	defer func() { _ = disconnect(ctx, workers) }() // what they would give back may be at a leader that is dead
 	if err != nil {
 		return sample{}, err
 	}
 	var times []time.Duration
-	for range o.kills {
-		gap, err := killOnce(ctx, m, workers)
+	for range n {
+		gap, err := measureGap(ctx, workers, change)
 		if err != nil {
 			return sample{}, err
 		}
@@ -47,17 +61,15 @@ func measureFailover(ctx context.Context, o options, s system) (sample, error) {
 	return sampleOf(times), nil
 }
 
-// killOnce kills the leader while the workers write, and returns the longest gap.
-func killOnce(ctx context.Context, s mortal, workers []worker) (time.Duration, error) {
+// measureGap changes the leader while the workers write, and returns the longest gap.
+func measureGap(ctx context.Context, workers []worker, change func(context.Context) error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxGap, errors.New("not every client could write again within a minute"))
 	defer cancel()
 	stop := make(chan struct{})
-	var once sync.Once
-	finish := func() { once.Do(func() { close(stop) }) }
-	gaps := make([]*gap, len(workers))
 	var wait sync.WaitGroup
 	defer wait.Wait()
-	defer finish()
+	defer close(stop)
+	gaps := make([]*gap, len(workers))
 	for i, w := range workers {
 		gaps[i] = &gap{last: time.Now()}
 		wait.Go(func() { gaps[i].follow(ctx, stop, w) })
@@ -68,12 +80,12 @@ func killOnce(ctx context.Context, s mortal, workers []worker) (time.Duration, e
 	for _, g := range gaps {
 		g.restart()
 	}
-	if err := s.KillLeader(ctx); err != nil {
+	if err := change(ctx); err != nil {
 		return 0, err
 	}
-	killed := time.Now()
+	changed := time.Now()
 	for _, g := range gaps {
-		for !g.answeredSince(killed) {
+		for !g.answeredSince(changed) {
 			if err := sleep(ctx, 10*time.Millisecond); err != nil {
 				return 0, fmt.Errorf("%w; the last error of a client: %w", err, g.lastError())
 			}
@@ -82,12 +94,12 @@ func killOnce(ctx context.Context, s mortal, workers []worker) (time.Duration, e
 	if err := sleep(ctx, calm); err != nil { // a client that lost what it had could stumble later
 		return 0, err
 	}
-	var most time.Duration
+	var widest time.Duration
 	for _, g := range gaps {
-		most = max(most, g.restart())
+		widest = max(widest, g.restart())
 	}
-	fmt.Fprintf(os.Stderr, "  killed the leader: %s without an answer\n", readable(most))
-	return most, nil
+	fmt.Fprintf(os.Stderr, "  another leader: %s without an answer\n", readable(widest))
+	return widest, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

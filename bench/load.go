@@ -27,16 +27,19 @@ type operation func(ctx context.Context, held func()) error
 type plan struct {
 	warm, measure time.Duration // what is not counted, and then what is
 	limit         int64         // operations counted, after which it ends; 0 is no limit
+	rate          float64       // operations a second of all workers, begun at set times; 0 is a closed loop
 	used          func() usage  // nil if nobody asks for processor time
 }
 
 // histories is what one worker has recorded.
 type histories struct {
 	whole, wait *hdrhistogram.Histogram // operations, and within them until the lock was held
+	late        *hdrhistogram.Histogram // operations that should have begun, and did not
 }
 
 func newHistories() histories {
-	return histories{hdrhistogram.New(1, int64(longest/tick), 3), hdrhistogram.New(1, int64(longest/tick), 3)}
+	one := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longest/tick), 3) }
+	return histories{whole: one(), wait: one(), late: one()}
 }
 
 // load runs each operation in its own loop, all concurrently, as long as the plan says. It counts the
@@ -46,6 +49,10 @@ func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	defer cancel()
 	begin := time.Now().Add(p.warm)
 	l := &loops{begin: begin, end: begin.Add(p.measure), limit: p.limit, stop: make(chan struct{})}
+	if p.rate > 0 {
+		l.every = time.Duration(float64(len(ops)) * float64(time.Second) / p.rate)
+	}
+	origin := time.Now()
 	used := l.watchUsage(p.used)
 	var wait sync.WaitGroup
 	each := make([]histories, len(ops))
@@ -53,7 +60,8 @@ func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	for i, op := range ops {
 		each[i] = newHistories()
 		wait.Go(func() {
-			errs[i] = l.repeat(ctx, op, each[i])
+			first := origin.Add(l.every * time.Duration(i) / time.Duration(len(ops)))
+			errs[i] = l.repeat(ctx, op, first, each[i])
 			if errs[i] != nil {
 				errs[i] = fmt.Errorf("client %d: %w", i, errs[i])
 				l.finish()
@@ -79,6 +87,7 @@ func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 type loops struct {
 	begin, end time.Time
 	limit      int64
+	every      time.Duration // from one operation of a worker to its next; 0 is at once
 	counted    atomic.Int64
 	once       sync.Once
 	stop       chan struct{} // closed when all loops should end
@@ -113,11 +122,12 @@ func (l *loops) waitUntil(at time.Time) {
 	}
 }
 
-// repeat repeats op until the end, until the limit is reached, or until it fails.
-func (l *loops) repeat(ctx context.Context, op operation, h histories) error {
+// repeat repeats op until the end, until the limit is reached, or until it fails. If the operations have
+// set times, the first has its at first.
+func (l *loops) repeat(ctx context.Context, op operation, first time.Time, h histories) error {
 	var got time.Time
 	held := func() { got = time.Now() }
-	for {
+	for due := first; ; due = due.Add(l.every) {
 		select {
 		case <-l.stop:
 			return nil
@@ -125,7 +135,14 @@ func (l *loops) repeat(ctx context.Context, op operation, h histories) error {
 		}
 		started := time.Now()
 		if !started.Before(l.end) {
-			return nil
+			return l.recordOverdue(due, h)
+		}
+		if l.every > 0 {
+			if due.After(l.end) {
+				return nil
+			}
+			l.waitUntil(due)
+			started = due // an operation that begins late has waited since then
 		}
 		got = time.Time{}
 		if err := op(ctx, held); err != nil {
@@ -146,6 +163,17 @@ func (l *loops) repeat(ctx context.Context, op operation, h histories) error {
 			l.finish()
 		}
 	}
+}
+
+// recordOverdue records the operations that should have begun before the end: they have waited until
+// then at least. Without them a system that cannot keep up would seem to.
+func (l *loops) recordOverdue(due time.Time, h histories) error {
+	for ; l.every > 0 && due.Before(l.end); due = due.Add(l.every) {
+		if err := h.late.RecordValue(ticks(l.end.Sub(due))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // record records an operation; got is when it had its lock, zero if it takes none.

@@ -80,6 +80,25 @@ func TestLoadEndsAtItsLimit(t *testing.T) {
 	})
 }
 
+func TestLoadAtASetRateCountsTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := plan{warm: time.Second, measure: 4 * time.Second, rate: 100}
+		got, err := load(t.Context(), p, []operation{lasting(10 * time.Millisecond), lasting(10 * time.Millisecond)})
+		if err != nil || got.Rate != 100 || got.P99.Round(time.Millisecond) != 10*time.Millisecond {
+			t.Errorf("%v /s, p99 %v (%v); want the 100 /s that are due, 10 ms", got.Rate, got.P99, err)
+		}
+		// 40 of 100 /s are done: after t seconds an operation begins 0.6 t late, and at the end, after 5 s,
+		// those of the last 3 s have not begun.
+		got, err = load(t.Context(), p, []operation{lasting(50 * time.Millisecond), lasting(50 * time.Millisecond)})
+		if err != nil || got.Rate < 39 || got.Rate > 41 {
+			t.Errorf("%v /s (%v), want 40", got.Rate, err)
+		}
+		if got.Max < 2900*time.Millisecond || got.Max > 3100*time.Millisecond || got.P50 < time.Second {
+			t.Errorf("p50 %v, longest %v; want seconds, for the operations that had to wait", got.P50, got.Max)
+		}
+	})
+}
+
 func TestProcessorTimeIsThatOfTheTree(t *testing.T) {
 	busy, err := startChild(t.TempDir(), "busy", nil, keepCommand, "sh", "-c", "while :; do :; done")
 	if err != nil {

@@ -44,7 +44,8 @@ type options struct {
 
 	acquisitions int64         // of the row of that name; 0 leaves it out
 	watchers     int           // 0 leaves the row out
-	kills        int           // of the leader, a round; 0 leaves the row out
+	sessions     int           // that are idle; 0 leaves the row out
+	kills        int           // of the leader, a round, and hand-overs; 0 leaves these rows out
 	etcdAttempt  time.Duration // bounds an etcd client's write; 0 is no bound
 }
 
@@ -104,7 +105,8 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
 	flags.Int64Var(&o.acquisitions, "acquisitions", 5000, "acquisitions of the rows that count them, which end after 30 s at the latest; 0 leaves them out")
 	flags.IntVar(&o.watchers, "watchers", 1000, "watchers, each with a connection; 0 leaves their row out")
-	flags.IntVar(&o.kills, "kills", 4, "how often a round kills the leader; 0 leaves the row out")
+	flags.IntVar(&o.sessions, "sessions", 1000, "idle sessions, each with a connection; 0 leaves their row out")
+	flags.IntVar(&o.kills, "kills", 4, "how often a round kills the leader, and how often it has it hand over; 0 leaves these rows out")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -118,8 +120,8 @@ func parseOptions(args []string) (options, error) {
 	if systems == "" {
 		o.systems = installedSystems(o, os.Stderr)
 	}
-	if o.acquisitions < 0 || o.watchers < 0 || o.kills < 0 {
-		return o, fmt.Errorf("-acquisitions %d -watchers %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.kills)
+	if o.acquisitions < 0 || o.watchers < 0 || o.sessions < 0 || o.kills < 0 {
+		return o, fmt.Errorf("-acquisitions %d -watchers %d -sessions %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.sessions, o.kills)
 	}
 	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
 		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)

@@ -30,6 +30,7 @@ func (r *record) writePage(file string) error {
 	tables := map[string]table{
 		"rates": r.ratioTable(), "latencies": r.latencyTable(), "processor": r.processorTable(), "waits": r.waitTable(),
 		"acquisitions": r.acquisitionTable(), "times": r.timeTable(), "spread": r.spreadTable(),
+		"open": r.openTable(), "sessions": r.sessionTable(),
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"table": func(name string) string { return tables[name].markdown() },

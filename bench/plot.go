@@ -32,14 +32,14 @@ func figures() []figure {
 	millis := func(of func(sample) float64) func(sample) float64 {
 		return func(s sample) float64 { return of(s) / 1e6 }
 	}
-	single := func(k key) bool { return k.Row == watchersTold || k.Row == failover }
-	served := func(k key) bool { return isLoop(k) && k.Row != readCached }
+	served := func(k key) bool { return isLoop(k) && !isCached(k) }
 	return []figure{
 		{"rates.svg", "operations a second (more is better)", served, func(s sample) float64 { return s.Rate }},
 		{"latency.svg", "p99 in milliseconds (less is better)", served, millis(func(s sample) float64 { return float64(s.P99) })},
 		{"processor.svg", "processor time of all servers, µs an operation (less is better)", served, micros(func(s sample) float64 { return float64(s.ServerCPU) })},
+		{"open.svg", "p99 in milliseconds, from when an operation was due (less is better)", isOpenLoop, millis(func(s sample) float64 { return float64(s.P99) })},
 		{"acquisitions.svg", "mean wait for the lock in milliseconds (less is better)", func(k key) bool { return k.Row == acquisitions }, millis(func(s sample) float64 { return float64(s.WaitMean) })},
-		{"times.svg", "median in milliseconds (less is better)", single, millis(func(s sample) float64 { return float64(s.P50) })},
+		{"times.svg", "median in milliseconds (less is better)", isSingle, millis(func(s sample) float64 { return float64(s.P50) })},
 	}
 }
 

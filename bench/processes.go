@@ -68,19 +68,44 @@ func childrenOf(parent int) []int {
 	return ids
 }
 
-// processorTime returns what processes and all below them have used.
-func processorTime(roots []int) time.Duration {
-	list := allProcesses()
+// treeOf lists processes and all below them.
+func treeOf(roots []int) []process {
+	all := allProcesses()
 	within := slices.Clone(roots)
-	var sum time.Duration
+	var tree []process
 	for i := 0; i < len(within); i++ { // it grows meanwhile
-		for _, p := range list {
+		for _, p := range all {
 			if p.id == within[i] {
-				sum += p.used
+				tree = append(tree, p)
 			}
 			if p.parent == within[i] {
 				within = append(within, p.id)
 			}
+		}
+	}
+	return tree
+}
+
+// processorTime returns what processes and all below them have used.
+func processorTime(roots []int) time.Duration {
+	var sum time.Duration
+	for _, p := range treeOf(roots) {
+		sum += p.used
+	}
+	return sum
+}
+
+// residentMemory returns the memory of processes and all below them, in bytes.
+func residentMemory(roots []int) int64 {
+	var sum int64
+	for _, p := range treeOf(roots) {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.id), "statm"))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		if fields := bytes.Fields(text); len(fields) > 1 {
+			pages, _ := strconv.ParseInt(string(fields[1]), 10, 64) // the kernel writes a number
+			sum += pages * int64(os.Getpagesize())
 		}
 	}
 	return sum

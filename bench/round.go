@@ -55,40 +55,47 @@ func report(results *record, o options, out io.Writer) error {
 	return err
 }
 
-// runOnce measures every row of one system: most of them on one that it starts, and those that kill on
-// others.
+// runOnce measures every row of one system: most of them on one that it starts, and those that need
+// one to themselves on others.
 func runOnce(ctx context.Context, o options, name string, dir string, list []row, results *record) error {
-	kills := func(r row) bool { return r.kills }
-	err := started(ctx, o, name, dir, slices.DeleteFunc(slices.Clone(list), kills), results)
-	if err != nil {
-		return err
+	alone := func(r row) bool { return r.possible != nil }
+	if together := slices.DeleteFunc(slices.Clone(list), alone); len(together) > 0 {
+		if err := measureStarted(ctx, o, name, dir, together, results); err != nil {
+			return err
+		}
 	}
 	for _, r := range list {
-		if !r.kills {
+		s, err := newSystem(name, o)
+		if err != nil {
+			return err
+		}
+		if r.name == handOver || r.name == failover {
+			o.allEtcd, o.etcdAttempt = true, etcdAttempt // a client of the leader alone would be lost with it
+		}
+		if !alone(r) || !r.possible(s) {
 			continue
 		}
-		for left := o.kills; left > 0; left -= maxKills {
+		for left := o.kills; ; left -= maxKills {
 			o := o
-			o.kills, o.allEtcd, o.etcdAttempt = min(left, maxKills), true, etcdAttempt // a client of the leader alone would be lost with it
-			if err := started(ctx, o, name, dir, []row{r}, results); err != nil {
+			if r.name == failover {
+				o.kills = min(left, maxKills)
+			}
+			if err := measureStarted(ctx, o, name, dir, []row{r}, results); err != nil {
 				return err
+			}
+			if r.name != failover || left <= maxKills {
+				break
 			}
 		}
 	}
 	return nil
 }
 
-// started starts a system, measures rows, and stops it.
-func started(ctx context.Context, o options, name, parent string, list []row, results *record) (err error) {
-	if len(list) == 0 {
-		return nil
-	}
+// measureStarted starts a system, measures rows, and stops it.
+func measureStarted(ctx context.Context, o options, name, parent string, list []row, results *record) (err error) {
 	s, err := newSystem(name, o)
 	if err != nil {
 		return err
-	}
-	if _, ok := s.(mortal); !ok && list[0].kills {
-		return nil
 	}
 	dir, err := os.MkdirTemp(parent, name+"-")
 	if err != nil {

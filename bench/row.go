@@ -16,10 +16,14 @@ type row struct {
 	op func(w worker) operation
 	// limit ends the row after so many operations; it is not warmed up.
 	limit int64
+	// rate, a second, at which operations of all clients begin, whether others have ended or not; 0 is
+	// a closed loop.
+	rate float64
 	// once measures the row on a running system.
 	once func(ctx context.Context, o options, s system) (sample, error)
-	// kills says that the row needs a system of its own, whose leaders it kills.
-	kills bool
+	// possible is set for a row that needs a system that is started for it alone, because it changes the
+	// leader or needs idle servers: whether a system has what the row measures.
+	possible func(s system) bool
 }
 
 func (r row) String() string { return fmt.Sprintf("%s, %d", r.name, r.clients) }
@@ -29,7 +33,7 @@ func (r row) plan(o options, s system) plan {
 	if r.limit > 0 {
 		return plan{measure: maxAcquisitionTime, limit: r.limit, used: meter(s)}
 	}
-	return plan{warm: o.warm, measure: o.measure, used: meter(s)}
+	return plan{warm: o.warm, measure: o.measure, rate: r.rate, used: meter(s)}
 }
 
 // maxAcquisitionTime bounds a row that has a limit.
@@ -56,6 +60,12 @@ func rows(o options) []row {
 		}
 		return nil
 	}
+	lockCached := func(w worker) operation {
+		if c, ok := w.(cacher); ok {
+			return c.LockCached
+		}
+		return nil
+	}
 	writes := fmt.Sprintf("write %d B", contents)
 	all := []row{
 		{name: "lock+unlock", clients: 1, op: take(own)},
@@ -68,15 +78,23 @@ func rows(o options) []row {
 		{name: "read", clients: 1, op: read},
 		{name: "read", clients: 64, op: read},
 		{name: readCached, clients: 1, op: cached},
+		{name: lockedCached, clients: 1, op: lockCached},
+		{name: lockedCached, clients: 64, op: lockCached},
+		{name: fmt.Sprintf(openLoop, 100), clients: 64, op: take(own), rate: 100},
+		{name: fmt.Sprintf(openLoop, 400), clients: 64, op: take(own), rate: 400},
+		{name: fmt.Sprintf(openLoop, 1600), clients: 64, op: take(own), rate: 1600},
 		{name: acquisitions, clients: 1, op: take(shared), limit: o.acquisitions},
 		{name: acquisitions, clients: 3, op: take(shared), limit: o.acquisitions},
 		{name: acquisitions, clients: 5, op: take(shared), limit: o.acquisitions},
 		{name: watchersTold, clients: o.watchers, once: measureWatchers},
-		{name: failover, clients: failoverClients, once: measureFailover, kills: true},
+		{name: idleSessions, clients: o.sessions, once: measureSessions, possible: func(s system) bool { _, ok := s.(sessionKeeper); return ok }},
+		{name: handOver, clients: failoverClients, once: measureHandOver, possible: func(s system) bool { _, ok := s.(handOverer); return ok }},
+		{name: failover, clients: failoverClients, once: measureFailover, possible: func(s system) bool { _, ok := s.(mortal); return ok }},
 	}
 	var chosen []row
 	for _, r := range all {
-		if strings.Contains(r.String(), o.rows) && (r.clients > 0) && !(r.kills && o.kills == 0) && !(r.name == acquisitions && r.limit == 0) {
+		left := r.clients == 0 || (r.name == failover || r.name == handOver) && o.kills == 0 || r.name == acquisitions && r.limit == 0
+		if strings.Contains(r.String(), o.rows) && !left {
 			chosen = append(chosen, r)
 		}
 	}
@@ -87,6 +105,10 @@ func rows(o options) []row {
 const (
 	oneLock      = "one lock"
 	readCached   = "read, cached"
+	lockedCached = "lock+unlock, cached"
+	openLoop     = "lock+unlock, %d /s asked for"
+	idleSessions = "idle sessions"
+	handOver     = "longest gap at a planned hand-over"
 	acquisitions = "acquisitions"
 	watchersTold = "all watchers told"
 	failover     = "longest gap at kill -9"

@@ -27,6 +27,11 @@ type sample struct {
 	ServerCPU time.Duration `json:"server_cpu_ns,omitempty"`
 	ClientCPU time.Duration `json:"client_cpu_ns,omitempty"`
 
+	// Cores are the processors that the servers kept busy, Memory is in bytes; both are more than
+	// before the row.
+	Cores  float64 `json:"cores,omitempty"`
+	Memory int64   `json:"memory,omitempty"`
+
 	// Times are those of a row that measures a few single ones: P50 is their median, Max the longest.
 	Times []time.Duration `json:"times_ns,omitempty"`
 }
@@ -39,8 +44,10 @@ func summarize(each []histories, took time.Duration) sample {
 		fewest, most = min(fewest, h.whole.TotalCount()), max(most, h.whole.TotalCount())
 		all.whole.Merge(h.whole)
 		all.wait.Merge(h.wait)
+		all.late.Merge(h.late)
 	}
-	count := all.whole.TotalCount()
+	count := all.whole.TotalCount() // without those that did not begin, whose latencies count
+	all.whole.Merge(all.late)
 	s := sample{
 		Rate: float64(count) / took.Seconds(),
 		P50:  at(all.whole, 50),
@@ -93,6 +100,8 @@ func medianOf(rounds []sample) sample {
 		Most:      middle(rounds, func(s sample) float64 { return s.Most }),
 		ServerCPU: middle(rounds, func(s sample) time.Duration { return s.ServerCPU }),
 		ClientCPU: middle(rounds, func(s sample) time.Duration { return s.ClientCPU }),
+		Cores:     middle(rounds, func(s sample) float64 { return s.Cores }),
+		Memory:    middle(rounds, func(s sample) int64 { return s.Memory }),
 	}
 }
 

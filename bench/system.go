@@ -50,6 +50,21 @@ type notifier interface {
 	Changer(ctx context.Context) (func(context.Context) error, closer, error)
 }
 
+// handOverer is a system whose leader can be told to step down in favour of another.
+type handOverer interface {
+	system
+	// HandOver returns when another process leads.
+	HandOver(ctx context.Context) error
+}
+
+// sessionKeeper is a system that keeps sessions of clients.
+type sessionKeeper interface {
+	system
+	// OpenSession opens a session of twelve seconds, on a connection of its own, and keeps it until it
+	// is closed.
+	OpenSession(ctx context.Context) (closer, error)
+}
+
 // closer gives back what was opened.
 type closer func(context.Context) error
 
@@ -77,10 +92,13 @@ type worker interface {
 	Close(ctx context.Context) error
 }
 
-// cacher is a worker whose client has a consistent cache: ReadCached is linearizable, as Read is,
-// because a write waits until the cache has been invalidated.
+// cacher is a worker whose client has a consistent cache.
 type cacher interface {
+	// ReadCached is linearizable, as Read is, because a write waits until the cache has been
+	// invalidated.
 	ReadCached(ctx context.Context) error
+	// LockCached takes and releases a lock that stays with the client until another client wants it.
+	LockCached(ctx context.Context, held func()) error
 }
 
 // newSystem returns an error for a name that does not exist, and for a system that is not installed.

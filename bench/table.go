@@ -18,10 +18,19 @@ type table struct {
 // none is the cell of what was not measured.
 const none = "-"
 
-// isLoop says whether a row has rates worth comparing: it repeats operations for a set time.
+// isLoop says whether a row has rates worth comparing: its clients repeat operations for a set time, as
+// fast as they can.
 func isLoop(k key) bool {
-	return k.Row != acquisitions && k.Row != watchersTold && k.Row != failover
+	return k.Row != acquisitions && k.Row != idleSessions && !isSingle(k) && !isOpenLoop(k)
 }
+
+// isSingle says whether a row measures single times.
+func isSingle(k key) bool { return k.Row == watchersTold || k.Row == failover || k.Row == handOver }
+
+func isOpenLoop(k key) bool { return strings.HasSuffix(k.Row, " /s asked for") }
+
+// isCached says whether the servers have no part in a row.
+func isCached(k key) bool { return k.Row == readCached || k.Row == lockedCached }
 
 // rateTable has the rate, p50 and p99 of each system and, for two systems, the ratio of their rates.
 // Rows that measure single times have these as p50 and, in place of p99, the longest.
@@ -40,6 +49,8 @@ func (r *record) rateTable() table {
 			m, ok := r.median(k, name)
 			switch {
 			case !ok:
+				cells = append(cells, none, none, none)
+			case k.Row == idleSessions:
 				cells = append(cells, none, none, none)
 			case len(m.Times) > 0:
 				cells = append(cells, none, readable(m.P50), "max "+readable(m.Max))
@@ -147,9 +158,23 @@ func (r *record) acquisitionTable() table {
 
 // timeTable has the rows that measure single times.
 func (r *record) timeTable() table {
-	include := func(k key) bool { return k.Row == watchersTold || k.Row == failover }
-	return r.perSystem("what", []string{"median", "longest"}, include, func(s sample) []string {
+	return r.perSystem("what", []string{"median", "longest"}, isSingle, func(s sample) []string {
 		return []string{readable(s.P50), readable(s.Max)}
+	})
+}
+
+// openTable has the rows whose operations begin at set times.
+func (r *record) openTable() table {
+	return r.perSystem("asked for, clients", []string{"/s", "p50", "p99"}, isOpenLoop, func(s sample) []string {
+		return []string{fmt.Sprintf("%.0f", s.Rate), readable(s.P50), readable(s.P99)}
+	})
+}
+
+// sessionTable says what sessions cost that do nothing.
+func (r *record) sessionTable() table {
+	include := func(k key) bool { return k.Row == idleSessions }
+	return r.perSystem("sessions", []string{"processors", "KB a session"}, include, func(s sample) []string {
+		return []string{fmt.Sprintf("%.3f", s.Cores), fmt.Sprintf("%.0f", float64(s.Memory)/float64(s.Ops)/1000)}
 	})
 }
 
@@ -189,7 +214,7 @@ func (t table) markdown() string {
 // writeText prints the tables for a terminal.
 func (r *record) writeText(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n%d processes, fsync on; medians of %d rounds of %v a row\n", r.Machine, r.Members, r.Rounds, r.Measure)
-	for _, t := range []table{r.rateTable(), r.waitTable(), r.acquisitionTable(), r.processorTable()} {
+	for _, t := range []table{r.rateTable(), r.waitTable(), r.acquisitionTable(), r.sessionTable(), r.processorTable()} {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -25,7 +24,7 @@ func measureWatchers(ctx context.Context, o options, s system) (_ sample, err er
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("not all watchers were told within three minutes"))
 	defer cancel()
 	told, armed := newTally(o.watchers), newTally(o.watchers)
-	closeAll, err := openWatchers(ctx, n, o.watchers, told.add, armed.add)
+	closeAll, err := openMany(ctx, o.watchers, func(ctx context.Context) (closer, error) { return n.Watch(ctx, told.add, armed.add) })
 	defer func() { err = errors.Join(err, closeAll(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return sample{}, err
@@ -53,47 +52,6 @@ func measureWatchers(ctx context.Context, o options, s system) (_ sample, err er
 		}
 	}
 	return sampleOf(times), nil
-}
-
-// openWatchers opens watchers, sixteen at a time. The closer that it returns, also with an error,
-// closes those that were opened.
-func openWatchers(ctx context.Context, s notifier, n int, told, armed func()) (closer, error) {
-	const atOnce = 16
-	closers, errs := make([]closer, n), make([]error, n)
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range atOnce {
-		wait.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				closers[i], errs[i] = s.Watch(ctx, told, armed)
-			}
-		})
-	}
-	wait.Wait()
-	err := errors.Join(errs...)
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return func(ctx context.Context) error { return closeEach(ctx, closers, atOnce) }, err
-}
-
-// closeEach calls closers, so many at once. Nil ones are left out.
-func closeEach(ctx context.Context, closers []closer, atOnce int) error {
-	errs := make([]error, len(closers))
-	slots := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for i, c := range closers {
-		if c == nil {
-			continue
-		}
-		slots <- struct{}{}
-		wait.Go(func() {
-			errs[i] = c(ctx)
-			<-slots
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }
 
 // tally counts reports up to a number, again and again.

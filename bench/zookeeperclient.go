@@ -131,3 +131,19 @@ func (z *zookeeper) Changer(ctx context.Context) (func(context.Context) error, c
 	w := &zookeeperWorker{conn: conn, path: zookeeperWatched, value: bytes.Repeat([]byte{'x'}, contents)}
 	return w.Write, w.Close, nil
 }
+
+func (z *zookeeper) OpenSession(ctx context.Context) (closer, error) {
+	conn, err := z.dial()
+	if err != nil {
+		return nil, err
+	}
+	w := &zookeeperWorker{conn: conn}
+	err = w.call(ctx, func() error { // the first operation waits for the session
+		_, _, err := conn.Exists(zookeeperWatched)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, w.Close(ctx))
+	}
+	return w.Close, nil
+}
