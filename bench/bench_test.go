@@ -31,7 +31,7 @@ func example() *record {
 	r.addSystem("etcd", "etcd v0")
 	r.addSystem("etcd", "etcd v0")
 	for _, rate := range []float64{100, 500, 300} {
-		r.add(key{"lock+unlock", 1}, "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond, ServerCPU: 150 * time.Microsecond})
+		r.add(key{"lock+unlock", 1}, "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond, ServerCPU: 150 * time.Microsecond, Bytes: 1234})
 		r.add(key{"lock+unlock", 1}, "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
 	}
 	r.add(key{readCached, 1}, "chubby", sample{Rate: 1e6, P50: 900})
@@ -99,7 +99,7 @@ func TestPageShowsEveryRow(t *testing.T) {
 		"| lock+unlock, 1 | 300 | 150 | 2.00 |",
 		"| lock+unlock, 1 | 1 ms | 2 ms | 3 ms | 40 ms |",
 		"| lock+unlock, 1 | 100 to 500 | 50 to 250 |",
-		"| lock+unlock, 1 | 150 µs | 0 µs |",
+		"| lock+unlock, 1 | 150 µs | 0 µs | 1234 |",
 		"| one lock, 5 | - | - | - | 10 ms | 2.5 | 0.90 to 1.10 |",
 		"| acquisitions, 3 | 4 ms | 9 ms | - | - |",
 		"| longest gap at kill -9, 4 | 2 s | 5 s | - | - |",

@@ -79,6 +79,7 @@ func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	if s.Ops > 0 {
 		s.ServerCPU = spent.servers / time.Duration(s.Ops)
 		s.ClientCPU = spent.generator / time.Duration(s.Ops)
+		s.Bytes = spent.sent / s.Ops
 	}
 	return s, nil
 }
@@ -106,8 +107,7 @@ func (l *loops) watchUsage(used func() usage) <-chan usage {
 		l.waitUntil(l.begin)
 		before := used()
 		l.waitUntil(l.end)
-		after := used()
-		result <- usage{after.servers - before.servers, after.generator - before.generator}
+		result <- used().since(before)
 	}()
 	return result
 }

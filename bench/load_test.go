@@ -46,8 +46,8 @@ func TestLoadMeasuresRateAndLatency(t *testing.T) {
 func TestLoadMeasuresWaitsSharesAndProcessorTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		used := func() usage { // half of a processor, and a tenth
-			return usage{servers: time.Since(began) / 2, generator: time.Since(began) / 10}
+		used := func() usage { // half of a processor, a tenth, and 1 MB/s
+			return usage{servers: time.Since(began) / 2, generator: time.Since(began) / 10, sent: 1000 * time.Since(began).Milliseconds()}
 		}
 		got, err := load(t.Context(), plan{warm: time.Second, measure: 4 * time.Second, used: used}, []operation{
 			lasting(10 * time.Millisecond), lasting(40 * time.Millisecond),
@@ -63,6 +63,9 @@ func TestLoadMeasuresWaitsSharesAndProcessorTime(t *testing.T) {
 		}
 		if got.ServerCPU != 4*time.Millisecond || got.ClientCPU != 800*time.Microsecond {
 			t.Errorf("processor time of an operation %v and %v, want 4 ms and 0.8 ms", got.ServerCPU, got.ClientCPU)
+		}
+		if got.Bytes != 8000 {
+			t.Errorf("%d bytes an operation, want 8,000", got.Bytes)
 		}
 	})
 }

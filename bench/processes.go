@@ -111,13 +111,36 @@ func residentMemory(roots []int) int64 {
 	return sum
 }
 
-// usage is processor time that was used.
-type usage struct{ servers, generator time.Duration }
+// usage is what was used: processor time, and bytes that crossed the loopback interface.
+type usage struct {
+	servers, generator time.Duration
+	sent               int64
+}
+
+func (u usage) since(before usage) usage {
+	return usage{servers: u.servers - before.servers, generator: u.generator - before.generator, sent: u.sent - before.sent}
+}
 
 // meter returns a function that reads what a system and this program have used until now.
 func meter(s system) func() usage {
 	return func() usage {
 		self, _ := readProcess(os.Getpid()) // zero on a system without /proc
-		return usage{servers: processorTime(s.Processes()), generator: self.used}
+		return usage{servers: processorTime(s.Processes()), generator: self.used, sent: loopbackBytes()}
 	}
+}
+
+// loopbackBytes returns how many bytes were sent over the loopback interface since the machine
+// started, 0 on a system without /proc.
+func loopbackBytes() int64 {
+	text, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		if fields := bytes.Fields(line); len(fields) > 9 && string(fields[0]) == "lo:" {
+			sent, _ := strconv.ParseInt(string(fields[9]), 10, 64) // the kernel writes a number
+			return sent
+		}
+	}
+	return 0
 }

@@ -27,6 +27,9 @@ type sample struct {
 	ServerCPU time.Duration `json:"server_cpu_ns,omitempty"`
 	ClientCPU time.Duration `json:"client_cpu_ns,omitempty"`
 
+	// Bytes an operation on the loopback interface, between servers and to clients.
+	Bytes int64 `json:"bytes,omitempty"`
+
 	// Cores are the processors that the servers kept busy, Memory is in bytes; both are more than
 	// before the row.
 	Cores  float64 `json:"cores,omitempty"`
@@ -100,6 +103,7 @@ func medianOf(rounds []sample) sample {
 		Most:      middle(rounds, func(s sample) float64 { return s.Most }),
 		ServerCPU: middle(rounds, func(s sample) time.Duration { return s.ServerCPU }),
 		ClientCPU: middle(rounds, func(s sample) time.Duration { return s.ClientCPU }),
+		Bytes:     middle(rounds, func(s sample) int64 { return s.Bytes }),
 		Cores:     middle(rounds, func(s sample) float64 { return s.Cores }),
 		Memory:    middle(rounds, func(s sample) int64 { return s.Memory }),
 	}

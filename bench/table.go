@@ -136,8 +136,8 @@ func (r *record) latencyTable() table {
 }
 
 func (r *record) processorTable() table {
-	return r.perSystem("operation, clients", []string{"servers", "client"}, isLoop, func(s sample) []string {
-		return []string{readable(s.ServerCPU), readable(s.ClientCPU)}
+	return r.perSystem("operation, clients", []string{"servers", "client", "bytes"}, isLoop, func(s sample) []string {
+		return []string{readable(s.ServerCPU), readable(s.ClientCPU), fmt.Sprint(s.Bytes)}
 	})
 }
 
