@@ -4,6 +4,11 @@ package main
 func identitySafeguards() []safeguard {
 	return []safeguard{
 		{
+			name: "a token is known by the secret that it was checked with", file: "cell/internal/wire/verified.go",
+			old: "	if !bytes.Equal(c.secret, secret) {\n		return value, false\n	}\n", new: "",
+			pkg: "./cell/internal/wire", test: "TestVerifiedTokens",
+		},
+		{
 			name: "an empty directory does not start without --bootstrap", file: "cell/internal/disk/stores.go",
 			old: "empty && !opts.Bootstrap {", new: "empty && false {",
 			pkg: "./cell", test: "TestEmptyDirectoryIsRefused",

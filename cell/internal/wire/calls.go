@@ -46,7 +46,7 @@ func onMaster[R any](s *service, op, on string, handle func(*master.Master) (*R,
 // inSession serves a call of a session that lives, in this epoch.
 func inSession[R any](s *service, op string, about *subject, c *pb.Caller, handle func(*master.Master, master.Caller) (*R, error)) (*R, error) {
 	return serve(s, op, about, func(m *master.Master) (*R, error) {
-		who, err := callerOf(m, c)
+		who, err := s.callerOf(m, c)
 		if err == nil {
 			err = m.Sessions.Admit(who)
 		}
@@ -67,7 +67,7 @@ type handleRequest interface {
 func onHandle[R any](s *service, op string, q handleRequest, handle func(*master.Master, master.Handle) (*R, error)) (*R, error) {
 	about := &subject{}
 	return inSession(s, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
-		h, err := handleOf(m, who, q.GetHandle())
+		h, err := s.handleOf(m, who, q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
@@ -102,18 +102,34 @@ func (s *service) fail(op string, err error) error { return s.complete(nil, op, 
 func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }
 
 // callerOf reads who calls, without asking for the right epoch.
-func callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
-	id, err := signerOf(m).parseSession(c.GetSession())
-	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, err
+func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
+	tokens, token := signerOf(m), c.GetSession()
+	id, known := s.sessions.get(tokens.secret, token)
+	if !known {
+		var err error
+		if id, err = tokens.parseSession(token); err != nil {
+			return master.Caller{}, err
+		}
+		s.sessions.put(tokens.secret, token, id)
+	}
+	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, nil
 }
 
 // handleOf reads a handle of the caller's.
-func handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
-	h, err := signerOf(m).parseHandle(token)
-	if err == nil && h.Owner.Session != who.Session {
+func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
+	tokens := signerOf(m)
+	h, known := s.handles.get(tokens.secret, token)
+	if !known {
+		var err error
+		if h, err = tokens.parseHandle(token); err != nil {
+			return master.Handle{}, err
+		}
+		s.handles.put(tokens.secret, token, h)
+	}
+	if h.Owner.Session != who.Session {
 		return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
 	}
-	return h, err
+	return h, nil
 }
 
 // mutationOf reads the numbering of a session's change; parts is what is asked, so that

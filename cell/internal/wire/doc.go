@@ -27,5 +27,6 @@
 //
 //	Connections.mu > account.mu
 //
+// and verified.mu, with which no other is held.
 // No master's mutex is taken while one of them is held, nor the other way round.
 package wire

@@ -78,7 +78,7 @@ func (s *service) openPath(m *master.Master, who master.Caller, q *pb.OpenReques
 	var directory master.Handle
 	if len(q.GetDirectory()) > 0 {
 		var err error
-		if directory, err = handleOf(m, who, q.GetDirectory()); err != nil {
+		if directory, err = s.handleOf(m, who, q.GetDirectory()); err != nil {
 			return api.Path{}, directory, err
 		}
 		if !directory.Directory {

@@ -24,7 +24,9 @@ import (
 type service struct {
 	pb.UnsafeChubbyServer // so that the compiler names an RPC that is not served
 	pb.UnsafeCellServer
-	cfg Config
+	cfg      Config
+	sessions verified[api.SessionID]
+	handles  verified[master.Handle]
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and

@@ -91,7 +91,7 @@ const anonymous = "anonymous"
 
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
 	return onMaster(s, "keep alive", "", func(m *master.Master) (*pb.KeepAliveReply, error) {
-		who, err := callerOf(m, q.GetCaller())
+		who, err := s.callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
 		}
@@ -142,7 +142,7 @@ func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.
 		return s.endOther(ctx, op, q)
 	}
 	return onMaster(s, op, "", func(m *master.Master) (*pb.EndSessionReply, error) {
-		who, err := callerOf(m, q.GetCaller())
+		who, err := s.callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
 		}
