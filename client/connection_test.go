@@ -37,8 +37,9 @@ func TestSilentConnection(t *testing.T) {
 				c, l, w, r := holder(t, f)
 				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
 				w.Silence("", false)
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				if least := leastLeft(c, time.Minute); least < c.Lease()/4 {
+					t.Errorf("%v were left of the lease", least)
+				}
 				if len(r.states()) > 0 || l.Err() != nil {
 					t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
 				}
@@ -46,6 +47,15 @@ func TestSilentConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leastLeft returns the least that was left of a client's lease in a time.
+func leastLeft(c *Client, within time.Duration) time.Duration {
+	least := c.Left()
+	for end := time.Now().Add(within); time.Now().Before(end); least = min(least, c.Left()) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return least
 }
 
 // Where the way to the replica is interrupted, so that a connection falls silent and others
@@ -64,8 +74,9 @@ func TestSilentConnectionAndRefusals(t *testing.T) {
 		due := sent[len(sent)-1].at + session.Due(c.Lease())
 		time.Sleep(due + c.Lease()/12 + time.Second/2 - time.Since(f.began))
 		f.heal()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		if least := leastLeft(c, time.Minute); least < c.Lease()/5 {
+			t.Errorf("%v were left of the lease", least)
+		}
 		if len(r.states()) > 0 || l.Err() != nil {
 			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
 		}
