@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -32,6 +33,10 @@ func (s *scenario) text(host string) string {
 
 // act opens a file, does something with it, and closes it.
 func (a *actor) act() {
+	if rand.IntN(6) == 0 {
+		a.keepLocking()
+		return
+	}
 	path := pick(pick(registers...), pick(fleeting...), pick(brief...), pick(lockFiles...))
 	o := client.OpenOptions{Read: true, Write: true, LockDelay: 5 * time.Second}
 	switch path[len(path)-2] {
@@ -69,6 +74,49 @@ func (a *actor) act() {
 	ctx, cancel = soon(a.ctx)
 	defer cancel()
 	a.hung(ctx, "close", h.Close(ctx))
+}
+
+// keepLocking takes the same lock again and again through a handle that keeps it, perhaps in two goroutines.
+func (a *actor) keepLocking() {
+	path := pick(keptLocks...)
+	ctx, cancel := soon(a.ctx)
+	defer cancel()
+	h, err := a.client.Open(ctx, path, client.OpenOptions{Write: true, LockDelay: 5 * time.Second, CacheLock: true})
+	if err != nil {
+		return
+	}
+	var both sync.WaitGroup
+	for range 1 + rand.IntN(2) {
+		both.Go(func() {
+			for range rand.IntN(30) {
+				a.useKept(h, path)
+				pass(rand.N(200 * time.Millisecond))
+			}
+		})
+	}
+	both.Wait()
+	ctx, cancel = soon(a.ctx)
+	defer cancel()
+	a.hung(ctx, "close", h.Close(ctx))
+}
+
+func (a *actor) useKept(h *client.Handle, path string) {
+	ctx, cancel := soon(a.ctx)
+	defer cancel()
+	was := a.look(a.host, path)
+	l, err := h.Acquire(ctx, pick(api.Exclusive, api.Exclusive, api.Exclusive, api.Shared))
+	if err != nil {
+		return
+	}
+	one := a.hold(was, l)
+	pass(rand.N(20 * time.Millisecond))
+	if rand.IntN(50) == 0 {
+		pass(rand.N(20 * time.Second))
+	}
+	ctx, cancel = soon(a.ctx)
+	defer cancel()
+	a.hung(ctx, "release", l.Release(ctx))
+	a.letGo(one)
 }
 
 // hung notes a call that went on after the end of its context, or took longer than any trouble lasts, and an

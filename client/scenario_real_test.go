@@ -57,6 +57,7 @@ var (
 	fleeting  = paths("t", 3) // files that come and go
 	brief     = paths("e", 3) // files that go with those who have them open
 	lockFiles = paths("l", 2)
+	keptLocks = paths("k", 3) // whose locks stay with those who have had them
 )
 
 // TestScenario checks what a client promises whatever happens: no two hold a lock, what is read is what
@@ -135,7 +136,7 @@ func (s *scenario) prepare() {
 		}
 	}
 	create("/ls/local/dir", client.Directory)
-	for _, list := range [][]string{registers, lockFiles} {
+	for _, list := range [][]string{registers, lockFiles, keptLocks} {
 		for _, path := range list {
 			create(path, client.File)
 		}
@@ -293,7 +294,7 @@ func (s *scenario) trouble(host string) {
 		pass(rand.N(10 * time.Second))
 		s.cell.Resume(id)
 	case 9:
-		_ = s.admin.BreakLock(s.ctx, lockFiles[rand.IntN(len(lockFiles))], "a drill", false) // it may be free
+		_ = s.admin.BreakLock(s.ctx, pick(pick(lockFiles...), pick(keptLocks...)), "a drill", false) // it may be free
 	case 10:
 		s.mu.Lock()
 		c := s.open[host]
