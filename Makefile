@@ -73,6 +73,10 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 nightly: ## run race, acceptance, endurance, guards, fuzz and steady, some hours (writes docs/dev/nightly.md)
 	go -C tools run ./nightly
 
+.PHONY: allocations
+allocations: ## count what the hot paths allocate, and compare it with docs/dev/allocations.md
+	go -C tools run ./allocations
+
 .PHONY: guards
 guards: ## take each safeguard out in turn; a test has to notice (writes docs/dev/guards.md)
 	go -C tools run ./guards -docs ../docs/dev/guards.md
