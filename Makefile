@@ -149,6 +149,10 @@ bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns, half an h
 bench-page: ## write docs/performance.md and its plots again from the results of the last make bench-peers
 	go -C bench run . -from ../docs/performance/results.json -docs ../docs/performance.md
 
+.PHONY: bench-growth
+bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
+	go -C bench run . -systems chubby -growth -docs ../docs/growth.md $(BENCHFLAGS)
+
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change
 	go -C bench run . -systems chubby -steady $(STEADY) $(BENCHFLAGS)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ const benchCell = "bench"
 type chubby struct {
 	repo     string // the source to build from
 	logStore string // empty for the default
+	members  int    // how many replicas; 0 is as many as every system has
 
 	dev     *child
 	file    string   // dev.json, which names the processes
@@ -56,7 +58,7 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 		env = append(env, "CHUBBYD_LOG_STORE="+c.logStore)
 	}
 	c.dev, err = startChild(dir, "chubbyd", env, keepCommand, c.program, "dev", "--cell", benchCell,
-		"--replicas", strconv.Itoa(members), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart")
+		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart")
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,12 @@ func (c *chubby) Connect(ctx context.Context, i int) (w worker, err error) {
 	if err = cw.Write(ctx); err != nil {
 		return nil, err
 	}
-	if cw.direct, err = openDirect(ctx, c.servers, path(fmt.Sprintf("file-%d", i))); err != nil {
+	uncached := c.config()
+	uncached.NoCache = true
+	if cw.uncached, err = client.New(ctx, uncached); err != nil {
+		return nil, err
+	}
+	if cw.fresh, err = cw.uncached.Open(ctx, path(fmt.Sprintf("file-%d", i)), client.OpenOptions{Read: true}); err != nil {
 		return nil, err
 	}
 	if c.caching {
@@ -52,8 +57,10 @@ type chubbyWorker struct {
 	held    *client.Lock
 	kept    *client.Handle // of a lock that stays when it is released
 	file    *client.Handle
-	direct  *directReader // it keeps no cache
 	value   []byte
+
+	uncached *client.Client // a session that keeps no cache
+	fresh    *client.Handle // of the file in that session
 }
 
 func (w *chubbyWorker) Lock(ctx context.Context, l lock) (err error) {
@@ -68,12 +75,20 @@ func (w *chubbyWorker) Write(ctx context.Context) error {
 	return err
 }
 
-func (w *chubbyWorker) Read(ctx context.Context) error { return w.direct.read(ctx) }
+func (w *chubbyWorker) Read(ctx context.Context) error { return readAll(ctx, w.fresh) }
+
+func readAll(ctx context.Context, h *client.Handle) error {
+	text, _, err := h.Contents(ctx)
+	if err == nil && len(text) != contents {
+		err = fmt.Errorf("read %d bytes of %s, not %d", len(text), h.Path(), contents)
+	}
+	return err
+}
 
 func (w *chubbyWorker) Close(ctx context.Context) error {
 	var err error
-	if w.direct != nil {
-		err = w.direct.close(ctx)
+	if w.uncached != nil {
+		err = w.uncached.Close(ctx)
 	}
 	return errors.Join(err, w.client.Close(ctx))
 }
@@ -82,11 +97,7 @@ func (w *chubbyWorker) Close(ctx context.Context) error {
 type cachingWorker struct{ *chubbyWorker }
 
 func (w cachingWorker) ReadCached(ctx context.Context) error {
-	text, _, err := w.file.Contents(ctx)
-	if err == nil && len(text) != contents {
-		err = fmt.Errorf("read %d bytes of %s, not %d", len(text), w.file.Path(), contents)
-	}
-	return err
+	return readAll(ctx, w.file)
 }
 
 func (w cachingWorker) LockCached(ctx context.Context, held func()) error {

@@ -28,19 +28,22 @@ import (
 
 // options is the command line.
 type options struct {
-	systems  []string
-	rounds   int
-	warm     time.Duration // of each row, not counted
-	measure  time.Duration // of each row, counted
-	rows     string        // only those whose name contains it
-	dir      string        // the directory for data
-	repo     string        // the directory of Chubby's source
-	output   string        // text or json
-	page     string        // a file to write the results page to
-	from     string        // a results file to report instead of measuring
-	steady   time.Duration // run the steady check for this long instead
-	allEtcd  bool          // etcd's clients connect to every member
-	logStore string        // chubbyd's
+	systems []string
+	rounds  int
+	warm    time.Duration // of each row, not counted
+	measure time.Duration // of each row, counted
+	rows    string        // only those whose name contains it
+	dir     string        // the directory for data
+	repo    string        // the directory of Chubby's source
+	output  string        // text or json
+	page    string        // a file to write the results page to
+	from    string        // a results file to report instead of measuring
+	steady  time.Duration // run the steady check for this long instead
+	growth  bool          // measure how a cell's figures change with its size instead
+
+	mostNodes, mostSessions int    // of the growth
+	allEtcd                 bool   // etcd's clients connect to every member
+	logStore                string // chubbyd's
 
 	acquisitions int64         // of the row of that name; 0 leaves it out
 	watchers     int           // 0 leaves the row out
@@ -83,6 +86,9 @@ func run(args []string, out io.Writer) error {
 	if o.steady > 0 {
 		return runSteady(ctx, o, out)
 	}
+	if o.growth {
+		return runGrowth(ctx, o, out)
+	}
 	return runRounds(ctx, o, out)
 }
 
@@ -101,6 +107,9 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.page, "docs", "", "also write the results page to this file, and plots and results.json into the directory of the same name beside it")
 	flags.StringVar(&o.from, "from", "", "measure nothing, and report what is in this results.json")
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
+	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
+	flags.IntVar(&o.mostNodes, "most-nodes", 1_000_000, "the most nodes that -growth makes")
+	flags.IntVar(&o.mostSessions, "most-sessions", 100_000, "the most idle sessions that -growth opens")
 	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
 	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
 	flags.Int64Var(&o.acquisitions, "acquisitions", 5000, "acquisitions of the rows that count them, which end after 30 s at the latest; 0 leaves them out")

@@ -41,17 +41,6 @@ const maxAcquisitionTime = 30 * time.Second
 
 // rows is the table, in order.
 func rows(o options) []row {
-	take := func(l lock) func(worker) operation {
-		return func(w worker) operation {
-			return func(ctx context.Context, held func()) error {
-				if err := w.Lock(ctx, l); err != nil {
-					return err
-				}
-				held()
-				return w.Unlock(ctx, l)
-			}
-		}
-	}
 	write := func(w worker) operation { return plain(w.Write) }
 	read := func(w worker) operation { return plain(w.Read) }
 	cached := func(w worker) operation {
@@ -113,6 +102,19 @@ const (
 	watchersTold = "all watchers told"
 	failover     = "longest gap at kill -9"
 )
+
+// take is an operation that takes a lock and releases it.
+func take(l lock) func(worker) operation {
+	return func(w worker) operation {
+		return func(ctx context.Context, held func()) error {
+			if err := w.Lock(ctx, l); err != nil {
+				return err
+			}
+			held()
+			return w.Unlock(ctx, l)
+		}
+	}
+}
 
 // plain is an operation that takes no lock.
 func plain(do func(context.Context) error) operation {

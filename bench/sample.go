@@ -17,6 +17,8 @@ type sample struct {
 
 	// Wait is the time until a lock was held, within an operation.
 	WaitMean time.Duration `json:"wait_mean_ns,omitempty"`
+	WaitP50  time.Duration `json:"wait_p50_ns,omitempty"`
+	WaitP99  time.Duration `json:"wait_p99_ns,omitempty"`
 	WaitMax  time.Duration `json:"wait_max_ns,omitempty"`
 	// The operations of the client that had the fewest, and of the one that had the most, where an
 	// equal share is 1.
@@ -60,6 +62,7 @@ func summarize(each []histories, took time.Duration) sample {
 	}
 	if all.wait.TotalCount() > 0 {
 		s.WaitMean = time.Duration(all.wait.Mean() * float64(tick))
+		s.WaitP50, s.WaitP99 = at(all.wait, 50), at(all.wait, 99)
 		s.WaitMax = time.Duration(all.wait.Max()) * tick
 	}
 	if count > 0 {
@@ -98,6 +101,8 @@ func medianOf(rounds []sample) sample {
 		Max:       middle(rounds, func(s sample) time.Duration { return s.Max }),
 		Ops:       middle(rounds, func(s sample) int64 { return s.Ops }),
 		WaitMean:  middle(rounds, func(s sample) time.Duration { return s.WaitMean }),
+		WaitP50:   middle(rounds, func(s sample) time.Duration { return s.WaitP50 }),
+		WaitP99:   middle(rounds, func(s sample) time.Duration { return s.WaitP99 }),
 		WaitMax:   middle(rounds, func(s sample) time.Duration { return s.WaitMax }),
 		Fewest:    middle(rounds, func(s sample) float64 { return s.Fewest }),
 		Most:      middle(rounds, func(s sample) float64 { return s.Most }),

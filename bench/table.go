@@ -219,15 +219,20 @@ func (r *record) writeText(out io.Writer) error {
 			continue
 		}
 		fmt.Fprintln(out)
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, cells := range append([][]string{t.head}, t.rows...) {
-			fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
-		}
-		if err := w.Flush(); err != nil {
+		if err := t.writeText(out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeText prints the table for a terminal.
+func (t table) writeText(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, cells := range append([][]string{t.head}, t.rows...) {
+		fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+	}
+	return w.Flush()
 }
 
 // readable formats a duration with three digits.
