@@ -23,7 +23,10 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-func main() { os.Exit(runCommandLine()) }
+func main() {
+	relaxTimers(os.Args)
+	os.Exit(runCommandLine())
+}
 
 func runCommandLine() int {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
