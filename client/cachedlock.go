@@ -73,6 +73,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	}
 	l := newLock(h, was.mode, was.seq, was.reason)
 	if was.mode != a.mode || was.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
+		l.cancel(nil) // else it stays with the session
 		k.giveBack(h)
 		return nil
 	}

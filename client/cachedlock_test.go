@@ -1,6 +1,7 @@
 package client
 
 import (
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,34 @@ func TestAuditEndsALaterUseOfTheLock(t *testing.T) {
 		c.auditLock(t.Context(), uses[0])
 		if uses[1].Err() == nil {
 			t.Error("it is used although the cell does not know it")
+		}
+		closeClient(t, c)
+	})
+}
+
+// An Acquire that cannot use the lock that is kept leaves nothing with the session.
+func TestAcquireInAnotherModeLeavesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := cacheable(t, c)
+		use := func(mode api.LockMode) (contexts int) {
+			l, err := h.Acquire(t.Context(), mode)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return reflect.ValueOf(c.session.ended).Elem().FieldByName("children").Len()
+		}
+		began := use(api.Shared)
+		for range 20 {
+			use(api.Exclusive)
+			use(api.Shared)
+		}
+		if now := use(api.Shared); now > began {
+			t.Errorf("%d contexts depend on the session, and did %d before 40 changes of the mode", now, began)
 		}
 		closeClient(t, c)
 	})
