@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxTurns bounds the locks of which turns knows something.
+// maxHoldTimes bounds the locks of which holdTimes knows something.
 const maxHoldTimes = 4096
 
 // holdTimes knows how long a turn with a lock has taken of late, so that those who
@@ -25,7 +25,7 @@ type holdTimes struct {
 type holdTime struct {
 	generation api.Generation  // of the turn that goes on; 0 if none does
 	began      session.Instant // when that began
-	cached     bool            // its holder may keep the lock unused: how long it takes says nothing
+	cached     bool            // a holder may keep the lock unused: how long it takes says nothing
 	usual      time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
 }
 
@@ -41,6 +41,10 @@ func newHoldTimes() *holdTimes {
 func (t *holdTimes) beginHold(name api.Name, generation api.Generation, cached bool, now session.Instant) {
 	one, _ := t.byName.Get(name)
 	if one.generation == generation {
+		if cached && !one.cached {
+			one.cached = true
+			t.byName.Add(name, one)
+		}
 		return
 	}
 	one = one.ended(now)
@@ -72,8 +76,8 @@ func (one holdTime) ended(now session.Instant) holdTime {
 
 // estimateWait says how long it may be until ahead more turns, and the one that goes
 // on if the lock is held, are over; 0 if that cannot be told: if none has been
-// seen to its end, or the one that goes on takes longer than usual, or its holder
-// caches the lock.
+// seen to its end, or the one that goes on takes longer than usual, or one of its
+// holders caches the lock.
 func (t *holdTimes) estimateWait(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
 	one, _ := t.byName.Peek(name)
 	if one.usual == 0 || held && (one.generation == 0 || one.cached) {

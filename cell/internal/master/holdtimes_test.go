@@ -44,6 +44,11 @@ func TestEstimate(t *testing.T) {
 	asked(16*time.Minute, held, 1, 0)
 	u.endHold("/x", at(2*time.Hour)) // it does not count
 	asked(2*time.Hour, free, 1, 105*time.Second)
+	u.beginHold("/x", 5, false, at(3*time.Hour))
+	u.beginHold("/x", 5, true, at(3*time.Hour)) // of two readers one may keep it unused
+	asked(3*time.Hour, held, 1, 0)
+	u.endHold("/x", at(5*time.Hour))
+	asked(5*time.Hour, free, 1, 105*time.Second)
 	if got := u.estimateWait("/y", free, 1, at(0)); got != 0 {
 		t.Errorf("of a lock that was never held: %v", got)
 	}
