@@ -43,14 +43,15 @@ func OnQueued(f func(Queued)) LockOption { return func(o *lockOptions) { o.onQue
 
 // acquireCall is one call of Acquire or TryAcquire.
 type acquireCall struct {
-	handle  *Handle
-	token   []byte // of the handle, the same in every attempt
-	mode    api.LockMode
-	options lockOptions
-	ticket  []byte           // for the place in the queue
-	queued  *chubbypb.Queued // the newest position; nil before the first
-	lastTry *api.Error       // of the last try without a queue place; nil if there was none
-	granted *chubbypb.Granted
+	handle     *Handle
+	token      []byte // of the handle, the same in every attempt
+	recallAlls uint64 // of the handle, when the call began
+	mode       api.LockMode
+	options    lockOptions
+	ticket     []byte           // for the place in the queue
+	queued     *chubbypb.Queued // the newest position; nil before the first
+	lastTry    *api.Error       // of the last try without a queue place; nil if there was none
+	granted    *chubbypb.Granted
 }
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
@@ -98,7 +99,7 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 	}
 	defer leave()
 	h.mu.Lock()
-	h.lockRequested, a.token = true, h.currentTokenLocked()
+	h.lockRequested, a.token, a.recallAlls = true, h.currentTokenLocked(), h.kept.recallAlls
 	h.mu.Unlock()
 	if err := send(within); err != nil {
 		return nil, h.poisonedError(op, nameHolders(a.leftError(ctx, err)))
@@ -179,6 +180,7 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	l := newLock(h, a.mode, seq, a.options.reason)
 	if err = h.client.session.trackLock(ctx, l); err == nil {
 		if err = h.setLock(l); err == nil {
+			h.kept.noteGrant(a, l)
 			return l, nil
 		}
 	}

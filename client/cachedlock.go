@@ -29,6 +29,7 @@ type keptLock struct {
 	idleSince  session.Instant
 	jeopardies uint64         // of the session, when the lock became idle
 	recalled   api.Generation // another wants the lock of this or a lower generation: it is released and not kept
+	recallAlls uint64         // calls of recallAll
 	timerRuns  bool           // returnIdle will be called
 }
 
@@ -132,6 +133,16 @@ func (k *keptLock) recall(h *Handle, generation api.Generation) {
 	}
 }
 
+// noteGrant recalls a lock that was granted if recallAll was called meanwhile: a new master does not even
+// know its handle. The lock is the handle's, and its owner does not have it yet.
+func (k *keptLock) noteGrant(a *acquireCall, l *Lock) {
+	l.handle.mu.Lock()
+	defer l.handle.mu.Unlock()
+	if k.recallAlls != a.recallAlls {
+		k.recall(l.handle, l.seq.Generation)
+	}
+}
+
 // forget forgets a lock of that or a lower generation, which is lost; Handle.mu is held.
 func (k *keptLock) forget(generation api.Generation) {
 	if k.idle != nil && k.idle.seq.Generation <= generation {
@@ -141,10 +152,11 @@ func (k *keptLock) forget(generation api.Generation) {
 
 // recallAll recalls all locks that are or may be kept, because an event may have been missed that
 // recalls one, or takes one away. The keeper calls it before it acknowledges anything that came
-// after that event.
+// after that event. noteGrant recalls those whose grants this process has not seen by then.
 func (t *handleTable) recallAll() {
 	for _, h := range t.all() {
 		h.mu.Lock()
+		h.kept.recallAlls++
 		for _, l := range []*Lock{h.lock, h.kept.idle} {
 			if l != nil {
 				h.kept.recall(h, l.seq.Generation)
