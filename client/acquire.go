@@ -109,8 +109,9 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 }
 
 // TryAcquire takes the lock if it is free. Else it fails with LockHeld and the
-// holders, or with LockDelayed and the time that remains. If ctx ends before an
-// answer, the lock is not held, as with Acquire.
+// holders, or with LockDelayed and the time that remains. A lock that is kept and not
+// used (OpenOptions.CacheLock) is given back for it, for which it waits a second at most.
+// If ctx ends before an answer, the lock is not held, as with Acquire.
 func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("try to acquire", mode, options)
 	if err != nil {

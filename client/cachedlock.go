@@ -12,6 +12,10 @@ import (
 // the lock-delay, as any lock that it holds.
 const maxIdleLock = 5 * time.Second
 
+// maxReturn bounds how long the acknowledgement of a recall waits until the lock has been given back. The receipt
+// of other events waits, too.
+const maxReturn = 100 * time.Millisecond
+
 // keptLock is what a handle knows of keeping its lock from a Release to the next Acquire, at the cost
 // of no call (Chubby §2.7: "clients may cache locks", with the conflicting-lock event to recall
 // them). For the cell a kept lock is held: nothing about leases, revocation and lock-delay is
@@ -27,10 +31,11 @@ type keptLock struct {
 
 	idle       *Lock // the lock that is kept, as its owner released it; nil if none is
 	idleSince  session.Instant
-	jeopardies uint64         // of the session, when the lock became idle
-	recalled   api.Generation // another wants the lock of this or a lower generation: it is released and not kept
-	recallAlls uint64         // calls of recallAll
-	timerRuns  bool           // returnIdle will be called
+	jeopardies uint64          // of the session, when the lock became idle
+	recalled   api.Generation  // another wants the lock of this or a lower generation: it is released and not kept
+	recallAlls uint64          // calls of recallAll
+	returned   <-chan struct{} // closed when the last that was given back is free; nil if none was
+	timerRuns  bool            // returnIdle will be called
 }
 
 // keep keeps a lock of the handle that its owner has released just now, and reports whether it
@@ -103,7 +108,10 @@ func (k *keptLock) track(l *Lock) bool {
 func (k *keptLock) giveBack(h *Handle) {
 	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation)
 	k.idle = nil
+	returned := make(chan struct{})
+	k.returned = returned
 	c.janitor.add(func(ctx context.Context) {
+		defer close(returned)
 		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld if it was lost meanwhile
 	})
 }

@@ -111,3 +111,41 @@ func TestAcquireInAnotherModeLeavesNothing(t *testing.T) {
 		closeClient(t, c)
 	})
 }
+
+// A recall is acknowledged when the lock has been given back, or soon if that takes long: the lease must not
+// wait for it.
+func TestRecallIsAcknowledgedAfterTheReturn(t *testing.T) {
+	for name, answer := range map[string]verb{"late": after(maxReturn / 2), "never": hang} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				c := f.client(f.config())
+				h := cacheable(t, c)
+				l, err := h.Acquire(t.Context(), api.Exclusive)
+				if err == nil {
+					err = l.Release(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				hung := 0
+				f.script(func(c seen) verb {
+					if c.method != "Release" || hung > 0 {
+						return nil
+					}
+					hung++
+					return answer
+				})
+				f.tell(f.only(), uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK, Generation: l.Token()})
+				time.Sleep(maxReturn / 3)
+				if s := f.state(); s.acked != 0 || s.held == 0 {
+					t.Errorf("acknowledged up to %d, and the lock is of %d", s.acked, s.held)
+				}
+				time.Sleep(maxReturn)
+				if s := f.state(); s.acked == 0 || (s.held == 0) != (name == "late") {
+					t.Errorf("later: acknowledged up to %d, and the lock is of %d", s.acked, s.held)
+				}
+				closeClient(t, c)
+			})
+		})
+	}
+}

@@ -104,13 +104,17 @@ func (h *Handle) pushEvent(e api.Event) {
 // EventMasterFailedOver comes, after the handle was presented, and so misses nothing
 // that is dropped here; except that another client wants the lock, which is kept
 // until then.
-func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) {
+//
+// If the event recalls a lock that may be kept, it returns a channel that is closed when the last lock that was
+// given back is free; nil if none was.
+func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) (returned <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Kind == api.EventConflictingLock && h.kept.wanted {
 		h.kept.recall(h, e.Generation)
+		returned = h.kept.returned
 		if !h.kept.tellsConflicts {
-			return
+			return returned
 		}
 	}
 	switch presented := h.token == nil || h.knownInEpoch >= epoch; {
@@ -120,6 +124,7 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) {
 	case e.Kind == api.EventConflictingLock:
 		h.pendingConflict = &e
 	}
+	return returned
 }
 
 // enqueueEvent queues an event, if the handle was opened for events; mu is held. It

@@ -1,6 +1,9 @@
 package client
 
 import (
+	"context"
+	"time"
+
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
@@ -21,6 +24,8 @@ import (
 type inbox struct {
 	seen  uint64 // sequence of the newest event
 	holds []hold // in the order of their sequences
+
+	returns []<-chan struct{} // each is closed when a recalled lock has been given back
 }
 
 // hold is a reason not to acknowledge an event and what came after it.
@@ -56,6 +61,25 @@ func (x *inbox) holdForLocks(locks ...*Lock) {
 // until the owners of the locks that next returns have released them.
 func (x *inbox) holdForAudit(after uint64, one *audit, next func() []*Lock) {
 	x.holds = append(x.holds, hold{sequence: after + 1, done: one.done, next: next})
+}
+
+// awaitReturns waits until the locks that were recalled have been given back: the acknowledgement tells a
+// TryAcquire at the master that a lock which is still held is in use.
+func (x *inbox) awaitReturns(ended context.Context) {
+	if len(x.returns) == 0 { // mostly
+		return
+	}
+	timer := time.NewTimer(maxReturn)
+	defer timer.Stop()
+	for late := false; len(x.returns) > 0 && !late; x.returns = x.returns[1:] {
+		select {
+		case <-x.returns[0]:
+		case <-ended.Done():
+		case <-timer.C:
+			late = true
+		}
+	}
+	x.returns = nil
 }
 
 // dropEndedHolds drops the holds at the front whose reasons have ceased.

@@ -212,6 +212,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		}
 		k.handleEvent(e)
 	}
+	k.inbox.awaitReturns(k.session.ended)
 	return fresh
 }
 
@@ -241,7 +242,9 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 		if !kind.Subscribable() {
 			k.handleUnknownEvent(e)
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
-			h.deliverEvent(k.epoch, eventOf(e))
+			if returned := h.deliverEvent(k.epoch, eventOf(e)); returned != nil {
+				k.inbox.returns = append(k.inbox.returns, returned)
+			}
 		}
 	}
 }

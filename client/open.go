@@ -57,14 +57,16 @@ type OpenOptions struct {
 	// not check sequencers.
 	LockDelay time.Duration
 
-	// CacheLock has a lock that is released through this handle stay with the session
-	// (Chubby §2.7), so that the next Acquire through it makes no call, and takes about a
-	// microsecond. It is given back when another asks for it, when nobody has used it for
-	// five seconds, when the handle is closed, and in jeopardy. Those who wait get it before
-	// this handle does again. For the cell, and for whoever asks, the lock is held all the
-	// time, and with one token: guards tell one use of it from the next as little as two
-	// threads of one process. TryAcquire of others fails once, and recalls it. An Acquire in
-	// another mode, or for another Reason, makes a call as ever. It needs Write.
+	// CacheLock has a lock that is released through this handle stay with it (Chubby §2.7),
+	// so that the next Acquire through it makes no call, and takes about a microsecond. It
+	// is given back when another asks for it, when nobody has used it for five seconds, and
+	// when the handle is closed; after jeopardy and a fail-over it is not used again. Those
+	// who wait get it before this handle does again, and TryAcquire of others gets it unless
+	// it is in use. For the cell, and for whoever asks, the lock is held all the time, and
+	// with one token: guards tell one use of it from the next as little as two threads of
+	// one process. Release asks nobody then: nil says that no loss was heard of, and after
+	// BreakLock with now another may have had the lock. An Acquire in another mode, or for
+	// another Reason, makes a call as ever. It needs Write.
 	CacheLock bool
 
 	Create    Creation

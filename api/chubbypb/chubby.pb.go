@@ -1453,7 +1453,8 @@ type OpenRequest struct {
 	Contents    []byte                 `protobuf:"bytes,13,opt,name=contents,proto3" json:"contents,omitempty"`
 	Acl         *ACL                   `protobuf:"bytes,14,opt,name=acl,proto3" json:"acl,omitempty"` // empty names inherit
 	// A lock that is released through the handle may stay with its session. It asks for
-	// the conflicting-lock event, too. The master only shows it.
+	// the conflicting-lock event, too. The master shows it, and has the lock given back,
+	// if it is not used, before it refuses a TryAcquire of another.
 	CacheLock     bool `protobuf:"varint,15,opt,name=cache_lock,json=cacheLock,proto3" json:"cache_lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -59,6 +59,36 @@ func keptSafeguards() []safeguard {
 			pkg: "./client", test: "TestCachedLockIsOfOneKind",
 		},
 		{
+			name: "a kept lock of another kind leaves no context", file: "client/cachedlock.go",
+			old: "		l.cancel(nil) // else it stays with the session\n", new: "",
+			pkg: "./client", test: "TestAcquireInAnotherModeLeavesNothing",
+		},
+		{
+			name: "a turn of a keeper gives no estimate", file: "cell/internal/master/holdtimes.go",
+			old: "			one.cached = true\n", new: "",
+			pkg: "./cell/internal/master", test: "TestEstimate",
+		},
+		{
+			name: "a TryAcquire has a kept lock given back", file: "cell/internal/master/locks.go",
+			old: "	asked := l.awaitRecall(ctx, claim, lock)\n", new: "	asked := false\n",
+			pkg: "./client", test: "TestTryAcquireGetsAnIdleLock",
+		},
+		{
+			name: "a TryAcquire of a used lock is refused soon", file: "cell/internal/master/keepalive.go",
+			old: "		s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))\n", new: "",
+			pkg: "./client", test: "TestTryAcquireOfAKeptLockIsRefusedSoon",
+		},
+		{
+			name: "TryAcquires wait once for one who does not answer", file: "cell/internal/master/recalls.go",
+			old: "	if r := l.recalls.byLock[lock]; r != nil {\n", new: "	if r := l.recalls.byLock[lock]; false {\n",
+			pkg: "./client", test: "TestTryAcquireOfAKeptLockIsRefusedSoon",
+		},
+		{
+			name: "a recall is acknowledged after the return", file: "client/keepalive.go",
+			old: "	k.inbox.awaitReturns(k.session.ended)\n", new: "",
+			pkg: "./client", test: "TestRecallIsAcknowledgedAfterTheReturn",
+		},
+		{
 			name: "an audit ends the use of a lock that goes on by then", file: "client/audit.go",
 			old: "	if h.lock != nil && h.lock.firstUse == l.firstUse {\n", new: "	if h.lock == l {\n",
 			pkg: "./client", test: "TestAuditEndsALaterUseOfTheLock",

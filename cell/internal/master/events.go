@@ -20,6 +20,7 @@ type publisher struct {
 	boxes     *mailboxes
 	handles   *handles
 	queues    *queues
+	recalls   *recalls
 	holdTimes *holdTimes
 	copyset   *copyset
 }
@@ -138,6 +139,7 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 		}
 	}
 	for _, v := range r.Vacant {
+		p.recalls.end(v.Lock)
 		if !handedOn[v.Lock] {
 			p.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
 			p.tellHandles(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})

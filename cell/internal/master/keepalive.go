@@ -70,6 +70,7 @@ func (s *Sessions) parkCall(c Caller, h Receipt) (*parked, session.Instant, erro
 		for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
 			s.epoch.mu.pause(maxSteps)
 		}
+		s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
 		s.revocations.actOnAcknowledgement(c.Session)
 		if s.boxes.byID[c.Session] != box {
 			return nil, 0, s.epoch.sessionEnded(c.Session) // in between

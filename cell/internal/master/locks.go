@@ -17,6 +17,7 @@ import (
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
+	recalls   *recalls
 	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
@@ -58,7 +59,8 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	}
 }
 
-// TryAcquire takes a lock or says at once why not. Those who wait come first.
+// TryAcquire takes a lock or says why not: at once, unless the lock is kept by those who may not
+// use it. Those who wait come first.
 func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
 	lock := h.Node
 	if err := l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
@@ -66,6 +68,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return answer, err
 	}
 	claim.Try = true
+	asked := l.awaitRecall(ctx, claim, lock)
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
@@ -81,7 +84,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
-	if a.Code() == api.LockHeld {
+	if a.Code() == api.LockHeld && !asked {
 		l.epoch.mu.LockPatient()
 		l.events.tellConflict(lock, result.Claims[0].Owner, claim.Mode)
 		l.epoch.mu.Unlock()

@@ -74,19 +74,19 @@ func New(ctx context.Context, cfg Config) *Master {
 		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld},
 	}
 	t := newTables(cfg.Metrics)
-	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, holdTimes: t.holdTimes, copyset: t.copyset}
+	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, copyset: t.copyset}
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)
 	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient}
 	gone := newRemover(e, t.queues, coherent)
 	t.copyset.cleared = gone.cleared
 	sessions := &Sessions{
-		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, outbox: t.outbox, offers: out, revocations: lost,
+		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, recalls: t.recalls, outbox: t.outbox, offers: out, revocations: lost,
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
 	}
 	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
 	locks := &Locks{
-		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
+		epoch: e, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
 		events: events, offers: out, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -194,6 +195,7 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
+	o.epoch.mu.pause(o.tables.recalls.acknowledge(end.Session, math.MaxUint64))
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)

@@ -20,6 +20,7 @@ type Sessions struct {
 	leases      *session.Leases
 	boxes       *mailboxes
 	copyset     *copyset
+	recalls     *recalls
 	outbox      *outbox
 	offers      *offers
 	revocations *revocations

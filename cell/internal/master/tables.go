@@ -12,6 +12,7 @@ type tables struct {
 	boxes     *mailboxes
 	handles   *handles
 	queues    *queues
+	recalls   *recalls
 	holdTimes *holdTimes
 	delays    *delays
 	copyset   *copyset
@@ -25,6 +26,7 @@ func newTables(metrics Metrics) *tables {
 		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
 		handles:   newHandles(),
 		queues:    newQueues(out),
+		recalls:   newRecalls(),
 		holdTimes: newHoldTimes(),
 		delays:    newDelays(),
 		copyset:   newCopyset(),

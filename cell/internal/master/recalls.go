@@ -1,0 +1,139 @@
+package master
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// maxRecall bounds how long a TryAcquire waits for a lock to be given back that is kept.
+const maxRecall = time.Second
+
+// maxRecalled bounds the holders that a TryAcquire waits for; it does not wait for more.
+const maxRecalled = 64
+
+// recalls is the locks that are asked back for a TryAcquire, because their holders may keep
+// them without using them (decision 22). A client acknowledges that event when it has given the
+// lock back, which it waits for for a short time, or at once if the lock is in use. epoch.mu guards it.
+type recalls struct {
+	byLock    map[namespace.Ref]*recall
+	bySession map[api.SessionID]map[*recall]uint64 // the event that the session has to acknowledge
+}
+
+// recall is one lock that is asked back.
+type recall struct {
+	lock  namespace.Ref
+	until session.Instant // when nobody waits any more
+	of    []api.SessionID // the holders
+	left  int             // of those, who have not answered
+	done  chan struct{}   // closed when the lock is free, or nobody is left
+}
+
+func newRecalls() *recalls {
+	return &recalls{byLock: map[namespace.Ref]*recall{}, bySession: map[api.SessionID]map[*recall]uint64{}}
+}
+
+// add notes that a holder was told with that event.
+func (t *recalls) add(r *recall, id api.SessionID, sequence uint64) {
+	own := t.bySession[id]
+	if own == nil {
+		own = map[*recall]uint64{}
+		t.bySession[id] = own
+	}
+	if own[r] == 0 {
+		r.of, r.left = append(r.of, id), r.left+1
+	}
+	own[r] = sequence
+}
+
+// acknowledge takes note of what a session has acknowledged, and returns how many steps that took.
+func (t *recalls) acknowledge(id api.SessionID, acked uint64) (steps int) {
+	for r, sequence := range t.bySession[id] {
+		if steps++; acked >= sequence {
+			t.forget(r, id)
+			if r.left--; r.left == 0 {
+				t.end(r.lock)
+			}
+		}
+	}
+	return steps
+}
+
+func (t *recalls) forget(r *recall, id api.SessionID) {
+	delete(t.bySession[id], r)
+	if len(t.bySession[id]) == 0 {
+		delete(t.bySession, id)
+	}
+}
+
+// end notes that a lock is free, or that its holders have answered.
+func (t *recalls) end(lock namespace.Ref) {
+	r := t.byLock[lock]
+	if r == nil {
+		return
+	}
+	delete(t.byLock, lock)
+	for _, id := range r.of {
+		t.forget(r, id)
+	}
+	close(r.done)
+}
+
+// awaitRecall has a lock given back that is kept, and not used, and waits for that. asked
+// says that the holders were told of the claim.
+func (l *Locks) awaitRecall(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (asked bool) {
+	if node, err := l.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
+		return false
+	}
+	l.epoch.mu.LockPatient()
+	r := l.recall(claim, lock)
+	l.epoch.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	timer := time.NewTimer(r.until.Sub(l.epoch.clock()))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-l.epoch.ctx.Done():
+	}
+	return true
+}
+
+// recall asks the holders of a lock for it, if they were not asked yet. It returns nil if there is
+// nothing to wait for: others have come first, or not all holders keep it. epoch.mu is held.
+func (l *Locks) recall(claim raftfsm.Claim, lock namespace.Ref) *recall {
+	node, err := l.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(claim.Mode) ||
+		l.queues.firstAhead(lock, claim.Mode) != nil {
+		return nil
+	}
+	l.epoch.mu.pause(len(node.Holders))
+	open := l.files.handles.onNode[lock]
+	for _, holder := range node.Holders {
+		h := open[holder.Owner]
+		if h == nil || !h.CachesLock || !h.Events.Has(api.EventConflictingLock) || h.Owner == (namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}) {
+			return nil
+		}
+	}
+	if r := l.recalls.byLock[lock]; r != nil {
+		return r
+	}
+	r := &recall{lock: lock, until: l.epoch.clock().Add(maxRecall), done: make(chan struct{})}
+	for _, holder := range node.Holders {
+		if sequence := l.events.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock}); sequence != 0 {
+			l.recalls.add(r, holder.Session, sequence)
+		}
+	}
+	if r.left == 0 {
+		return nil
+	}
+	l.recalls.byLock[lock] = r
+	return r
+}
