@@ -106,3 +106,21 @@ func TestTryAcquireBesideABusyKeeper(t *testing.T) {
 		<-stopped
 	})
 }
+
+// A node whose lock is kept, and not used, can be deleted; one whose lock is used cannot.
+func TestDeleteOfANodeWhoseLockIsKept(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		l := c.acquire(c.h1)
+		if err := c.h2.Delete(t.Context()); !errors.Is(err, api.LockHeld) {
+			t.Errorf("its lock is used: %v", err)
+		}
+		c.release(l)
+		c.release(c.acquire(c.h1))
+		if err := c.h2.Delete(t.Context()); err != nil {
+			t.Errorf("its lock is not used: %v", err)
+		}
+		if _, err := c.h1.Acquire(t.Context(), api.Exclusive); !errors.Is(err, api.HandleClosed) {
+			t.Errorf("after the deletion: %v", err)
+		}
+	})
+}

@@ -62,7 +62,7 @@ type OpenOptions struct {
 	// is given back when another asks for it, when nobody has used it for five seconds, and
 	// when the handle is closed; after jeopardy and a fail-over it is not used again. Those
 	// who wait get it before this handle does again, and TryAcquire of others gets it unless
-	// it is in use. For the cell, and for whoever asks, the lock is held all the time, and
+	// it is in use, and so does Delete. For the cell, and for whoever asks, the lock is held all the time, and
 	// with one token: guards tell one use of it from the next as little as two threads of
 	// one process. Release asks nobody then: nil says that no loss was heard of, and after
 	// BreakLock with now another may have had the lock. An Acquire in another mode, or for

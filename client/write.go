@@ -112,7 +112,8 @@ func aclToWire(a api.ACL) *chubbypb.ACL {
 }
 
 // Delete deletes the node. It fails with NotEmpty if the node has children, and with
-// LockHeld if another holds its lock. IfSequencer is the only option; IfGeneration is
+// LockHeld if another holds its lock, unless that is kept and not used
+// (OpenOptions.CacheLock). IfSequencer is the only option; IfGeneration is
 // InvalidArgument. The handle must still be closed.
 func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	o, err := writeOptionsOf("delete", h.path, options)

@@ -70,8 +70,13 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "a TryAcquire has a kept lock given back", file: "cell/internal/master/locks.go",
-			old: "	asked := l.awaitRecall(ctx, claim, lock)\n", new: "	asked := false\n",
+			old: "	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)\n", new: "	asked := false\n",
 			pkg: "./client", test: "TestTryAcquireGetsAnIdleLock",
+		},
+		{
+			name: "a Delete has a kept lock given back", file: "cell/internal/master/files.go",
+			old: "			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)\n", new: "",
+			pkg: "./client", test: "TestDeleteOfANodeWhoseLockIsKept",
 		},
 		{
 			name: "a TryAcquire of a used lock is refused soon", file: "cell/internal/master/keepalive.go",
@@ -80,7 +85,7 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "TryAcquires wait once for one who does not answer", file: "cell/internal/master/recalls.go",
-			old: "	if r := l.recalls.byLock[lock]; r != nil {\n", new: "	if r := l.recalls.byLock[lock]; false {\n",
+			old: "	if r := p.recalls.byLock[lock]; r != nil {\n", new: "	if r := p.recalls.byLock[lock]; false {\n",
 			pkg: "./client", test: "TestTryAcquireOfAKeptLockIsRefusedSoon",
 		},
 		{

@@ -285,6 +285,9 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {
+		if c.Delete != nil { // which is refused while another holds the lock
+			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
+		}
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
 	}
 	return result, err

@@ -17,7 +17,6 @@ import (
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
-	recalls   *recalls
 	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
@@ -68,7 +67,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return answer, err
 	}
 	claim.Try = true
-	asked := l.awaitRecall(ctx, claim, lock)
+	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})

@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	}
 	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
 	locks := &Locks{
-		epoch: e, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
+		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
 		events: events, offers: out, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{

@@ -6,18 +6,17 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxRecall bounds how long a TryAcquire waits for a lock to be given back that is kept.
+// maxRecall bounds how long a TryAcquire or a Delete waits for a lock to be given back that is kept.
 const maxRecall = time.Second
 
-// maxRecalled bounds the holders that a TryAcquire waits for; it does not wait for more.
+// maxRecalled bounds the holders that are waited for; if there are more, none is.
 const maxRecalled = 64
 
-// recalls is the locks that are asked back for a TryAcquire, because their holders may keep
-// them without using them (decision 22). A client acknowledges that event when it has given the
+// recalls is the locks that are asked back for a TryAcquire or a Delete, because their holders
+// may keep them without using them (decision 22). A client acknowledges that event when it has given the
 // lock back, which it waits for for a short time, or at once if the lock is in use. epoch.mu guards it.
 type recalls struct {
 	byLock    map[namespace.Ref]*recall
@@ -83,57 +82,57 @@ func (t *recalls) end(lock namespace.Ref) {
 	close(r.done)
 }
 
-// awaitRecall has a lock given back that is kept, and not used, and waits for that. asked
-// says that the holders were told of the claim.
-func (l *Locks) awaitRecall(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref) (asked bool) {
-	if node, err := l.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
+// awaitRecall has a lock given back that is kept, and not used, since a handle wants it in that mode, and
+// waits for that. asked says that the holders were told.
+func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by namespace.Owner, mode api.LockMode) (asked bool) {
+	if node, err := p.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
 		return false
 	}
-	l.epoch.mu.LockPatient()
-	r := l.recall(claim, lock)
-	l.epoch.mu.Unlock()
+	p.epoch.mu.LockPatient()
+	r := p.recall(lock, by, mode)
+	p.epoch.mu.Unlock()
 	if r == nil {
 		return false
 	}
-	timer := time.NewTimer(r.until.Sub(l.epoch.clock()))
+	timer := time.NewTimer(r.until.Sub(p.epoch.clock()))
 	defer timer.Stop()
 	select {
 	case <-r.done:
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-l.epoch.ctx.Done():
+	case <-p.epoch.ctx.Done():
 	}
 	return true
 }
 
 // recall asks the holders of a lock for it, if they were not asked yet. It returns nil if there is
-// nothing to wait for: others have come first, or not all holders keep it. epoch.mu is held.
-func (l *Locks) recall(claim raftfsm.Claim, lock namespace.Ref) *recall {
-	node, err := l.epoch.state().Tree.Resolve(lock)
-	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(claim.Mode) ||
-		l.queues.firstAhead(lock, claim.Mode) != nil {
+// nothing to wait for: others have come first, or not all holders keep it. epoch.mu is held, and
+// released in between.
+func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
+	p.epoch.mu.pause(p.queues.stepsOf(lock.Name))
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(mode) ||
+		p.queues.firstAhead(lock, mode) != nil {
 		return nil
 	}
-	l.epoch.mu.pause(len(node.Holders))
-	open := l.files.handles.onNode[lock]
+	open := p.handles.onNode[lock]
 	for _, holder := range node.Holders {
-		h := open[holder.Owner]
-		if h == nil || !h.CachesLock || !h.Events.Has(api.EventConflictingLock) || h.Owner == (namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}) {
+		if h := open[holder.Owner]; h == nil || h.Owner == by || !h.CachesLock || !h.Events.Has(api.EventConflictingLock) {
 			return nil
 		}
 	}
-	if r := l.recalls.byLock[lock]; r != nil {
+	if r := p.recalls.byLock[lock]; r != nil {
 		return r
 	}
-	r := &recall{lock: lock, until: l.epoch.clock().Add(maxRecall), done: make(chan struct{})}
+	r := &recall{lock: lock, until: p.epoch.clock().Add(maxRecall), done: make(chan struct{})}
 	for _, holder := range node.Holders {
-		if sequence := l.events.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock}); sequence != 0 {
-			l.recalls.add(r, holder.Session, sequence)
+		if sequence := p.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock}); sequence != 0 {
+			p.recalls.add(r, holder.Session, sequence)
 		}
 	}
 	if r.left == 0 {
 		return nil
 	}
-	l.recalls.byLock[lock] = r
+	p.recalls.byLock[lock] = r
 	return r
 }
