@@ -164,7 +164,7 @@ func (t Tree) problemOfIndex(n *Node) string {
 		return "is not found under its name"
 	}
 	for _, session := range n.owners() {
-		if _, ok := t.owned.Get(ownedKey(session, n.Name)); !ok {
+		if _, ok := t.owned.Get(ownedKey{session, n.Name}); !ok {
 			return "is missing from the index by session"
 		}
 	}

@@ -105,8 +105,8 @@ func TestCheckSeesDamagedNodes(t *testing.T) {
 
 // Check finds each way in which the parts of a tree can disagree.
 func TestCheckSeesPartsThatDisagree(t *testing.T) {
-	insert := func(t *Tree, key []byte, n *Node) { t.nodes, _, _ = t.nodes.Insert(key, n) }
-	drop := func(t *Tree, key []byte) { t.nodes, _, _ = t.nodes.Delete(key) }
+	insert := func(t *Tree, name api.Name, n *Node) { t.nodes.Set(keyOf(name), n) }
+	drop := func(t *Tree, name api.Name) { t.nodes.Delete(keyOf(name)) }
 	for what, damage := range map[string]struct {
 		want string // in the message
 		do   func(*Tree)
@@ -115,26 +115,26 @@ func TestCheckSeesPartsThatDisagree(t *testing.T) {
 		"bytes":          {"counts", func(t *Tree) { t.counts.Bytes-- }},
 		"locks":          {"counts", func(t *Tree) { t.counts.Locks++ }},
 		"quotas":         {"counts", func(t *Tree) { t.counts.Limited++ }},
-		"usage":          {"uses", func(t *Tree) { t.usage, _, _ = t.usage.Insert(nil, Usage{Nodes: 1}) }},
-		"no usage":       {"use something", func(t *Tree) { t.usage, _, _ = t.usage.Delete(nil) }},
-		"too much usage": {"use something", func(t *Tree) { t.usage, _, _ = t.usage.Insert([]byte("x"), Usage{Nodes: 1}) }},
+		"usage":          {"uses", func(t *Tree) { t.usage.Set("", Usage{Nodes: 1}) }},
+		"no usage":       {"use something", func(t *Tree) { t.usage.Delete("") }},
+		"too much usage": {"use something", func(t *Tree) { t.usage.Set("x", Usage{Nodes: 1}) }},
 		"what is below": {"below it", func(t *Tree) {
 			n := *root(t)
 			n.Quota = &Quota{Limit: Usage{Nodes: 9}, Used: Usage{Nodes: 1}}
-			insert(t, key(""), &n)
+			insert(t, "", &n)
 			t.counts.Limited++
 		}},
-		"a missing child":  {"counts its children", func(t *Tree) { drop(t, key("/dir/child")) }},
-		"a missing parent": {"not in a directory", func(t *Tree) { drop(t, key("/dir")); root(t).Children-- }},
-		"a missing root":   {"no root", func(t *Tree) { drop(t, key("")) }},
+		"a missing child":  {"counts its children", func(t *Tree) { drop(t, "/dir/child") }},
+		"a missing parent": {"not in a directory", func(t *Tree) { drop(t, "/dir"); root(t).Children-- }},
+		"a missing root":   {"no root", func(t *Tree) { drop(t, "") }},
 		"a wrong key": {"not found under", func(t *Tree) {
-			insert(t, key("/dir"), &Node{Name: "/file", Kind: api.Directory, Instance: 9, Content: 1, ACLs: 1, Children: 1})
+			insert(t, "/dir", &Node{Name: "/file", Kind: api.Directory, Instance: 9, Content: 1, ACLs: 1, Children: 1})
 		}},
 		"a bad name": {"cannot be", func(t *Tree) {
-			insert(t, key("/a//b"), &Node{Name: "/a//b", Kind: api.File, Instance: 9, Content: 1, ACLs: 1})
+			insert(t, "/a//b", &Node{Name: "/a//b", Kind: api.File, Instance: 9, Content: 1, ACLs: 1})
 		}},
-		"owned too little":  {"index by session", func(t *Tree) { t.owned, _, _ = t.owned.Delete(ownedKey(2, "/held")) }},
-		"owned too much":    {"sessions own", func(t *Tree) { t.owned, _, _ = t.owned.Insert(ownedKey(2, "/file"), struct{}{}) }},
+		"owned too little":  {"index by session", func(t *Tree) { t.owned.Delete(ownedKey{2, "/held"}) }},
+		"owned too much":    {"sessions own", func(t *Tree) { t.owned.Set(ownedKey{2, "/file"}, struct{}{}) }},
 		"a delay and held":  {"in spite of", func(t *Tree) { t.RestoreDelay("/held", Delay{ID: 1, Mode: api.Exclusive, For: 1}) }},
 		"a delay of 0":      {"lock-delay", func(t *Tree) { t.RestoreDelay("/gone", Delay{ID: 1, Mode: api.Exclusive}) }},
 		"a long delay":      {"lock-delay", func(t *Tree) { t.RestoreDelay("/gone", Delay{ID: 1, Mode: api.Exclusive, For: time.Hour}) }},

@@ -73,17 +73,15 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint64) Dropped {
 	var d Dropped
 	gone := func(o Owner) bool { return o.Session == session }
-	e := t.edit()
-	for n := range t.OwnedBy(session) {
+	for _, n := range slices.Collect(t.OwnedBy(session)) { // collected, because the loop changes the index
 		rest, left := n.withoutHolders(gone)
 		rest = rest.withoutOpeners(gone)
-		e.replace(n, rest, session)
+		t.replace(n, rest, session)
 		if failed && t.delay(n.Name, n.Mode, left, next) {
 			d.Delayed = append(d.Delayed, n.Name)
 		}
 		t.noteDropped(&d, n, rest)
 	}
-	e.commit()
 	return d
 }
 

@@ -66,10 +66,8 @@ func (t *Tree) Create(name api.Name, spec Spec, instance api.Generation) (*Node,
 		n.Openers = []Owner{spec.Opener}
 	}
 	created := n.withContents(spec.Contents)
-	e := t.edit()
-	e.replace(parent, parent.withChildren(1), 0)
-	e.add(created) // after its parent, which it counts against
-	e.commit()
+	t.replace(parent, parent.withChildren(1), 0)
+	t.add(created) // after its parent, which it counts against
 	return created, nil
 }
 

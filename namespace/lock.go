@@ -127,6 +127,6 @@ func (t *Tree) EndDelay(name api.Name, id uint64) bool {
 	if d, ok := t.Delay(name); !ok || d.ID != id {
 		return false
 	}
-	t.delays, _, _ = t.delays.Delete([]byte(name))
+	t.delays.Delete(name)
 	return true
 }

@@ -26,7 +26,7 @@ type Quota struct {
 
 // Usage returns how much the existing nodes that a principal created use.
 func (t Tree) Usage(creator string) Usage {
-	u, _ := t.usage.Get([]byte(creator))
+	u, _ := t.usage.Get(creator)
 	return u
 }
 
@@ -34,9 +34,10 @@ func (t Tree) Usage(creator string) Usage {
 // after.
 func (t Tree) Creators(after string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		i := t.usage.Root().Iterator()
-		i.SeekLowerBound([]byte(after))
-		for k, _, ok := i.Next(); ok && (string(k) == after || yield(string(k))); k, _, ok = i.Next() {
+		for creator := range t.usage.From(after) {
+			if creator != after && !yield(creator) {
+				return
+			}
 		}
 	}
 }
@@ -111,25 +112,23 @@ func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refu
 
 // charge adds a change of what a node holds to the usage of its creator and of
 // every directory above it that has a quota.
-func (e *edit) charge(n *Node, nodes int, bytes int64) {
+func (t *Tree) charge(n *Node, nodes int, bytes int64) {
 	if nodes == 0 && bytes == 0 {
 		return
 	}
-	creator := []byte(n.Creator)
-	used, _ := e.usage.Get(creator)
-	if used = used.plus(nodes, bytes); used == (Usage{}) {
-		e.usage.Delete(creator)
+	if used := t.Usage(n.Creator).plus(nodes, bytes); used == (Usage{}) {
+		t.usage.Delete(n.Creator)
 	} else {
-		e.usage.Insert(creator, used)
+		t.usage.Set(n.Creator, used)
 	}
-	for at := n.Name; at != "" && e.counts.Limited > 0; {
+	for at := n.Name; at != "" && t.counts.Limited > 0; {
 		at = at.Parent()
-		dir, ok := e.nodes.Get(key(at))
+		dir, ok := t.Get(at)
 		if !ok || dir.Quota == nil {
 			continue
 		}
 		next := *dir
 		next.Quota = &Quota{Limit: dir.Quota.Limit, Used: dir.Quota.Used.plus(nodes, bytes)}
-		e.nodes.Insert(key(at), &next)
+		t.nodes.Set(keyOf(at), &next)
 	}
 }

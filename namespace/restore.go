@@ -15,12 +15,11 @@ func (t *Tree) Restore(n *Node) error {
 	if r := refuseName(n.Name); r != nil {
 		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", r.Message())
 	}
-	e := t.edit()
 	old, there := t.Get(n.Name)
 	_, placed := t.Get(n.Name.Parent())
 	switch {
 	case there && n.Name == "" && t.counts.Nodes == 1:
-		e.remove(old)
+		t.takeOut(old)
 	case there:
 		return api.Errorf(api.Corrupt, "the node %q is to be restored twice", n.Name)
 	case !placed:
@@ -34,12 +33,11 @@ func (t *Tree) Restore(n *Node) error {
 	if n.isACLFile() {
 		n.list = parseList(n.Contents)
 	}
-	e.add(n)
-	e.commit()
+	t.add(n)
 	return nil
 }
 
 // RestoreDelay puts a delay into a tree that is being read from a snapshot.
 func (t *Tree) RestoreDelay(name api.Name, d Delay) {
-	t.delays, _, _ = t.delays.Insert([]byte(name), d)
+	t.delays.Set(name, d)
 }

@@ -51,10 +51,8 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	if len(left) == 0 {
 		return d
 	}
-	e := t.edit()
-	e.replace(n, next, 0)
-	e.disown(next, left)
-	e.commit()
+	t.replace(n, next, 0)
+	t.disown(next, left)
 	t.noteDropped(&d, n, next)
 	return d
 }

@@ -1,24 +1,24 @@
 package namespace
 
 import (
-	"bytes"
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
 	"github.com/chubbylock/chubby/refusal"
-	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
 // Tree is the name space. The zero Tree is not usable; New makes one. A copy is
 // a snapshot: any number of goroutines may read it while one goroutine changes
 // the original.
 type Tree struct {
-	nodes  *iradix.Tree[*Node]    // by key: depth, then name, so that siblings are adjacent (Chubby §2.10)
-	owned  *iradix.Tree[struct{}] // by session and name: the nodes on which a session holds a lock or has an ephemeral node open
-	delays *iradix.Tree[Delay]    // by name
-	usage  *iradix.Tree[Usage]    // by creator
+	nodes  cowmap.Map[nodeKey, *Node]
+	owned  cowmap.Map[ownedKey, struct{}] // the nodes on which a session holds a lock or has an ephemeral node open
+	delays cowmap.Map[api.Name, Delay]
+	usage  cowmap.Map[string, Usage] // by creator
 	counts Counts
 }
 
@@ -33,18 +33,18 @@ type Counts struct {
 // New returns a tree that holds only the root directory, as instance 1, with
 // these ACL names.
 func New(acl api.ACL) Tree {
-	t := Tree{nodes: iradix.New[*Node](), owned: iradix.New[struct{}](), delays: iradix.New[Delay](), usage: iradix.New[Usage]()}
-	e := t.edit()
-	e.add(&Node{Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1, ACL: acl})
-	e.commit()
+	t := Tree{
+		nodes:  cowmap.New[nodeKey, *Node](nodeKey.less),
+		owned:  cowmap.New[ownedKey, struct{}](ownedKey.less),
+		delays: cowmap.New[api.Name, Delay](cmp.Less[api.Name]),
+		usage:  cowmap.New[string, Usage](cmp.Less[string]),
+	}
+	t.add(&Node{Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1, ACL: acl})
 	return t
 }
 
 // Get returns the node of that name.
-func (t Tree) Get(name api.Name) (*Node, bool) {
-	var buf [128]byte // most keys fit, and then Get does not allocate
-	return t.nodes.Get(appendKey(buf[:0], name))
-}
+func (t Tree) Get(name api.Name) (*Node, bool) { return t.nodes.Get(keyOf(name)) }
 
 // Resolve returns the node that ref names, or api.HandleClosed.
 func (t Tree) Resolve(ref Ref) (*Node, error) {
@@ -61,15 +61,16 @@ func (t Tree) Resolve(ref Ref) (*Node, error) {
 // Children returns the nodes directly in the directory whose last component is
 // greater than after, by name. It does not pass through those before.
 func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
-	prefix := childrenKey(name)
-	first := prefix
+	depth, prefix := name.Depth()+1, name+"/"
+	first := nodeKey{depth: depth, name: prefix}
 	if after != "" {
-		first = append(bytes.Clone(prefix), after+"\x00"...) // the least key that is greater
+		first.name += api.Name(after + "\x00") // the least key that is greater
 	}
 	return func(yield func(*Node) bool) {
-		i := t.nodes.Root().Iterator()
-		i.SeekLowerBound(first)
-		for k, n, ok := i.Next(); ok && bytes.HasPrefix(k, prefix) && yield(n); k, n, ok = i.Next() {
+		for k, n := range t.nodes.From(first) {
+			if k.depth != depth || !strings.HasPrefix(string(k.name), string(prefix)) || !yield(n) {
+				return
+			}
 		}
 	}
 }
@@ -80,22 +81,19 @@ func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
 func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
 	return func(yield func(Mark, *Node) bool) {
 		for depth := name.Depth(); depth <= api.MaxDepth; depth++ {
-			prefix := append([]byte{byte(depth)}, name...)
-			exact := depth == name.Depth()
+			prefix, exact := name, depth == name.Depth()
 			if !exact {
-				prefix = append(prefix, '/')
+				prefix += "/"
 			}
-			first := prefix
-			if bytes.Compare(behind, first) >= 0 {
-				first = append(bytes.Clone(behind), 0) // the least key that is greater
+			first := nodeKey{depth: depth, name: prefix}
+			if last, ok := behind.key(); ok && !last.less(first) {
+				first = nodeKey{depth: last.depth, name: last.name + "\x00"} // the least key that is greater
 			}
-			i := t.nodes.Root().Iterator()
-			i.SeekLowerBound(first)
-			for k, n, ok := i.Next(); ok && bytes.HasPrefix(k, prefix); k, n, ok = i.Next() {
-				if exact && len(k) > len(prefix) {
+			for k, n := range t.nodes.From(first) {
+				if k.depth != depth || !strings.HasPrefix(string(k.name), string(prefix)) || exact && k.name != prefix {
 					break
 				}
-				if !yield(k, n) {
+				if !yield(k.mark(), n) {
 					return
 				}
 			}
@@ -104,14 +102,16 @@ func (t Tree) Below(name api.Name, behind Mark) iter.Seq2[Mark, *Node] {
 }
 
 // Mark returns the node's place in the order of Below.
-func (n *Node) Mark() Mark { return key(n.Name) }
+func (n *Node) Mark() Mark { return keyOf(n.Name).mark() }
 
 // All returns every node, parents before their children. Snapshots are written
 // in this order.
 func (t Tree) All() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		i := t.nodes.Root().Iterator()
-		for _, n, ok := i.Next(); ok && yield(n); _, n, ok = i.Next() {
+		for _, n := range t.nodes.All() {
+			if !yield(n) {
+				return
+			}
 		}
 	}
 }
@@ -123,8 +123,9 @@ func (t Tree) All() iter.Seq[*Node] {
 func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		var names []api.Name
-		for n := range t.marked(nil) {
-			if n.held() && (n.Name == name || strings.HasPrefix(string(n.Name), string(name)+"/")) {
+		for owned := range t.owned.All() {
+			n, ok := t.Get(owned.name)
+			if ok && n.held() && (n.Name == name || strings.HasPrefix(string(n.Name), string(name)+"/")) {
 				names = append(names, n.Name)
 			}
 		}
@@ -138,37 +139,28 @@ func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 }
 
 // Delay returns the lock-delay on a name.
-func (t Tree) Delay(name api.Name) (Delay, bool) { return t.delays.Get([]byte(name)) }
+func (t Tree) Delay(name api.Name) (Delay, bool) { return t.delays.Get(name) }
 
 // Delays returns every lock-delay, by name.
 func (t Tree) Delays() iter.Seq2[api.Name, Delay] { return t.DelaysFrom("") }
 
 // DelaysFrom returns the lock-delays on the name first and on all later names.
-func (t Tree) DelaysFrom(first api.Name) iter.Seq2[api.Name, Delay] {
-	return func(yield func(api.Name, Delay) bool) {
-		i := t.delays.Root().Iterator()
-		i.SeekLowerBound([]byte(first))
-		for k, d, ok := i.Next(); ok && yield(api.Name(k), d); k, d, ok = i.Next() {
-		}
-	}
-}
+func (t Tree) DelaysFrom(first api.Name) iter.Seq2[api.Name, Delay] { return t.delays.From(first) }
 
 // OwnedBy returns the nodes on which a session holds a lock or has an ephemeral
 // node open, by name.
-func (t Tree) OwnedBy(session api.SessionID) iter.Seq[*Node] { return t.marked(ownedKey(session, "")) }
-
-// Counts returns the size of the tree.
-func (t Tree) Counts() Counts { return t.counts }
-
-// marked returns the nodes whose keys in the index by session have that prefix.
-func (t Tree) marked(prefix []byte) iter.Seq[*Node] {
+func (t Tree) OwnedBy(session api.SessionID) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		i := t.owned.Root().Iterator()
-		i.SeekPrefix(prefix)
-		for k, _, ok := i.Next(); ok; k, _, ok = i.Next() {
-			if n, ok := t.Get(api.Name(k[sessionBytes:])); ok && !yield(n) {
+		for owned := range t.owned.From(ownedKey{session: session}) {
+			if owned.session != session {
+				return
+			}
+			if n, ok := t.Get(owned.name); ok && !yield(n) {
 				return
 			}
 		}
 	}
 }
+
+// Counts returns the size of the tree.
+func (t Tree) Counts() Counts { return t.counts }

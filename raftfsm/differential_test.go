@@ -173,10 +173,21 @@ func (p *pair) compare() error {
 	return nil
 }
 
-// replay applies the whole log again to a new state.
+// replay applies the whole log again to a new state, in place, and takes snapshots, which stay as
+// they are.
 func (p *pair) replay() error {
 	s := raftfsm.NewState()
+	s.Edit()
+	snapshots, hashes := []raftfsm.State{}, []string{}
 	for i, data := range p.log {
+		if i%100 == 0 {
+			snapshot := s.Snapshot()
+			hash, err := snapshot.Hash()
+			if err != nil {
+				return err
+			}
+			snapshots, hashes = append(snapshots, snapshot), append(hashes, hash)
+		}
 		entry, err := raftfsm.DecodeEntry(data)
 		if err != nil {
 			return err
@@ -189,6 +200,11 @@ func (p *pair) replay() error {
 	}
 	if want, err := p.state.Hash(); err != nil || got != want {
 		return fmt.Errorf("the same log again gives %s, not %s (%w)", got, want, err)
+	}
+	for i, snapshot := range snapshots {
+		if got, err := snapshot.Hash(); err != nil || got != hashes[i] {
+			return fmt.Errorf("the snapshot before entry %d changed (%w)", 100*i, err)
+		}
 	}
 	return nil
 }

@@ -3,27 +3,37 @@ package raftfsm
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 )
 
 // ApplyData reads an entry of the Raft log, applies it, and adds it to the running hash. known is
 // the highest feature level that the replica knows: MaxLevel outside of tests. If the entry cannot
 // be read, or raises the cell to a level that the replica does not know, the state does not change,
 // and the replica must stop: it cannot follow its cell. Such an error is Corrupt, with ErrNewer or
-// ErrUnreleased in its chain if that is why.
+// ErrUnreleased in its chain if that is why. An unknown level also ends what Edit began.
 func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result, error) {
 	entry, err := DecodeEntry(data)
 	if err != nil {
 		return nil, err
 	}
-	next := *s
-	results := next.Apply(index, term, entry)
-	if err := checkLevel(next.Level, known); err != nil {
+	var before State
+	raises := slices.ContainsFunc(entry.Commands, Command.raisesLevel)
+	if raises {
+		before = s.Snapshot()
+	}
+	results := s.Apply(index, term, entry)
+	if err := checkLevel(s.Level, known); err != nil {
+		if raises {
+			*s = before
+		}
 		return nil, unreadable("a log entry", err)
 	}
-	next.History = chain(&next, index, term, data)
-	*s = next
+	s.History = chain(s, index, term, data)
 	return results, nil
 }
+
+// raisesLevel reports whether the command may change the state's level.
+func (c Command) raisesLevel() bool { return c.NewEpoch != nil || c.RaiseLevel != nil }
 
 // chain returns the running hash after an entry. It covers the hash before, the
 // entry, and some numbers of the state that are cheap to read and show a

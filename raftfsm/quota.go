@@ -12,7 +12,7 @@ import (
 // Quota returns what a principal may use: the limits that were set for it, and
 // those of api.DefaultQuota for the others.
 func (s *State) Quota(principal string) api.Quota {
-	own, _ := s.quotas.Get([]byte(principal))
+	own, _ := s.quotas.Get(principal)
 	usual := api.DefaultQuota()
 	return api.Quota{
 		Nodes: cmp.Or(own.Nodes, usual.Nodes), Bytes: cmp.Or(own.Bytes, usual.Bytes),
@@ -26,14 +26,7 @@ func (s *State) Quotas() iter.Seq2[string, api.Quota] { return s.QuotasFrom("") 
 
 // QuotasFrom returns the quotas that were set for the principal first and for
 // those after it, by principal.
-func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] {
-	return func(yield func(string, api.Quota) bool) {
-		i := s.quotas.Root().Iterator()
-		i.SeekLowerBound([]byte(first))
-		for k, q, ok := i.Next(); ok && yield(string(k), q); k, q, ok = i.Next() {
-		}
-	}
-}
+func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] { return s.quotas.From(first) }
 
 // checkQuota returns QuotaExceeded if a principal may not add that much at that
 // name.
@@ -72,8 +65,8 @@ func (s *State) setQuota(c *SetQuota) Result {
 // restoreQuota sets a principal's quota; a quota of zeros removes it.
 func (s *State) restoreQuota(principal string, q api.Quota) {
 	if q == (api.Quota{}) {
-		s.quotas, _, _ = s.quotas.Delete([]byte(principal))
+		s.quotas.Delete(principal)
 		return
 	}
-	s.quotas, _, _ = s.quotas.Insert([]byte(principal), q)
+	s.quotas.Set(principal, q)
 }

@@ -32,6 +32,27 @@ func TestRefusalThatIsNotFinal(t *testing.T) {
 	}
 }
 
+// What a request declares finished is finished while the request is done: its successions cannot
+// grant it any more.
+func TestDeclarationPrecedesTheHandOver(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	lock, h := c.file(id, "/lock")
+	_, h2 := c.file(id, "/lock")
+	held := c.acquire(lock, c.claim(id, h))[0].Answer
+	waiting := c.claim(id, h2)
+	if r := c.acquire(lock, waiting)[0]; !r.Pending {
+		t.Fatalf("a second claim: %+v", r)
+	}
+	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{
+		Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: held.Generation,
+		Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{waiting}}},
+	}})
+	if r.Code() != api.OK || r.Claims[0].Pending || r.Claims[0].Answer.Code() != api.InvalidArgument {
+		t.Errorf("the release: %v; the claim that it declares finished: %+v", r.Err(), r.Claims[0])
+	}
+}
+
 // A retry gets the first answer, also from a later master, and does nothing
 // (decision 13).
 func TestRetriesAreAnsweredOnce(t *testing.T) {

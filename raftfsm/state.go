@@ -1,15 +1,17 @@
 package raftfsm
 
 import (
+	"cmp"
+
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
-	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
-// State is everything that is replicated. It is a value: a copy is a snapshot,
-// taken in constant time, that any number of goroutines may read.
+// State is everything that is replicated. It is a value: a copy is a snapshot, taken in constant
+// time, that any number of goroutines may read. Edit makes it cheaper to change, and suspends that.
 type State struct {
 	Tree     namespace.Tree
 	Sessions session.Table[Answer]
@@ -23,7 +25,8 @@ type State struct {
 	Level   int        // the feature level; see MaxLevel
 	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
-	quotas *iradix.Tree[api.Quota] // those that were set, by principal
+	quotas  cowmap.Map[string, api.Quota] // those that were set, by principal
+	editing bool                          // since Edit
 }
 
 // NewState returns the state of a cell before its bootstrap.
@@ -32,7 +35,7 @@ func NewState() State {
 		Tree:     namespace.New(api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}),
 		Sessions: session.NewTable[Answer](),
 		Counter:  1, // the root directory is instance 1
-		quotas:   iradix.New[api.Quota](),
+		quotas:   cowmap.New[string, api.Quota](cmp.Less[string]),
 	}
 }
 
@@ -55,6 +58,10 @@ func (s *State) drawGeneration() api.Generation { return api.Generation(s.draw()
 // that epoch's NewEpoch, and a NewEpoch of an epoch that has begun do nothing:
 // their answer is StaleEpoch.
 func (s *State) Apply(index, term uint64, e Entry) []Result {
+	if !s.editing {
+		s.Edit()
+		defer s.Settle()
+	}
 	s.Applied = index
 	results := make([]Result, len(e.Commands))
 	for i, c := range e.Commands {
@@ -119,7 +126,8 @@ func (s *State) apply(c Command, wall int64) Result {
 // Try returns the answer that a command of the current epoch would get now. It
 // changes nothing.
 func (s *State) Try(c Command) Answer {
-	tried := *s
+	tried := s.Snapshot()
+	tried.Edit()
 	return tried.apply(c, 0).Answer
 }
 

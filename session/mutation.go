@@ -79,53 +79,52 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	if err := m.Validate(); err != nil {
 		return answer, false, err
 	}
-	s, ok := t.Get(m.Session)
+	s, ok := t.sessions.Get(m.Session)
 	if !ok {
 		return answer, false, unknownSession(m.Session)
 	}
 	if s.Terminating != nil {
 		return answer, false, &refusal.Refusal{Cause: refusal.SessionTerminating, Session: s.ID, By: s.Terminating}
 	}
-	next := s.declare(m)
-	i, ok := find(next.Open, m.Number)
-	if !ok {
+	var r Request[R]
+	if i, open := find(s.Open, m.Number); open {
+		r = s.Open[i]
+	} else if m.Number <= s.HighestIssued {
 		return answer, false, &refusal.Refusal{Cause: refusal.RequestFinished, Request: m.Number, Session: m.Session}
 	}
-	r := next.Open[i]
 	if r.Done && r.Hash != m.Hash && r.Hash != 0 && m.Hash != 0 {
 		return answer, false, &refusal.Refusal{Cause: refusal.RequestReused, Request: m.Number, Session: m.Session}
 	}
-	if next.HighestIssued != s.HighestIssued || len(next.Open) != len(s.Open) { // else m declared nothing new
-		t.replace(next)
-	}
+	t.declare(s, m)
 	return r.Answer, r.Done, nil
 }
 
-// declare returns the record of a session with m's declaration. It has at most as many open
+// declare puts m's declaration into the record of its session. Then that has at most as many open
 // requests as m.Outstanding, if m.HighestIssued is the largest so far, else at most as many as
 // before: never more than api.MaxOutstanding.
-func (s *Session[R]) declare(m Mutation) *Session[R] {
-	next := *s
-	next.HighestIssued = max(s.HighestIssued, m.HighestIssued)
-	next.Open = make([]Request[R], 0, max(len(s.Open), len(m.Outstanding)))
-	for _, r := range s.Open {
+func (t *Table[R]) declare(s *record[R], m Mutation) {
+	finished := func(r Request[R]) bool {
 		_, wanted := slices.BinarySearch(m.Outstanding, r.Number)
-		if wanted || r.Number > m.HighestIssued { // m says nothing about later numbers
-			next.Open = append(next.Open, r)
-		}
+		return !wanted && r.Number <= m.HighestIssued // m says nothing about later numbers
 	}
+	before := s.HighestIssued
+	if m.HighestIssued <= before && !slices.ContainsFunc(s.Open, finished) {
+		return // nothing new
+	}
+	s = t.change(s)
+	s.Open = slices.DeleteFunc(s.Open, finished)
 	for _, n := range m.Outstanding {
-		if n > s.HighestIssued { // a lower one is open already, or finished permanently
-			next.Open = append(next.Open, Request[R]{Number: n})
+		if n > before { // a lower one is open already, or finished permanently
+			s.Open = append(s.Open, Request[R]{Number: n})
 		}
 	}
-	return &next
+	s.HighestIssued = max(before, m.HighestIssued)
 }
 
 // Finish stores the answer to a request that Begin accepted. For a number that
 // is not open, or done already, it does nothing.
 func (t *Table[R]) Finish(m Mutation, answer R) {
-	s, ok := t.Get(m.Session)
+	s, ok := t.sessions.Get(m.Session)
 	if !ok {
 		return
 	}
@@ -133,10 +132,7 @@ func (t *Table[R]) Finish(m Mutation, answer R) {
 	if !ok || s.Open[i].Done {
 		return
 	}
-	next := *s
-	next.Open = slices.Clone(s.Open)
-	next.Open[i] = Request[R]{Number: m.Number, Done: true, Hash: m.Hash, Answer: answer}
-	t.replace(&next)
+	t.change(s).Open[i] = Request[R]{Number: m.Number, Done: true, Hash: m.Hash, Answer: answer}
 }
 
 // find returns where a number is among open requests.

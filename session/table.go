@@ -1,12 +1,14 @@
 package session
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
 	"github.com/chubbylock/chubby/refusal"
-	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
 // Table is the replicated table of sessions. R is the answer to a mutation; the
@@ -15,13 +17,24 @@ import (
 // of goroutines may read it while one goroutine changes the original. A method
 // that fails has changed nothing.
 type Table[R any] struct {
-	sessions *iradix.Tree[*Session[R]] // by key
-	nonces   *iradix.Tree[api.SessionID]
-	numbers  *iradix.Tree[int] // of sessions, by principal
+	sessions cowmap.Map[api.SessionID, *record[R]]
+	nonces   cowmap.Map[string, api.SessionID]
+	numbers  cowmap.Map[string, int] // of sessions, by principal
+	editor   *editor                 // nil unless Edit was called
 }
 
-// Session is one session's replicated record. A Session that is in a table
-// never changes.
+// record is a session in a table.
+type record[R any] struct {
+	Session[R]
+	editor *editor // who has made this record, and may change it; nil if nobody may
+}
+
+// editor is a table between two of its snapshots.
+type editor struct{ _ byte } // not empty, so that each has an address of its own
+
+// Session is one session's replicated record. A Session that is in a table never changes,
+// unless Edit was called and no snapshot has been taken since it came there: do not keep a
+// record of such a table after its next change.
 type Session[R any] struct {
 	ID        api.SessionID `cbor:"1,keyasint"`
 	Nonce     []byte        `cbor:"2,keyasint"` // the client's, so that a retried CreateSession finds it
@@ -41,7 +54,36 @@ type Session[R any] struct {
 
 // NewTable returns an empty table.
 func NewTable[R any]() Table[R] {
-	return Table[R]{sessions: iradix.New[*Session[R]](), nonces: iradix.New[api.SessionID](), numbers: iradix.New[int]()}
+	return Table[R]{
+		sessions: cowmap.New[api.SessionID, *record[R]](cmp.Less[api.SessionID]),
+		nonces:   cowmap.New[string, api.SessionID](cmp.Less[string]),
+		numbers:  cowmap.New[string, int](cmp.Less[string]),
+	}
+}
+
+// Edit begins a time in which changes are made in place, which is cheaper: meanwhile the table
+// must not be copied. Settle ends it. Snapshot takes a snapshot at any time.
+func (t *Table[R]) Edit() {
+	t.sessions.Edit()
+	t.nonces.Edit()
+	t.numbers.Edit()
+	t.editor = new(editor)
+}
+
+// Settle ends what Edit began: a copy of the table is a snapshot again.
+func (t *Table[R]) Settle() {
+	t.sessions.Settle()
+	t.nonces.Settle()
+	t.numbers.Settle()
+	t.editor = nil
+}
+
+// Snapshot returns the table as it is now.
+func (t *Table[R]) Snapshot() Table[R] {
+	if t.editor != nil {
+		t.editor = new(editor) // the records that there are belong to the snapshot, too
+	}
+	return Table[R]{sessions: t.sessions.Snapshot(), nonces: t.nonces.Snapshot(), numbers: t.numbers.Snapshot()}
 }
 
 // Len returns the number of sessions.
@@ -49,7 +91,7 @@ func (t Table[R]) Len() int { return t.sessions.Len() }
 
 // Of returns the number of a principal's sessions.
 func (t Table[R]) Of(principal string) int {
-	n, _ := t.numbers.Get([]byte(principal))
+	n, _ := t.numbers.Get(principal)
 	return n
 }
 
@@ -57,20 +99,27 @@ func (t Table[R]) Of(principal string) int {
 // behind the name after.
 func (t Table[R]) Principals(after string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		i := t.numbers.Root().Iterator()
-		i.SeekLowerBound([]byte(after))
-		for k, _, ok := i.Next(); ok && (string(k) == after || yield(string(k))); k, _, ok = i.Next() {
+		for principal := range t.numbers.From(after) {
+			if principal != after && !yield(principal) {
+				return
+			}
 		}
 	}
 }
 
 // Get returns the session.
-func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) { return t.sessions.Get(key(id)) }
+func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) {
+	s, ok := t.sessions.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return &s.Session, true
+}
 
 // ByNonce returns the session that a client created under that nonce. No
 // session has the empty nonce.
 func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
-	id, ok := t.nonces.Get(nonce)
+	id, ok := t.nonces.Get(string(nonce))
 	if !ok {
 		return nil, false
 	}
@@ -84,23 +133,24 @@ func (t Table[R]) All() iter.Seq[*Session[R]] { return t.From(0) }
 // From returns the sessions with ids from first on, as All does.
 func (t Table[R]) From(first api.SessionID) iter.Seq[*Session[R]] {
 	return func(yield func(*Session[R]) bool) { // t is a copy
-		i := t.sessions.Root().Iterator()
-		i.SeekLowerBound(key(first))
-		for _, s, ok := i.Next(); ok && yield(s); _, s, ok = i.Next() {
+		for _, s := range t.sessions.From(first) {
+			if !yield(&s.Session) {
+				return
+			}
 		}
 	}
 }
 
 // Put adds a session, or one read from a snapshot, and replaces one of the same
-// id. The table keeps s: the caller must not change it afterwards. The caller
+// id. The table keeps what s refers to: the caller must not change it afterwards. The caller
 // must make sure with ByNonce that no other session has the nonce; Check finds
 // it if not.
 func (t *Table[R]) Put(s *Session[R]) {
 	t.End(s.ID) // the replaced record may have another nonce
-	t.replace(s)
+	t.sessions.Set(s.ID, &record[R]{Session: *s})
 	t.count(s.Principal, 1)
 	if len(s.Nonce) > 0 {
-		t.nonces, _, _ = t.nonces.Insert(s.Nonce, s.ID)
+		t.nonces.Set(string(s.Nonce), s.ID)
 	}
 }
 
@@ -111,14 +161,12 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	if lease > api.MaxLease {
 		return &refusal.Refusal{Cause: refusal.LeaseTooLong, Session: id, Length: lease}
 	}
-	s, ok := t.Get(id)
+	s, ok := t.sessions.Get(id)
 	if !ok {
 		return unknownSession(id)
 	}
 	if lease > s.Lease {
-		next := *s
-		next.Lease = lease
-		t.replace(&next)
+		t.change(s).Lease = lease
 	}
 	return nil
 }
@@ -128,7 +176,7 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 // for an unknown session, and InvalidArgument if the reason is longer than
 // api.MaxReason. A session that is terminating already keeps its first reason.
 func (t *Table[R]) Terminate(id api.SessionID, by refusal.Intervention) error {
-	s, ok := t.Get(id)
+	s, ok := t.sessions.Get(id)
 	switch {
 	case !ok:
 		return unknownSession(id)
@@ -137,22 +185,19 @@ func (t *Table[R]) Terminate(id api.SessionID, by refusal.Intervention) error {
 	case s.Terminating != nil:
 		return nil
 	}
-	next := *s
-	next.Terminating = &by
-	t.replace(&next)
+	t.change(s).Terminating = &by
 	return nil
 }
 
 // End removes a session and reports whether it was there.
 func (t *Table[R]) End(id api.SessionID) bool {
-	sessions, s, ok := t.sessions.Delete(key(id))
+	s, ok := t.sessions.Delete(id)
 	if !ok {
 		return false
 	}
-	t.sessions = sessions
 	t.count(s.Principal, -1)
-	if owner, indexed := t.nonces.Get(s.Nonce); indexed && owner == id {
-		t.nonces, _, _ = t.nonces.Delete(s.Nonce)
+	if owner, indexed := t.nonces.Get(string(s.Nonce)); indexed && owner == id {
+		t.nonces.Delete(string(s.Nonce))
 	}
 	return true
 }
@@ -160,14 +205,23 @@ func (t *Table[R]) End(id api.SessionID) bool {
 func (t *Table[R]) count(principal string, more int) {
 	n := t.Of(principal) + more
 	if n == 0 {
-		t.numbers, _, _ = t.numbers.Delete([]byte(principal))
+		t.numbers.Delete(principal)
 		return
 	}
-	t.numbers, _, _ = t.numbers.Insert([]byte(principal), n)
+	t.numbers.Set(principal, n)
 }
 
-// replace puts a record in the place of one with the same id and nonce.
-func (t *Table[R]) replace(s *Session[R]) { t.sessions, _, _ = t.sessions.Insert(key(s.ID), s) }
+// change returns the record in the table that may be changed, its Open included: s itself, if it
+// was made since the last snapshot, else a copy that takes its place.
+func (t *Table[R]) change(s *record[R]) *record[R] {
+	if s.editor != nil && s.editor == t.editor {
+		return s
+	}
+	next := *s
+	next.Open, next.editor = slices.Clone(s.Open), t.editor
+	t.sessions.Set(s.ID, &next)
+	return &next
+}
 
 // Check verifies the invariants of the table, for tests and for snapshots that
 // were just read. It returns the first problem as Corrupt.
@@ -190,12 +244,11 @@ func (t Table[R]) Check() error {
 	if nonces != t.nonces.Len() {
 		return api.Errorf(api.Corrupt, "%d nonces are indexed and %d sessions have one", t.nonces.Len(), nonces)
 	}
-	i := t.numbers.Root().Iterator()
-	for principal, n, ok := i.Next(); ok; principal, n, ok = i.Next() {
-		if principals[string(principal)] != n {
-			return api.Errorf(api.Corrupt, "%q is counted with %d sessions and has %d", principal, n, principals[string(principal)])
+	for principal, n := range t.numbers.All() {
+		if principals[principal] != n {
+			return api.Errorf(api.Corrupt, "%q is counted with %d sessions and has %d", principal, n, principals[principal])
 		}
-		delete(principals, string(principal))
+		delete(principals, principal)
 	}
 	if len(principals) > 0 {
 		return api.Errorf(api.Corrupt, "the sessions of %d principals are not counted", len(principals))
@@ -222,18 +275,6 @@ func (s *Session[R]) check() error {
 		previous = r.Number
 	}
 	return nil
-}
-
-// key is a session's key in the table: the half-bytes of its number, the
-// highest first, so that keys are in the order of the numbers. A change copies
-// every node on the way to the key. With whole bytes a node has up to 256
-// children, and a mutation among 100,000 sessions takes three times as long.
-func key(id api.SessionID) []byte {
-	k := make([]byte, 16)
-	for i := range k {
-		k[i] = byte(id>>(60-4*i)) & 0xf
-	}
-	return k
 }
 
 func unknownSession(id api.SessionID) error {

@@ -15,7 +15,7 @@ func generationSafeguards() []safeguard {
 		},
 		{
 			name: "an unknown level stops the replica", file: "raftfsm/history.go",
-			old: "	if err := checkLevel(next.Level, known); err != nil {\n", new: "	if err := checkLevel(next.Level, known); false {\n",
+			old: "	if err := checkLevel(s.Level, known); err != nil {\n", new: "	if err := checkLevel(s.Level, known); false {\n",
 			pkg: "./raftfsm", test: "TestUnknownLevelIsRefused",
 		},
 		{

@@ -41,7 +41,7 @@ func strangerSafeguards() []safeguard {
 		},
 		{
 			name: "who is evicted owns nothing of the node any more", file: "namespace/revoke.go",
-			old: "	e.disown(next, left)\n", new: "",
+			old: "	t.disown(next, left)\n", new: "",
 			pkg: "./namespace", test: "TestEvictionOfVeryMany",
 		},
 	}
