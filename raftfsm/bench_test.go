@@ -2,6 +2,7 @@ package raftfsm_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -14,14 +15,17 @@ import (
 // checks of cell.
 type benchCell struct {
 	state raftfsm.State
+	last  raftfsm.State
 	index uint64
 	ids   []api.SessionID
 	locks []namespace.Ref
 	next  []api.RequestNumber
+	read  bool // take a snapshot after each entry, as a master does for its readers
 }
 
 func newBenchCell(b *testing.B, sessions int) *benchCell {
 	c := &benchCell{state: raftfsm.NewState(), next: make([]api.RequestNumber, sessions)}
+	c.state.Edit()
 	c.apply(b, raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: raftfsm.MaxLevel}})
 	for i := range sessions {
 		principal := fmt.Sprintf("p%d", i)
@@ -53,49 +57,75 @@ func (c *benchCell) apply(b *testing.B, commands ...raftfsm.Command) []raftfsm.R
 			b.Fatal(r.Err())
 		}
 	}
+	if c.read {
+		c.last = c.state.Snapshot()
+	}
 	return results
 }
 
-// BenchmarkLockUnlock applies an entry that acquires the locks of several
-// sessions and one that releases them. Its figures are of one such pair of entries.
+// BenchmarkLockUnlock applies an entry that acquires the locks of several sessions and one that
+// releases them. Its figures are of one such pair of entries, and of a command. A master's state is
+// read after each entry; a follower's is not.
 func BenchmarkLockUnlock(b *testing.B) {
 	for _, size := range []struct{ sessions, commands int }{{1, 1}, {64, 64}, {10_000, 64}} {
-		b.Run(fmt.Sprintf("sessions=%d,commands=%d", size.sessions, size.commands), func(b *testing.B) {
-			c := newBenchCell(b, size.sessions)
-			acquire, release := make([]raftfsm.Command, size.commands), make([]raftfsm.Command, size.commands)
-			b.ReportAllocs()
-			for first := 0; b.Loop(); first = (first + size.commands) % size.sessions {
-				for k := range size.commands {
-					i := (first + k) % size.sessions
-					claim := raftfsm.Claim{Mutation: c.mutation(i), Handle: 1, Mode: api.Exclusive}
-					acquire[k] = raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: c.locks[i], Claims: []raftfsm.Claim{claim}}}}
-				}
-				granted := c.apply(b, acquire...)
-				for k := range size.commands {
-					i := (first + k) % size.sessions
-					generation := granted[k].Claims[0].Answer.Generation
-					release[k] = raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(i), Lock: c.locks[i], Handle: 1, Generation: generation}}
-				}
-				c.apply(b, release...)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*size.commands*b.N), "ns/command")
-		})
+		for _, role := range []string{"master", "follower"} {
+			b.Run(fmt.Sprintf("%s,sessions=%d,commands=%d", role, size.sessions, size.commands), func(b *testing.B) {
+				c := newBenchCell(b, size.sessions)
+				c.read = role == "master"
+				first := 0
+				c.measure(b, 2*size.commands, func() {
+					c.lockUnlock(b, first, size.commands)
+					first = (first + size.commands) % size.sessions
+				})
+			})
+		}
 	}
+}
+
+// lockUnlock applies an entry that acquires some locks, and one that releases them.
+func (c *benchCell) lockUnlock(b *testing.B, first, n int) {
+	commands := make([]raftfsm.Command, n)
+	for k := range commands {
+		i := (first + k*157) % len(c.ids)
+		claim := raftfsm.Claim{Mutation: c.mutation(i), Handle: 1, Mode: api.Exclusive}
+		commands[k] = raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: c.locks[i], Claims: []raftfsm.Claim{claim}}}}
+	}
+	granted := c.apply(b, commands...)
+	for k := range commands {
+		i := (first + k*157) % len(c.ids)
+		generation := granted[k].Claims[0].Answer.Generation
+		commands[k] = raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(i), Lock: c.locks[i], Handle: 1, Generation: generation}}
+	}
+	c.apply(b, commands...)
+}
+
+// measure reports the cost of a command. Some of the allocations are those of making the commands.
+func (c *benchCell) measure(b *testing.B, commands int, do func()) {
+	b.ReportAllocs()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for b.Loop() {
+		do()
+	}
+	runtime.ReadMemStats(&after)
+	n := float64(commands * b.N)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/command")
+	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "allocs/command")
+	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/command")
 }
 
 // BenchmarkWrite applies an entry that writes 256 bytes to each of 64 files.
 func BenchmarkWrite(b *testing.B) {
 	c := newBenchCell(b, 64)
+	c.read = true
 	contents := make([]byte, 256)
 	commands := make([]raftfsm.Command, 64)
-	b.ReportAllocs()
-	for b.Loop() {
+	c.measure(b, len(commands), func() {
 		for i := range commands {
 			commands[i] = raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(i), Node: c.locks[i], Contents: contents}}
 		}
 		c.apply(b, commands...)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(len(commands)*b.N), "ns/command")
+	})
 }
 
 // BenchmarkDecodeEntry reads an entry that acquires 64 locks.

@@ -55,6 +55,7 @@ func safeguards() []safeguard {
 		strangerSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
+		snapshotSafeguards(),
 	)
 }
 
@@ -98,7 +99,7 @@ func replicatedSafeguards() []safeguard {
 		},
 		{
 			name: "an entry that cannot be read ends the replica", file: "cell/internal/fsm/fsm.go",
-			old: "		f.fatal(f.broken)\n", new: "",
+			old: "		f.fatal(broke)\n", new: "",
 			pkg: "./cell/internal/fsm", test: "TestUnreadableEntryIsFatal",
 		},
 		{

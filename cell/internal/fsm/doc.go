@@ -5,6 +5,7 @@
 //
 // Raft calls Apply, ApplyBatch, Snapshot and Restore from one goroutine, which alone
 // changes the state; Persist runs in another. State and HistoryAt are for any goroutine.
-// The room has no goroutine and no lock: the state after a batch is published by one
-// atomic store, before Raft returns the results of the batch.
+// The room has no goroutine, and one lock: it is held while a batch is applied and while a
+// snapshot of the state is taken, which all readers get until the next one. Nothing but
+// package raftfsm is called with it held.
 package fsm

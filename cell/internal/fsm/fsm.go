@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/chubbylock/chubby/raftfsm"
@@ -13,12 +14,15 @@ import (
 // FSM gives a State to Raft. Raft calls Apply, ApplyBatch, Snapshot and Restore
 // from one goroutine; State may be called from any.
 type FSM struct {
-	now       raftfsm.State // only Raft's goroutine touches it
-	published atomic.Pointer[raftfsm.State]
-	known     int // the highest feature level that the replica knows
-	fatal     func(error)
-	broken    error // an entry could not be read: nothing after it may be applied
-	trail     trail
+	known  int // the highest feature level that the replica knows
+	fatal  func(error)
+	trail  trail
+	wanted atomic.Bool // somebody has read the state since the last batch
+
+	mu        sync.Mutex                    // guards the fields below
+	now       raftfsm.State                 // changed in place, so that only what is read is copied
+	published atomic.Pointer[raftfsm.State] // now, as of the last batch; nil if nobody has read it since. mu guards stores alone
+	broken    error                         // an entry could not be read: nothing after it may be applied
 }
 
 var _ raft.BatchingFSM = (*FSM)(nil)
@@ -29,35 +33,70 @@ var _ raft.BatchingFSM = (*FSM)(nil)
 // it cannot follow its cell. fatal may return, and then no further entry is applied.
 func New(known int, fatal func(error)) *FSM {
 	f := &FSM{now: raftfsm.NewState(), known: known, fatal: fatal}
-	f.publish()
+	f.now.Edit()
 	return f
 }
 
-// State returns the state after the last batch that was applied. Everything
-// whose result was returned by Raft is in it.
-func (f *FSM) State() *raftfsm.State { return f.published.Load() }
+// State returns the state after the last batch that was applied. Everything whose result was
+// returned by Raft is in it. A batch is published when it has been applied if somebody has read the
+// state before it, as on a master, and then no reader waits. Else the first reader publishes it, and
+// waits for a batch that is being applied; so a replica whose state nobody reads copies nothing.
+func (f *FSM) State() *raftfsm.State {
+	if !f.wanted.Load() {
+		f.wanted.Store(true)
+	}
+	if state := f.published.Load(); state != nil {
+		return state
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.publish()
+}
 
-func (f *FSM) publish() {
-	now := f.now
-	f.published.Store(&now)
+// publish returns the state that is published, and publishes it if none is. f.mu is held.
+func (f *FSM) publish() *raftfsm.State {
+	if state := f.published.Load(); state != nil {
+		return state
+	}
+	state := f.now.Snapshot()
+	f.published.Store(&state)
+	return &state
 }
 
 // Apply applies one log entry; its result is a []raftfsm.Result, or an error.
 func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
 
-// ApplyBatch applies log entries, publishes the state, and returns a result for
-// each: a []raftfsm.Result for a command, an error for one that cannot be read.
+// ApplyBatch applies log entries, and returns a result for each: a []raftfsm.Result for a command,
+// an error for one that cannot be read.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
-	results := make([]any, len(logs))
+	results, broke := f.applyAll(logs)
+	if broke != nil {
+		f.fatal(broke)
+	}
+	return results
+}
+
+// applyAll also returns the error of an entry that could not be read, which is the first one.
+func (f *FSM) applyAll(logs []*raft.Log) (results []any, broke error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	results, was := make([]any, len(logs)), f.broken
 	for i, log := range logs {
 		if log.Type == raft.LogCommand {
 			results[i] = f.apply(log)
 		}
 	}
-	f.publish()
-	return results
+	f.published.Store(nil) // those who read until now had the state before
+	if f.wanted.Swap(false) {
+		f.publish()
+	}
+	if was == nil {
+		broke = f.broken
+	}
+	return results, broke
 }
 
+// apply applies one entry. f.mu is held.
 func (f *FSM) apply(log *raft.Log) any {
 	if f.broken != nil {
 		return f.broken
@@ -65,7 +104,6 @@ func (f *FSM) apply(log *raft.Log) any {
 	results, err := f.now.ApplyData(log.Index, log.Term, log.Data, f.known)
 	if err != nil {
 		f.broken = fmt.Errorf("apply log entry %d of term %d: %w", log.Index, log.Term, err)
-		f.fatal(f.broken)
 		return f.broken
 	}
 	f.trail.add(log.Index, f.now.History)
@@ -74,10 +112,12 @@ func (f *FSM) apply(log *raft.Log) any {
 
 // Snapshot takes a snapshot in constant time.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.broken != nil {
 		return nil, f.broken
 	}
-	return stateSnapshot{*f.State()}, nil
+	return stateSnapshot{*f.publish()}, nil
 }
 
 // Restore replaces the state by the one in a snapshot. If it cannot be read the
@@ -91,10 +131,13 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		}
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.now = state
+	f.now.Edit()
 	f.trail.clear()
 	f.trail.add(state.Applied, state.History)
-	f.publish()
+	f.published.Store(nil)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -137,6 +138,26 @@ func TestPublishedStateStays(t *testing.T) {
 	}
 	if n := restored.State().Sessions.Len(); n != 1 {
 		t.Errorf("%d sessions in the snapshot, want 1", n)
+	}
+}
+
+// A replica whose state nobody reads changes it in place; one whose state is read copies what
+// changes.
+func TestUnreadStateIsNotCopied(t *testing.T) {
+	allocations := func(read bool) float64 {
+		f := newMachine(t)
+		index := uint64(1)
+		f.Apply(logEntry(t, index, newEpoch()))
+		return testing.AllocsPerRun(100, func() {
+			index++
+			f.Apply(logEntry(t, index, createSession(fmt.Sprint(index))))
+			if read {
+				f.State()
+			}
+		})
+	}
+	if unread, read := allocations(false), allocations(true); unread > read-20 {
+		t.Errorf("an entry takes %v allocations, and %v if the state is read", unread, read)
 	}
 }
 
