@@ -52,6 +52,9 @@ func (c Command) Encode(level int) (Encoded, error) {
 	if err := checkCommand(c, level); err != nil {
 		return nil, err
 	}
+	if data, ok := appendFast(make([]byte, 0, 128), &c); ok {
+		return data, nil
+	}
 	data, err := entryCodec.enc.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("encode a command: %w", err)
@@ -62,6 +65,11 @@ func (c Command) Encode(level int) (Encoded, error) {
 // Size returns the number of bytes that a part of a command, such as a Claim or
 // an End, has in the command's encoding.
 func Size(part any) int {
+	if c, isClaim := part.(Claim); isClaim {
+		if n, ok := fastSize(c); ok {
+			return n
+		}
+	}
 	data, err := entryCodec.enc.Marshal(part)
 	if err != nil {
 		return math.MaxInt32 // too large for every limit; Command.Encode returns the reason
@@ -77,6 +85,9 @@ const entryFormat = 1
 // JoinEntry writes an entry for the Raft log from encoded commands. It adds less than 40 bytes to
 // theirs: the format, the epoch, the time, and the heads of a map and a list.
 func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
+	if data, ok := joinEntry(epoch, wall, commands); ok {
+		return data, nil
+	}
 	raw := make([]cbor.RawMessage, len(commands))
 	for i, c := range commands {
 		raw[i] = cbor.RawMessage(c)
@@ -131,12 +142,15 @@ func unreadable(what string, err error) error {
 // DecodeEntry reads what Entry.Encode and JoinEntry write. Anything else is Corrupt, with ErrNewer
 // or ErrUnreleased in the chain if that is the reason.
 func DecodeEntry(data []byte) (Entry, error) {
-	var e Entry
 	if err := checkEntryFormat(data); err != nil {
 		return Entry{}, unreadable("a log entry", err)
 	}
-	if err := entryCodec.dec.Unmarshal(data[1:], &e); err != nil {
-		return Entry{}, unreadable("a log entry", err)
+	e, ok := decodeFast(data[1:])
+	if !ok {
+		e = Entry{}
+		if err := entryCodec.dec.Unmarshal(data[1:], &e); err != nil {
+			return Entry{}, unreadable("a log entry", err)
+		}
 	}
 	for _, c := range e.Commands {
 		if c.Cancel == nil {

@@ -56,6 +56,7 @@ func safeguards() []safeguard {
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),
+		codecSafeguards(),
 	)
 }
 
