@@ -20,18 +20,20 @@ type benchCell struct {
 	ids   []api.SessionID
 	locks []namespace.Ref
 	next  []api.RequestNumber
+	apply func(index, term uint64, e raftfsm.Entry) []raftfsm.Result
 	read  bool // take a snapshot after each entry, as a master does for its readers
 }
 
 func newBenchCell(b *testing.B, sessions int) *benchCell {
 	c := &benchCell{state: raftfsm.NewState(), next: make([]api.RequestNumber, sessions)}
 	c.state.Edit()
-	c.apply(b, raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: raftfsm.MaxLevel}})
+	c.apply = c.state.Apply
+	c.do(b, raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: raftfsm.MaxLevel}})
 	for i := range sessions {
 		principal := fmt.Sprintf("p%d", i)
 		create := &raftfsm.CreateSession{Nonce: []byte(principal), Principal: principal, Lease: api.DefaultLease}
-		c.ids = append(c.ids, c.apply(b, raftfsm.Command{CreateSession: create})[0].Session)
-		r := c.apply(b, raftfsm.Command{Open: &raftfsm.Open{
+		c.ids = append(c.ids, c.do(b, raftfsm.Command{CreateSession: create})[0].Session)
+		r := c.do(b, raftfsm.Command{Open: &raftfsm.Open{
 			Mutation: c.mutation(i), Name: api.Name(fmt.Sprintf("/lock-%05d", i)), Create: api.MayCreate, Kind: api.File,
 		}})
 		c.locks = append(c.locks, namespace.Ref{Name: api.Name(fmt.Sprintf("/lock-%05d", i)), Instance: r[0].Stat.Instance})
@@ -49,9 +51,9 @@ func (c *benchCell) entry(commands ...raftfsm.Command) raftfsm.Entry {
 	return raftfsm.Entry{Epoch: 2, Wall: 1, Commands: commands}
 }
 
-func (c *benchCell) apply(b *testing.B, commands ...raftfsm.Command) []raftfsm.Result {
+func (c *benchCell) do(b *testing.B, commands ...raftfsm.Command) []raftfsm.Result {
 	c.index++
-	results := c.state.Apply(c.index, 2, c.entry(commands...))
+	results := c.apply(c.index, 2, c.entry(commands...))
 	for _, r := range results {
 		if r.Code() != api.OK {
 			b.Fatal(r.Err())
@@ -90,13 +92,13 @@ func (c *benchCell) lockUnlock(b *testing.B, first, n int) {
 		claim := raftfsm.Claim{Mutation: c.mutation(i), Handle: 1, Mode: api.Exclusive}
 		commands[k] = raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: c.locks[i], Claims: []raftfsm.Claim{claim}}}}
 	}
-	granted := c.apply(b, commands...)
+	granted := c.do(b, commands...)
 	for k := range commands {
 		i := (first + k*157) % len(c.ids)
 		generation := granted[k].Claims[0].Answer.Generation
 		commands[k] = raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(i), Lock: c.locks[i], Handle: 1, Generation: generation}}
 	}
-	c.apply(b, commands...)
+	c.do(b, commands...)
 }
 
 // measure reports the cost of a command. Some of the allocations are those of making the commands.
@@ -124,7 +126,7 @@ func BenchmarkWrite(b *testing.B) {
 		for i := range commands {
 			commands[i] = raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(i), Node: c.locks[i], Contents: contents}}
 		}
-		c.apply(b, commands...)
+		c.do(b, commands...)
 	})
 }
 

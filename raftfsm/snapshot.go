@@ -179,7 +179,10 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
-	if err := in.records(&s, h); err != nil {
+	s.Edit()
+	err := in.records(&s, h)
+	s.Settle()
+	if err != nil {
 		return s, err
 	}
 	if is := s.header(); is.Sessions != h.Sessions || is.Nodes != h.Nodes || is.Delays != h.Delays || is.Quotas != h.Quotas {

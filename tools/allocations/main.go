@@ -33,7 +33,7 @@ type suite struct {
 // suites are those whose counts the table has.
 func suites() []suite {
 	return []suite{
-		{"./raftfsm", "LockUnlock|Write|DecodeEntry", 500},
+		{"./raftfsm", "LockUnlock|Write|DecodeEntry|EncodeEntry", 500},
 		{"./cell", "Cached", 10_000},
 		{"./cell", "Calls", 1_000},
 	}
