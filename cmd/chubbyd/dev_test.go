@@ -27,6 +27,7 @@ const (
 
 // TestMain makes this program also the replica that dev starts in these tests, and a dev that a test can kill.
 func TestMain(m *testing.M) {
+	sayTimersIfAsked()
 	if os.Getenv(playReplica) == "" || len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
 		if signal.Ignored(syscall.SIGHUP) { // under nohup; with a handler it is as usual for what the tests start, too
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)

@@ -41,7 +41,8 @@ func TestReplicaRelaxesTimers(t *testing.T) {
 // sayTimers is set for a process that does what chubbyd does first, and says what it has come to.
 const sayTimers = "CHUBBYD_TEST_TIMERS"
 
-func init() {
+// sayTimersIfAsked does so, and ends the process, where that is set.
+func sayTimersIfAsked() {
 	if os.Getenv(sayTimers) == "" {
 		return
 	}
