@@ -15,6 +15,7 @@ func lawClocks(t *testing.T, files []source) {
 	readers := []exempt{
 		{"internal/bootclock", "", "the clock of replicas, clients and guardians"},
 		{"cell/clock*.go", "", "the wall clock, for display"},
+		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/testbed", "", "as celltest does"},
 		{"cmd/chubbyctl/clock.go", "Since", "for display: how long ago, by the wall clock"},

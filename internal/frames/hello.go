@@ -1,0 +1,67 @@
+package frames
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// magic is what either side of a connection says first. Its first bytes differ from those
+// of HTTP/2 ("PRI "). What changes the meaning of frames changes the version.
+const magic = "chubby frames/1\n"
+
+// FirstByte is the first byte of every connection of frames, and of none of HTTP/2.
+const FirstByte byte = 'c'
+
+// HelloSize is the length of a hello: that of the preface of HTTP/2 (RFC 9113, 3.4), for
+// which a server that knows nothing else waits.
+const HelloSize = len(magic) + 8
+
+// hello is what a side says of itself.
+type hello struct {
+	calls  uint32 // how many it serves at a time
+	length uint32 // of the longest message that it takes, in bytes
+}
+
+func (h hello) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(append(b, magic...), h.calls), h.length)
+}
+
+// ErrOtherProtocol says that the other end does not speak frames, or closed the connection
+// before it said anything. No call was sent.
+var ErrOtherProtocol = errors.New("the other end does not speak the protocol of frames")
+
+// readHello reads the hello of the other end.
+func readHello(r io.Reader) (hello, error) {
+	var b [HelloSize]byte
+	n, err := io.ReadFull(r, b[:])
+	if n = min(n, len(magic)); string(b[:n]) != magic[:n] {
+		return hello{}, ErrOtherProtocol
+	}
+	if err != nil {
+		return hello{}, fmt.Errorf("read the hello: %w", err)
+	}
+	return hello{calls: binary.BigEndian.Uint32(b[len(magic):]), length: binary.BigEndian.Uint32(b[len(magic)+4:])}, nil
+}
+
+// greet says hello and waits for the other end's, until ctx ends. Then, and after an error, the
+// connection is closed.
+func greet(ctx context.Context, conn net.Conn, r io.Reader, ours hello) (theirs hello, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if _, err = conn.Write(ours.append(nil)); err == nil {
+		theirs, err = readHello(r)
+	}
+	if !stop() && ctx.Err() != nil {
+		return hello{}, fmt.Errorf("the other end does not say hello: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		_ = conn.Close()
+		if !errors.Is(err, ErrOtherProtocol) { // it ended before it said anything
+			err = fmt.Errorf("%w: %w", ErrOtherProtocol, err)
+		}
+	}
+	return theirs, err
+}

@@ -1,0 +1,126 @@
+package frames
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+)
+
+// host serves calls, as frames and over gRPC, on one port.
+type host struct {
+	pb.UnimplementedTestServiceServer
+	server  *Server
+	entered chan struct{} // gets an element for each call that waits
+	leave   chan struct{} // calls wait for it
+}
+
+// clock counts from the beginning of a test.
+func clock() session.Clock {
+	began := time.Now()
+	return func() session.Instant { return session.Instant(time.Since(began) + time.Hour) }
+}
+
+// The bounds of a host.
+const (
+	hostCalls   = 100
+	hostRequest = 100 << 10
+)
+
+func hostTimes() Times {
+	return Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: 5 * time.Minute}
+}
+
+// newHost serves until the test ends.
+func newHost(t testing.TB) *host {
+	h := &host{entered: make(chan struct{}, 1000), leave: make(chan struct{})}
+	h.server = NewServer(ServerConfig{Times: hostTimes(), Clock: clock(), MaxCalls: hostCalls, MaxRequest: hostRequest})
+	pb.RegisterTestServiceServer(h.server, h)
+	t.Cleanup(h.server.Stop)
+	return h
+}
+
+// listen serves on a port of the loopback interface, and returns its address.
+func (h *host) listen(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.Creds(h.server.Credentials()), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(8<<10), grpc.ConnectionTimeout(5*time.Second))
+	pb.RegisterTestServiceServer(g, h)
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(l) }()
+	t.Cleanup(func() {
+		g.Stop()
+		h.server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// dialled connects.
+func dialled(t testing.TB, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// linked is a link over a connection.
+func linked(t testing.TB, conn net.Conn) (*Link, pb.TestServiceClient) {
+	t.Helper()
+	l, err := Open(t.Context(), conn, LinkConfig{Times: Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: time.Minute}, Clock: clock(), MaxReply: hostRequest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close()
+		l.Wait()
+	})
+	return l, pb.NewTestServiceClient(l)
+}
+
+// UnaryCall answers with so many bytes as are asked for, or with the status. It waits if the
+// request has a user's name.
+func (h *host) UnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	if q.GetFillUsername() {
+		h.entered <- struct{}{}
+		select {
+		case <-h.leave:
+		case <-ctx.Done():
+			h.entered <- struct{}{}
+			return nil, context.Cause(ctx)
+		}
+	}
+	if s := q.GetResponseStatus(); s != nil {
+		return nil, status.Error(codes.Code(s.GetCode()), s.GetMessage())
+	}
+	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, q.GetResponseSize())}}, nil
+}
+
+// StreamingOutputCall answers with messages of the sizes that are asked for.
+func (*host) StreamingOutputCall(q *pb.StreamingOutputCallRequest, s grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
+	for _, one := range q.GetResponseParameters() {
+		if err := s.Send(&pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, one.GetSize())}}); err != nil {
+			return err
+		}
+	}
+	if e := q.GetResponseStatus(); e != nil {
+		return status.Error(codes.Code(e.GetCode()), e.GetMessage())
+	}
+	return nil
+}
+
+func waits() *pb.SimpleRequest { return &pb.SimpleRequest{FillUsername: true} }

@@ -1,0 +1,306 @@
+package frames
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"sync"
+
+	"github.com/chubbylock/chubby/session"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// LinkConfig is how a link is to be.
+type LinkConfig struct {
+	Times Times
+	Clock session.Clock
+	// MaxReply bounds the messages that are received, in bytes.
+	MaxReply int
+}
+
+// Link is the client's end of a connection. It has no way back: when the connection has
+// ended, or its server leaves, calls fail. A server's status is the error of a call, as with
+// gRPC; a connection that breaks under a call makes it codes.Unavailable.
+type Link struct {
+	cfg    LinkConfig
+	conn   net.Conn
+	reader *bufio.Reader
+	pool   buffers
+	out    outlet
+	beat   pulse
+	slots  chan struct{} // one element for each call in flight
+	length int           // of the longest message that the server takes
+	left   chan struct{} // closed when err is set
+	gone   chan struct{} // closed when shut is set
+
+	reading sync.WaitGroup // the goroutine that reads
+
+	mu    sync.Mutex // guards what follows; out.mu may be taken while it is held
+	calls map[uint64]*exchange
+	last  uint64 // number of the newest call
+	err   error  // why no call begins any more; nil while they do
+	shut  bool   // the connection is closed
+}
+
+var _ grpc.ClientConnInterface = (*Link)(nil)
+
+// NotSentError is the error of a call that was not sent: it may be sent again over another
+// connection.
+type NotSentError struct{ Err error }
+
+// Error implements error.
+func (e *NotSentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns why it was not sent.
+func (e *NotSentError) Unwrap() error { return e.Err }
+
+// GRPCStatus is for package status.
+func (e *NotSentError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
+
+// readBuffer is how much is read from the connection at a time: messages are small.
+const readBuffer = 4 << 10
+
+// Open makes a link of a new connection, on which it waits for the server's hello until ctx
+// ends. It closes the connection if it fails, with ErrOtherProtocol if the other end is no
+// Server.
+func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
+	l := &Link{cfg: cfg, conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), calls: map[uint64]*exchange{}, left: make(chan struct{}), gone: make(chan struct{})}
+	theirs, err := greet(ctx, conn, l.reader, hello{length: uint32(min(cfg.MaxReply, math.MaxUint32))})
+	if err != nil {
+		return nil, err
+	}
+	l.slots, l.length = make(chan struct{}, min(theirs.calls, maxSlots)), int(min(theirs.length, math.MaxInt32))
+	l.out = outlet{conn: conn, clock: cfg.Clock, pool: &l.pool, stopped: l.end}
+	l.beat = pulse{
+		clock: cfg.Clock, times: cfg.Times, since: &l.out.since, dead: l.end,
+		ping: func() { l.control(Header{Kind: KindPing, Call: 1}) },
+		idle: l.endIdle,
+	}
+	l.beat.start()
+	l.reading.Go(l.read)
+	return l, nil
+}
+
+// maxSlots bounds the calls in flight, whatever the server says.
+const maxSlots = 1 << 20
+
+// Left is closed when the link takes no more calls. Those that it has may still be answered.
+func (l *Link) Left() <-chan struct{} { return l.left }
+
+// Wait returns when the connection has ended, and all of the link's goroutines.
+func (l *Link) Wait() {
+	<-l.gone
+	l.reading.Wait()
+	l.out.running.Wait()
+}
+
+// Close breaks the connection. Wait waits for its end.
+func (l *Link) Close() { l.end(errors.New("the connection was closed")) }
+
+// control sends a frame that belongs to no call, or cancels one.
+func (l *Link) control(h Header) {
+	b := l.pool.get(HeaderSize)
+	b.b = h.Append(b.b)
+	l.out.send(b, false)
+}
+
+// read reads frames until the connection ends.
+func (l *Link) read() {
+	var head [HeaderSize]byte
+	for {
+		h, err := readHeader(l.reader, &head)
+		if err == nil {
+			l.beat.hear()
+			err = l.take(h)
+		}
+		if err != nil {
+			l.end(err)
+			return
+		}
+	}
+}
+
+// take reads the rest of a frame.
+func (l *Link) take(h Header) error {
+	payload, err := readPayload(l.reader, h, l.cfg.MaxReply+maxPrefix, &l.pool)
+	if errors.Is(err, errTooLong) {
+		l.fail(h.Call, status.Errorf(codes.ResourceExhausted, "received a message of %d bytes; at most %d are allowed", h.Length, l.cfg.MaxReply))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch h.Kind {
+	case KindReply, KindLast, KindStatus:
+		return l.deliver(h, payload)
+	case KindPing:
+		l.control(Header{Kind: KindPong, Call: h.Call})
+	case KindLeave:
+		l.leave(h.Call)
+	}
+	l.pool.put(payload)
+	return nil
+}
+
+// deliver hands a reply to its call. One that comes after the call was given up goes
+// nowhere.
+func (l *Link) deliver(h Header, payload *buffer) error {
+	var told error
+	if h.Kind == KindStatus {
+		var err error
+		if told, err = parseStatus(payload.b); err != nil {
+			return err
+		}
+		l.pool.put(payload)
+		payload = nil
+	}
+	l.mu.Lock()
+	x := l.calls[h.Call]
+	if x == nil {
+		l.mu.Unlock()
+		if payload != nil {
+			l.pool.put(payload)
+		}
+		return nil
+	}
+	overrun := false
+	if payload != nil {
+		overrun = x.add(payload)
+	}
+	if h.Kind != KindReply {
+		l.finish(h.Call, x, told)
+	}
+	x.wake()
+	done := l.isDone()
+	l.mu.Unlock()
+	switch {
+	case overrun:
+		l.abandon(h.Call, status.Errorf(codes.ResourceExhausted, "more than %d bytes of replies wait to be read", maxUnread))
+	case done:
+		l.end(errLeft)
+	}
+	return nil
+}
+
+// parseStatus reads how a call ended; told is nil if it has succeeded.
+func parseStatus(b []byte) (told, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	s := &spb.Status{}
+	if err := proto.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("read a status: %w", err)
+	}
+	return status.ErrorProto(s), nil
+}
+
+// fail ends a call with an error of this side's, if it has not ended.
+func (l *Link) fail(call uint64, err error) {
+	l.mu.Lock()
+	if x := l.calls[call]; x != nil {
+		l.finish(call, x, err)
+		x.wake()
+	}
+	done := l.isDone()
+	l.mu.Unlock()
+	if done {
+		l.end(errLeft)
+	}
+}
+
+// abandon ends a call with an error, if it has not ended, and says so to the server.
+func (l *Link) abandon(call uint64, err error) {
+	l.mu.Lock()
+	_, open := l.calls[call]
+	l.mu.Unlock()
+	if open {
+		l.control(Header{Kind: KindCancel, Call: call})
+		l.fail(call, err)
+	}
+}
+
+// finish takes a call out of those that are open. mu is held.
+func (l *Link) finish(call uint64, x *exchange, err error) {
+	delete(l.calls, call)
+	x.ended, x.err = true, err
+	l.beat.end()
+	<-l.slots
+}
+
+// isDone reports whether the server leaves, and has answered everything. mu is held.
+func (l *Link) isDone() bool { return l.err != nil && !l.shut && len(l.calls) == 0 }
+
+// errLeft ends a connection whose server takes no more calls.
+var errLeft = errors.New("the server closes the connection")
+
+// leave takes note that the server takes no calls after a number: those were not served.
+func (l *Link) leave(last uint64) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.err = errLeft
+		close(l.left)
+	}
+	for call, x := range l.calls {
+		if call > last {
+			l.finish(call, x, &NotSentError{Err: errLeft})
+			x.wake()
+		}
+	}
+	done := l.isDone()
+	l.mu.Unlock()
+	if done {
+		l.end(errLeft)
+	}
+}
+
+// endIdle closes the connection unless a call has begun meanwhile.
+func (l *Link) endIdle() {
+	l.mu.Lock()
+	idle := len(l.calls) == 0
+	if idle && l.err == nil {
+		l.err = errors.New("the connection was not used")
+		close(l.left)
+	}
+	l.mu.Unlock()
+	if idle {
+		l.end(errLeft)
+	}
+}
+
+// end closes the connection, if it is open, and ends all calls.
+func (l *Link) end(err error) {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the server closed the connection")
+	}
+	l.mu.Lock()
+	if l.shut {
+		l.mu.Unlock()
+		return
+	}
+	l.shut = true
+	close(l.gone)
+	if l.err == nil {
+		l.err = err
+		close(l.left)
+	}
+	begun := l.out.close()
+	for call, x := range l.calls {
+		if x.at >= begun {
+			l.finish(call, x, &NotSentError{Err: err})
+		} else {
+			l.finish(call, x, status.Errorf(codes.Unavailable, "the connection ended before the call was answered: %v", err))
+		}
+		x.wake()
+	}
+	l.mu.Unlock()
+	_ = l.conn.Close() // whatever the error, nothing comes of it any more
+	l.beat.stop()
+}

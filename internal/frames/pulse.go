@@ -1,0 +1,115 @@
+package frames
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+// Times are how long a side waits for the other.
+type Times struct {
+	Ping    time.Duration // after so much silence the other end is asked for a sign of life
+	Timeout time.Duration // if it then says nothing for so long, the connection is closed
+	Idle    time.Duration // a connection that has had no calls for so long is closed
+}
+
+// errSilent ends a connection whose other end says nothing, or takes nothing.
+var errSilent = errors.New("the other end is silent")
+
+// pulse watches over a connection. Its timer is set for the first moment at which there
+// may be something to do; calls and frames that come and go do not touch it.
+type pulse struct {
+	clock session.Clock
+	times Times
+	since *atomic.Int64 // of outlet
+	ping  func()        // asks for a sign of life
+	idle  func()        // is called when there have been no calls for long enough
+	dead  func(error)   // is called when the other end is gone
+
+	heard atomic.Int64 // when something last arrived, as a session.Instant
+	calls atomic.Int64 // that are open
+	freed atomic.Int64 // when the last one ended, as a session.Instant
+
+	mu      sync.Mutex // guards what follows
+	timer   *time.Timer
+	asked   session.Instant // since when an answer is awaited
+	asking  bool
+	stopped bool
+}
+
+func (p *pulse) start() {
+	now := p.clock()
+	p.heard.Store(int64(now))
+	p.freed.Store(int64(now))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.timer = time.AfterFunc(min(p.times.Ping, p.times.Idle), p.beat)
+	}
+}
+
+func (p *pulse) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// hear says that something has arrived.
+func (p *pulse) hear() { p.heard.Store(int64(p.clock())) }
+
+// begin says that a call has begun, and end that it has ended.
+func (p *pulse) begin() { p.calls.Add(1) }
+
+func (p *pulse) end() {
+	p.freed.Store(int64(p.clock()))
+	p.calls.Add(-1)
+}
+
+// beat looks at the connection, and sets the timer for the next time.
+func (p *pulse) beat() {
+	p.mu.Lock()
+	if p.stopped {
+		p.mu.Unlock()
+		return
+	}
+	now := p.clock()
+	next, do := p.look(now)
+	p.timer.Reset(max(next, time.Millisecond))
+	p.mu.Unlock()
+	if do != nil {
+		do()
+	}
+}
+
+// look returns when to look again, and what to do now. mu is held.
+func (p *pulse) look(now session.Instant) (next time.Duration, do func()) {
+	patience := p.times.Ping + p.times.Timeout
+	if since := p.since.Load(); since != 0 && now.Sub(session.Instant(since)) >= patience {
+		return patience, func() {
+			p.dead(fmt.Errorf("%w: it has taken nothing for %v", errSilent, now.Sub(session.Instant(since))))
+		}
+	}
+	if heard := session.Instant(p.heard.Load()); !p.asking || heard >= p.asked {
+		p.asking = false
+		if next = p.times.Ping - now.Sub(heard); next <= 0 {
+			p.asking, p.asked, next = true, now, p.times.Timeout
+			do = p.ping
+		}
+	} else if next = p.times.Timeout - now.Sub(p.asked); next <= 0 {
+		return patience, func() { p.dead(fmt.Errorf("%w: it has said nothing for %v", errSilent, now.Sub(heard))) }
+	}
+	if free := now.Sub(session.Instant(p.freed.Load())); p.calls.Load() == 0 && p.times.Idle > 0 {
+		if free >= p.times.Idle {
+			return p.times.Idle, p.idle
+		}
+		next = min(next, p.times.Idle-free)
+	}
+	return next, do
+}

@@ -1,0 +1,193 @@
+package frames
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// serverCall is a call. It is the stream of its handler, if it has several replies.
+type serverCall struct {
+	conn    *serverConn
+	number  uint64
+	method  *method
+	payload *buffer // the frame of the request; nil once it was read
+	message []byte  // a part of it
+	left    time.Duration
+	ctx     context.Context //nolint:containedctx // of the call
+	cancel  context.CancelCauseFunc
+}
+
+var _ grpc.ServerStream = (*serverCall)(nil)
+
+// parse reads the frame of a request.
+func (k *serverCall) parse(payload *buffer) error {
+	name, left, message, ok := parseRequest(payload.b)
+	if !ok {
+		return status.Error(codes.InvalidArgument, "the frame of the request cannot be read")
+	}
+	k.payload, k.message, k.left = payload, message, left
+	if k.method = k.conn.server.methods[string(name)]; k.method == nil {
+		return status.Errorf(codes.Unimplemented, "unknown method %q", name)
+	}
+	return nil
+}
+
+// begin makes the context of the call.
+func (k *serverCall) begin() {
+	ctx := k.conn.ctx
+	if k.conn.server.cfg.Tap != nil {
+		ctx = k.conn.server.cfg.Tap(ctx)
+	}
+	if k.left == 0 {
+		k.ctx, k.cancel = context.WithCancelCause(ctx)
+		return
+	}
+	timed, stop := context.WithTimeout(ctx, k.left)
+	ended, cancel := context.WithCancelCause(timed)
+	k.ctx, k.cancel = ended, func(cause error) {
+		cancel(cause)
+		stop()
+	}
+}
+
+// serve runs the handler, and answers.
+func (k *serverCall) serve() {
+	var reply any
+	var err error
+	if k.method.unary != nil {
+		reply, err = k.method.unary(k.method.impl, k.ctx, k.RecvMsg, k.conn.server.cfg.Unary)
+	} else {
+		err = k.stream()
+	}
+	k.cancel(errUnread)
+	k.drop()
+	if k.finish(reply, err) {
+		k.conn.out.flush()
+	}
+	<-k.conn.running
+	k.conn.handlers.Done()
+}
+
+func (k *serverCall) stream() error {
+	intercept := k.conn.server.cfg.Stream
+	if intercept == nil {
+		return k.method.stream(k.method.impl, k)
+	}
+	return intercept(k.method.impl, k, &grpc.StreamServerInfo{FullMethod: k.method.name, IsServerStream: true}, k.method.stream)
+}
+
+// finish answers a call, unless its client does not wait for that. write says that the
+// caller has to have the answer written.
+func (k *serverCall) finish(reply any, err error) (write bool) {
+	var frame *buffer
+	if reply != nil && err == nil {
+		frame, err = k.encode(KindLast, reply)
+	}
+	if frame == nil {
+		frame = k.conn.server.pool.get(HeaderSize)
+		frame.b = AppendStatus(frame.b, k.number, err)
+	}
+	c := k.conn
+	c.mu.Lock()
+	defer c.beat.end()
+	if c.calls[k.number] != k {
+		c.mu.Unlock()
+		c.server.pool.put(frame)
+		return false
+	}
+	delete(c.calls, k.number)
+	_, write, _ = c.out.enqueue(frame, true)
+	done := c.leaving && len(c.calls) == 0
+	c.mu.Unlock()
+	if done {
+		c.out.end()
+	}
+	return write
+}
+
+// encode makes the frame of a reply.
+func (k *serverCall) encode(kind Kind, reply any) (*buffer, error) {
+	message, ok := reply.(proto.Message)
+	if !ok {
+		return nil, status.Errorf(codes.Internal, "a reply of type %T is no message", reply)
+	}
+	b := k.conn.server.pool.get(HeaderSize + proto.Size(message))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(Header{Kind: kind}.Append(b.b), message)
+	if err != nil {
+		k.conn.server.pool.put(b)
+		return nil, status.Errorf(codes.Internal, "encode the reply: %v", err)
+	}
+	b.b = data
+	seal(b.b, k.number)
+	return b, nil
+}
+
+// drop gives the request back.
+func (k *serverCall) drop() {
+	if k.payload != nil {
+		k.conn.server.pool.put(k.payload)
+		k.payload, k.message = nil, nil
+	}
+}
+
+// RecvMsg implements grpc.ServerStream: the first message is the request, and there is no
+// other.
+func (k *serverCall) RecvMsg(request any) error {
+	if k.payload == nil {
+		return io.EOF
+	}
+	message, ok := request.(proto.Message)
+	if !ok {
+		return status.Errorf(codes.Internal, "a request of type %T is no message", request)
+	}
+	err := proto.Unmarshal(k.message, message)
+	k.drop()
+	if err != nil {
+		return status.Errorf(codes.Internal, "decode the request: %v", err)
+	}
+	return nil
+}
+
+// SendMsg implements grpc.ServerStream. It does not wait until the reply is written.
+func (k *serverCall) SendMsg(reply any) error {
+	frame, err := k.encode(KindReply, reply)
+	if err != nil {
+		return err
+	}
+	c := k.conn
+	c.mu.Lock()
+	open := c.calls[k.number] == k
+	write := false
+	if open {
+		_, write, open = c.out.enqueue(frame, false)
+	} else {
+		c.server.pool.put(frame)
+	}
+	c.mu.Unlock()
+	if write {
+		c.out.write()
+	}
+	if !open {
+		return status.Error(codes.Canceled, context.Cause(k.ctx).Error())
+	}
+	return nil
+}
+
+// Context implements grpc.ServerStream.
+func (k *serverCall) Context() context.Context { return k.ctx }
+
+// SetHeader implements grpc.ServerStream. There are no headers.
+func (*serverCall) SetHeader(metadata.MD) error { return nil }
+
+// SendHeader implements grpc.ServerStream. There are no headers.
+func (*serverCall) SendHeader(metadata.MD) error { return nil }
+
+// SetTrailer implements grpc.ServerStream. There are no trailers.
+func (*serverCall) SetTrailer(metadata.MD) {}

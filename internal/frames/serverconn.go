@@ -1,0 +1,225 @@
+package frames
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// serverConn is the server's end of a connection.
+type serverConn struct {
+	server *Server
+	conn   net.Conn
+	out    outlet
+	beat   pulse
+	ctx    context.Context //nolint:containedctx // that of each call is made of it
+	cancel context.CancelCauseFunc
+
+	handlers sync.WaitGroup
+	running  chan struct{} // one element for each handler
+
+	mu      sync.Mutex // guards what follows; out.mu may be taken while it is held
+	calls   map[uint64]*serverCall
+	last    uint64 // the newest call
+	leaving bool
+	shut    bool // the connection is closed
+}
+
+func newServerConn(s *Server, conn net.Conn) *serverConn {
+	c := &serverConn{server: s, conn: conn, running: make(chan struct{}, s.cfg.MaxCalls), calls: map[uint64]*serverCall{}}
+	base := peer.NewContext(context.Background(), &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr()})
+	c.ctx, c.cancel = context.WithCancelCause(base)
+	c.out = outlet{conn: conn, clock: s.cfg.Clock, pool: &s.pool, stopped: c.end}
+	c.beat = pulse{
+		clock: s.cfg.Clock, times: s.cfg.Times, since: &c.out.since, dead: c.end, idle: c.leaveIdle,
+		ping: func() { c.control(Header{Kind: KindPing, Call: 1}) },
+	}
+	return c
+}
+
+// serve serves the connection to its end, and that of all of its handlers.
+func (c *serverConn) serve() {
+	c.beat.start()
+	c.end(c.read())
+	c.handlers.Wait()
+	c.out.running.Wait()
+}
+
+// end closes the connection, if it is open, and ends the contexts of its calls.
+func (c *serverConn) end(err error) {
+	if err == nil {
+		err = errors.New("the server closed the connection")
+	}
+	c.mu.Lock()
+	first := !c.shut
+	c.shut = true
+	clear(c.calls)
+	c.out.close()
+	c.mu.Unlock()
+	if first {
+		_ = c.conn.Close() // whatever the error, nothing comes of it any more
+		c.beat.stop()
+		c.cancel(fmt.Errorf("the connection to the client has ended: %w", err))
+	}
+}
+
+// leave takes no more calls, and closes the connection when the others are answered.
+func (c *serverConn) leave() {
+	c.mu.Lock()
+	if c.leaving || c.shut {
+		c.mu.Unlock()
+		return
+	}
+	c.leaving = true
+	frame := c.server.pool.get(HeaderSize)
+	frame.b = Header{Kind: KindLeave, Call: c.last}.Append(frame.b)
+	_, write, _ := c.out.enqueue(frame, false)
+	done := len(c.calls) == 0
+	c.mu.Unlock()
+	if write {
+		c.out.write()
+	}
+	if done {
+		c.out.end()
+	}
+}
+
+// leaveIdle is leave, unless a call has begun meanwhile.
+func (c *serverConn) leaveIdle() {
+	c.mu.Lock()
+	idle := len(c.calls) == 0
+	c.mu.Unlock()
+	if idle {
+		c.leave() // a call that comes in between is answered
+	}
+}
+
+// control sends a frame that belongs to no call.
+func (c *serverConn) control(h Header) {
+	b := c.server.pool.get(HeaderSize)
+	b.b = h.Append(b.b)
+	c.out.send(b, false)
+}
+
+// read reads frames until the connection ends.
+func (c *serverConn) read() error {
+	ours := hello{calls: uint32(c.server.cfg.MaxCalls), length: uint32(c.server.cfg.MaxRequest)}
+	if _, err := readHello(c.conn); err != nil {
+		return err
+	}
+	b := c.server.pool.get(HelloSize)
+	b.b = ours.append(b.b)
+	c.out.send(b, false)
+	var head [HeaderSize]byte
+	for {
+		h, err := readHeader(c.conn, &head)
+		if err != nil {
+			return err
+		}
+		c.beat.hear()
+		if h.Kind == KindRequest {
+			err = c.request(h)
+		} else {
+			err = c.take(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take reads a frame that begins no call.
+func (c *serverConn) take(h Header) error {
+	payload, err := readPayload(c.conn, h, c.server.cfg.MaxRequest, &c.server.pool)
+	if err != nil {
+		return err
+	}
+	c.server.pool.put(payload)
+	switch h.Kind {
+	case KindPing:
+		if c.pongs() {
+			c.control(Header{Kind: KindPong, Call: h.Call})
+		}
+	case KindCancel:
+		c.mu.Lock()
+		call := c.calls[h.Call]
+		delete(c.calls, h.Call)
+		done := c.leaving && len(c.calls) == 0
+		c.mu.Unlock()
+		if call != nil {
+			call.cancel(errUnread)
+		}
+		if done {
+			c.out.end()
+		}
+	}
+	return nil
+}
+
+// pongs reports whether a ping is answered: while a client takes nothing, only those that
+// came before are.
+func (c *serverConn) pongs() bool { return c.out.since.Load() == 0 || c.out.backlog() < maxChunk }
+
+// request reads a request, and has it served.
+func (c *serverConn) request(h Header) error {
+	c.mu.Lock()
+	begun, leaving := h.Call <= c.last, c.leaving
+	open := len(c.calls) + c.out.unanswered() // the client cannot know of these ends yet
+	c.mu.Unlock()
+	if begun {
+		return fmt.Errorf("%w: call %d was begun before", errViolation, h.Call)
+	}
+	if most := c.server.cfg.MaxCalls; open >= most {
+		return fmt.Errorf("%w: more than %d calls", errViolation, most)
+	}
+	payload, err := readPayload(c.conn, h, c.server.cfg.MaxRequest+maxPrefix, &c.server.pool)
+	if err != nil && !errors.Is(err, errTooLong) {
+		return err
+	}
+	if leaving {
+		if payload != nil {
+			c.server.pool.put(payload)
+		}
+		return nil // the client knows that it was not served
+	}
+	call := &serverCall{conn: c, number: h.Call}
+	if err == nil {
+		err = call.parse(payload)
+	} else {
+		err = status.Errorf(codes.ResourceExhausted, "a request of %d bytes; at most %d are allowed", h.Length, c.server.cfg.MaxRequest)
+	}
+	call.begin()
+	switch {
+	case !c.enter(call):
+		call.cancel(errUnread)
+		return nil
+	case err != nil:
+		if call.finish(nil, err) {
+			c.out.write()
+		}
+		return nil
+	}
+	c.running <- struct{}{} // a handler whose client has given it up may still run
+	c.handlers.Add(1)
+	c.server.workers.run(call.serve)
+	return nil
+}
+
+// enter counts a call as open, unless the server leaves.
+func (c *serverConn) enter(call *serverCall) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving || c.shut {
+		return false
+	}
+	c.last = call.number
+	c.calls[call.number] = call
+	c.beat.begin()
+	return true
+}
