@@ -20,7 +20,6 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
-	"google.golang.org/grpc"
 )
 
 // Replica is one running member of a cell. Its methods may be called from any
@@ -43,7 +42,7 @@ type Replica struct {
 	raft       *raft.Raft
 	metrics    *metrics
 	conns      *wire.Connections
-	grpc       *grpc.Server
+	clients    *wire.Server
 	http       *http.Server
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
@@ -203,15 +202,16 @@ func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 
 // serve starts the servers for clients and for operators.
 func (r *Replica) serve() {
-	r.grpc = wire.NewServer(wire.Config{
+	r.clients = wire.NewServer(wire.Config{
 		Cell:               r.cfg.Cell,
 		ID:                 r.cfg.ID,
 		Replica:            served{r},
 		Logger:             r.log,
+		Clock:              r.cfg.Clock,
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {
-		if err := r.grpc.Serve(wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}); err != nil {
+		if err := r.clients.Serve(wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})

@@ -45,13 +45,13 @@ func (r *Replica) shutdown(ctx context.Context) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		r.grpc.GracefulStop()
+		r.clients.GracefulStop()
 	}()
 	r.leave()
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		r.grpc.Stop()
+		r.clients.Stop()
 		<-stopped
 	}
 	if r.http != nil {
@@ -147,7 +147,7 @@ func (r *Replica) fail(err error) {
 			gone, cancel := context.WithCancel(context.Background())
 			cancel() // nobody is to be drained
 			<-r.started
-			if r.grpc != nil { // else Start has failed, and released everything
+			if r.clients != nil { // else Start has failed, and released everything
 				r.shutdown(gone)
 			}
 		}()

@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -22,7 +23,7 @@ func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 		hangs := make(chan struct{})
 		r := &Replica{
 			cfg: Config{ID: "r1", Data: "d"}, handing: make(chan struct{}, 1), epochsEnded: make(chan struct{}), done: make(chan struct{}),
-			cancel: func(error) {}, grpc: grpc.NewServer(),
+			cancel: func(error) {}, clients: wire.NewServer(wire.Config{}),
 		}
 		r.logs, r.log = newLogQueue(slog.New(slog.DiscardHandler))
 		close(r.epochsEnded)

@@ -20,7 +20,7 @@ func heldSafeguards() []safeguard {
 		},
 		{
 			name: "replies are counted", file: "cell/internal/wire/service.go",
-			old: "		grpc.InTapHandle(withCall),\n", new: "",
+			old: "		grpc.InTapHandle(tapCall),\n", new: "",
 			pkg: "./cell/internal/wire", test: "TestUnreadRepliesAreBounded",
 		},
 		{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 )
@@ -60,11 +61,11 @@ type account struct {
 	origin *source
 	conn   *heardConn
 
-	in, out frames // of the goroutine that reads, and of the one that writes
-
 	mu      sync.Mutex // guards what follows
-	calls   map[uint32]*call
-	last    uint32 // the newest stream
+	in, out passing
+	started bool // something has arrived, and so it is known which frames pass
+	calls   map[uint64]*call
+	last    uint64 // the newest stream
 	newest  *call  // whose header was read last
 	bytes   int64
 	writing bool  // a write is under way
@@ -82,7 +83,7 @@ type call struct {
 }
 
 func newAccount(all *Connections, origin *source, conn *heardConn) *account {
-	return &account{all: all, origin: origin, conn: conn, in: frames{skip: prefaceLen}, calls: map[uint32]*call{}}
+	return &account{all: all, origin: origin, conn: conn, in: passing{skip: prefaceLen}, calls: map[uint64]*call{}}
 }
 
 // add counts n bytes. a.mu is held.
@@ -107,11 +108,23 @@ func (a *account) endingIs(n int64) {
 func (a *account) received(p []byte) {
 	a.mu.Lock()
 	before := a.bytes
+	if !a.started && len(p) > 0 {
+		a.start(p[0])
+	}
 	a.in.scan(p, a.arrived)
 	grown, bytes := a.bytes > before, a.bytes
 	a.mu.Unlock()
 	if grown {
 		a.all.relieve(a, bytes)
+	}
+}
+
+// start is told the first byte that arrives, before anything is sent as frames. a.mu is
+// held.
+func (a *account) start(first byte) {
+	a.started = true
+	if first == frames.FirstByte {
+		a.in, a.out = passing{ours: true, skip: frames.HelloSize}, passing{ours: true, skip: frames.HelloSize}
 	}
 }
 
@@ -187,7 +200,7 @@ func (a *account) sent(p []byte) {
 }
 
 // end takes note that a stream has ended. a.mu is held.
-func (a *account) end(stream uint32) {
+func (a *account) end(stream uint64) {
 	c := a.calls[stream]
 	if c == nil {
 		return
@@ -238,18 +251,21 @@ func (a *account) held() int64 {
 // callKey finds a call in its context.
 type callKey struct{}
 
-// withCall is gRPC's tap: it is called for each header that begins a call, before more
-// is read from the connection, and so the call is the newest one. It refuses nothing:
-// gRPC keeps the timer of the deadline of a call that is refused here.
-func withCall(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// withCall is called for each request, or the header that begins it, before more is read
+// from the connection, and so the call is the newest one.
+func withCall(ctx context.Context) context.Context {
 	conn := connOf(ctx)
 	if conn == nil || conn.account == nil {
-		return ctx, nil
+		return ctx
 	}
 	conn.account.mu.Lock()
 	defer conn.account.mu.Unlock()
-	return context.WithValue(ctx, callKey{}, conn.account.newest), nil
+	return context.WithValue(ctx, callKey{}, conn.account.newest)
 }
+
+// tapCall is withCall as gRPC has it. It refuses nothing: gRPC keeps the timer of the
+// deadline of a call that is refused here.
+func tapCall(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCall(ctx), nil }
 
 // callOf returns the call of a context, nil if it is not known. The methods of a nil
 // call do nothing.

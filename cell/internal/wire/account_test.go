@@ -127,22 +127,7 @@ func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 	if err := r.send(stream, append(announced(len(request)), request...), true); err != nil {
 		t.Fatal(err)
 	}
-	serving := func() bool {
-		var some bool
-		conns.mu.Lock()
-		defer conns.mu.Unlock()
-		for _, o := range conns.from {
-			for a := range o.accounts {
-				a.mu.Lock()
-				for _, c := range a.calls {
-					some = some || c.serving
-				}
-				a.mu.Unlock()
-			}
-		}
-		return some
-	}
-	testbed.Await(t, "the call to be served", serving)
+	testbed.Await(t, "the call to be served", func() bool { return isServing(conns) })
 	if err := errors.Join(r.WriteRSTStream(stream, http2.ErrCodeCancel), r.settle()); err != nil {
 		t.Fatal(err)
 	}

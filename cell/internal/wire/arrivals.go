@@ -34,7 +34,7 @@ func (l Listener) Accept() (net.Conn, error) {
 }
 
 // heardConn is a connection that knows when something last arrived over it, and what is
-// held for its calls. gRPC reads it without a buffer of its own, and so never more than
+// held for its calls. Its server reads it without a buffer of its own, and so never more than
 // the frame that it needs next: see withCall.
 type heardConn struct {
 	net.Conn
@@ -89,6 +89,9 @@ func (c *heardConn) Read(p []byte) (int, error) {
 	c.account.received(p[:n])
 	return n, err
 }
+
+// Peek returns the next bytes that Read will return.
+func (c *heardConn) Peek(n int) ([]byte, error) { return c.buffer.Peek(n) }
 
 // Write implements net.Conn.
 func (c *heardConn) Write(p []byte) (int, error) {

@@ -1,5 +1,5 @@
-// Package wire is what clients talk to: the gRPC services of a replica, and what keeps
-// strangers from taking its memory. Only package cell uses it.
+// Package wire is what clients talk to: the services of a replica, in frames and over gRPC,
+// and what keeps strangers from taking its memory. Only package cell uses it.
 //
 // The rule it upholds: a call is decoded and checked, makes one call of the master, and is
 // answered; everything that can be wrong with a request is said here, naming the field and
@@ -8,7 +8,8 @@
 //
 // The way of a call: Listener counts its connection (Connections) and follows the frames
 // that pass (account), so that what a client has begun and not finished is counted, too;
-// the interceptors of the server bound its time and refuse it when too much is held; a
+// Server hands the connection to gRPC or, if its first byte says so, to package frames;
+// the interceptors, the same for both, bound its time and refuse it when too much is held; a
 // handler (files, locks, sessions, quotas, cell) decodes, asks a master.Master, and
 // encodes. Tokens are what clients carry without understanding it: sessions, handles and
 // tickets, signed with the secret of the cell.
@@ -22,8 +23,8 @@
 //
 // # Concurrency
 //
-// Everything here is for any goroutine. Goroutines are those of gRPC, which end with the
-// server; the package has none of its own. The order of its mutexes is
+// Everything here is for any goroutine. Goroutines are those of gRPC and of package
+// frames, which end with the server; the package has none of its own. The order of its mutexes is
 //
 //	Connections.mu > account.mu
 //

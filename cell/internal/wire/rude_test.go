@@ -140,9 +140,7 @@ func newHeld(limits heldLimits) *Connections {
 func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connections {
 	t.Helper()
 	conns := newHeld(limits)
-	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
-	server := grpc.NewServer(s.options()...)
-	pb.RegisterChubbyServer(server, h)
+	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Clock: testbed.Clock()}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(Listener{Listener: l, Clock: testbed.Clock(), Connections: conns}) }()
 	t.Cleanup(func() {
@@ -157,6 +155,23 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connectio
 		})
 	})
 	return conns
+}
+
+// isServing reports whether a call is being served.
+func isServing(conns *Connections) bool {
+	conns.mu.Lock()
+	defer conns.mu.Unlock()
+	var some bool
+	for _, o := range conns.from {
+		for a := range o.accounts {
+			a.mu.Lock()
+			for _, c := range a.calls {
+				some = some || c.serving
+			}
+			a.mu.Unlock()
+		}
+	}
+	return some
 }
 
 func dialled(t *testing.T, l net.Listener) net.Conn {

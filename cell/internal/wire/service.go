@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -33,31 +32,11 @@ type service struct {
 // Acquire wait as long as they must. It outlasts the longest wait of a change.
 const maxCall = master.MaxChangeWait + 15*time.Second
 
-// Config is what a server for clients is told.
-type Config struct {
-	Cell    string // its name
-	ID      string // of the replica
-	Replica Replica
-	Logger  *slog.Logger
-
-	InsecurePrincipals bool // take a client's word for who it is
-}
-
-// NewServer returns a server with limits on everything a stranger could
-// make grow. It is to serve on a Listener.
-func NewServer(cfg Config) *grpc.Server {
-	s := &service{cfg: cfg}
-	g := grpc.NewServer(s.options()...)
-	pb.RegisterChubbyServer(g, s)
-	pb.RegisterCellServer(g, s)
-	return g
-}
-
 // options bounds what gRPC itself keeps for a stranger. Windows are fixed: those that
 // gRPC adapts grow up to 16 MiB for each call. That of a call is the smallest there is.
 func (s *service) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.InTapHandle(withCall),
+		grpc.InTapHandle(tapCall),
 		grpc.ForceServerCodecV2(exactCodec{encoding.GetCodecV2(proto.Name)}),
 		grpc.StaticStreamWindowSize(1<<16 - 1), grpc.StaticConnWindowSize(1 << 20),
 		grpc.MaxRecvMsgSize(api.MaxCommand),
@@ -66,7 +45,7 @@ func (s *service) options() []grpc.ServerOption {
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.ReadBufferSize(0), grpc.WriteBufferSize(8 << 10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: maxIdle}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingTime, Timeout: pingTimeout, MaxConnectionIdle: maxIdle}),
 		grpc.ChainUnaryInterceptor(s.unary),
 		grpc.ChainStreamInterceptor(s.stream),
 	}

@@ -1,0 +1,305 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/frames"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// framed is a client that speaks in frames, and reads only when it is told to.
+type framed struct {
+	t    *testing.T
+	conn net.Conn
+	last uint64
+}
+
+// newFramed connects over a wire that holds 4 KiB.
+func newFramed(t *testing.T, l *bufconn.Listener) *framed {
+	t.Helper()
+	conn, err := l.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r := &framed{t: t, conn: conn}
+	hello := make([]byte, frames.HelloSize)
+	copy(hello, "chubby frames/1\n")
+	if _, err := conn.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, hello); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// frameOf returns a request as it is sent.
+func frameOf(number uint64, method string, q proto.Message) []byte {
+	message, _ := proto.Marshal(q)
+	payload := append(append([]byte{byte(len(method))}, method...), 0)
+	payload = append(payload, message...)
+	return append(frames.Header{Kind: frames.KindRequest, Call: number, Length: len(payload)}.Append(nil), payload...)
+}
+
+// begin sends a request.
+func (r *framed) begin(method string, q proto.Message) (number uint64, err error) {
+	r.last++
+	_, err = r.conn.Write(frameOf(r.last, method, q))
+	return r.last, err
+}
+
+// next reads a frame.
+func (r *framed) next() (frames.Header, []byte) {
+	r.t.Helper()
+	var head [frames.HeaderSize]byte
+	if _, err := io.ReadFull(r.conn, head[:]); err != nil {
+		r.t.Fatal(err)
+	}
+	h := frames.ParseHeader(&head)
+	payload := make([]byte, h.Length)
+	if _, err := io.ReadFull(r.conn, payload); err != nil {
+		r.t.Fatal(err)
+	}
+	return h, payload
+}
+
+// ending reads up to the next end of a call.
+func (r *framed) ending() codes.Code {
+	r.t.Helper()
+	for {
+		h, payload := r.next()
+		var s spb.Status
+		switch {
+		case h.Kind == frames.KindLast:
+			return codes.OK
+		case h.Kind == frames.KindStatus:
+			if err := proto.Unmarshal(payload, &s); err != nil {
+				r.t.Fatal(err)
+			}
+			return codes.Code(s.GetCode())
+		}
+	}
+}
+
+func wide() heldLimits { return heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30} }
+
+// A request is counted as soon as its length is known, before it takes any memory.
+func TestHalfSentFramesAreCounted(t *testing.T) {
+	l := bufconn.Listen(4 << 10)
+	conns := (&host{}).serve(t, l, wide())
+	r := newFramed(t, l)
+	whole := frameOf(1, pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, 200<<10)})
+	if _, err := r.conn.Write(whole[:frames.HeaderSize+10]); err != nil {
+		t.Fatal(err)
+	}
+	testbed.Await(t, "the request to be counted", func() bool { return conns.bytes.Load() >= 200<<10 })
+	_ = r.conn.Close()
+	testbed.Await(t, "nothing to be counted", func() bool { return conns.bytes.Load() == 0 })
+}
+
+// Of the long replies that a client does not read, only so many are kept as it may hold; its other
+// calls are refused. When it reads, there is room again.
+func TestUnreadFramesAreBounded(t *testing.T) {
+	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
+	l := bufconn.Listen(4 << 10)
+	conns := (&host{contents: make([]byte, api.MaxContents)}).serve(t, l, limits)
+	r := newFramed(t, l)
+	for range 20 {
+		if _, err := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testbed.Await(t, "the replies", func() bool { return conns.bytes.Load() > limits.conn })
+	if held := conns.bytes.Load(); held > overflow*limits.conn {
+		t.Errorf("%d bytes are held", held)
+	}
+	ends := map[codes.Code]int{}
+	for range 20 {
+		ends[r.ending()]++
+	}
+	if ends[codes.OK] < 3 || ends[codes.Unavailable] < 10 {
+		t.Errorf("the calls ended with %v", ends)
+	}
+	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
+	if _, err := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.ending(); code != codes.OK {
+		t.Errorf("the next call ended with %v", code)
+	}
+}
+
+// A client that waits for a lock gets message after message, and may read none.
+func TestUnreadNewsInFramesIsBounded(t *testing.T) {
+	h := &host{told: make(chan error, 1)}
+	l := bufconn.Listen(4 << 10)
+	conns := h.serve(t, l, wide())
+	if _, err := newFramed(t, l).begin(pb.Chubby_Acquire_FullMethodName, &pb.AcquireRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-h.told:
+		if !errors.Is(err, api.Uncertain) { // Unavailable would mean that the lock is not held
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it gets more and more messages")
+	}
+	if held := conns.bytes.Load(); held > 4*smallCall {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// A client that begins very many calls which it lets wait loses its connection when these hold
+// too much.
+func TestManyFramesThatWaitAreBounded(t *testing.T) {
+	h := &host{leave: make(chan struct{})}
+	l := bufconn.Listen(4 << 10)
+	limits := heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30}
+	conns := h.serve(t, l, limits)
+	r := newFramed(t, l)
+	sent := 0
+	for ; sent < maxStreams; sent++ {
+		if _, err := r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{}); err != nil {
+			break
+		}
+	}
+	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 })
+	if most := int(overflow * limits.conn / callWeight); sent < most/2 || sent > most+100 {
+		t.Errorf("%d calls were read; want about %d", sent, most)
+	}
+	close(h.leave)
+	testbed.Await(t, "the calls to end", func() bool { return conns.bytes.Load() == 0 })
+}
+
+// A request is held while it is served, even if its client has given it up; and one without room
+// is refused.
+func TestFramesThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
+	h := &host{leave: make(chan struct{})}
+	l := bufconn.Listen(4 << 10)
+	conns := h.serve(t, l, heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
+	r := newFramed(t, l)
+	const size = 60 << 10
+	number, err := r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testbed.Await(t, "the call to be served", func() bool { return isServing(conns) })
+	if _, err := r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)}); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.ending(); code != codes.Unavailable {
+		t.Errorf("a call without room ended with %v", code)
+	}
+	ping := frames.Header{Kind: frames.KindPing, Call: 3}.Append(frames.Header{Kind: frames.KindCancel, Call: number}.Append(nil))
+	if _, err := r.conn.Write(ping); err != nil {
+		t.Fatal(err)
+	}
+	for kind := frames.Kind(0); kind != frames.KindPong; {
+		h, _ := r.next()
+		kind = h.Kind
+	}
+	if held := conns.bytes.Load(); held < size {
+		t.Errorf("%d bytes are counted of a request of %d that is being served", held, size)
+	}
+	close(h.leave)
+	testbed.Await(t, "the call to end", func() bool { return conns.bytes.Load() == 0 })
+}
+
+func (*host) Delete(context.Context, *pb.DeleteRequest) (*pb.DeleteReply, error) { panic("as a test") }
+
+// A handler that panics costs its call, and nothing else.
+func TestPanicInAFrame(t *testing.T) {
+	l := bufconn.Listen(4 << 10)
+	(&host{}).serve(t, l, wide())
+	r := newFramed(t, l)
+	for range 2 {
+		if _, err := r.begin(pb.Chubby_Delete_FullMethodName, &pb.DeleteRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.ending(); code != codes.Aborted {
+			t.Errorf("the call ended with %v", code)
+		}
+	}
+}
+
+// TestHeldInFramesIsWhatIsOpen passes random frames, cut anywhere, and compares the count with a
+// recount.
+func TestHeldInFramesIsWhatIsOpen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
+		conn := hear(&fromConn{from: "10.0.0.1:1"}, testbed.Clock())
+		if !c.admit(conn) {
+			t.Fatal("refused")
+		}
+		a := conn.account
+		pass := func(to func([]byte), kind frames.Kind, call, size int) {
+			b := append(frames.Header{Kind: kind, Call: uint64(call), Length: size}.Append(nil), make([]byte, size)...)
+			for len(b) > 0 {
+				n := rapid.IntRange(1, len(b)).Draw(t, "cut")
+				to(b[:n])
+				b = b[n:]
+			}
+		}
+		a.received(append([]byte{frames.FirstByte}, bytes.Repeat([]byte{0}, frames.HelloSize-1)...))
+		a.sent(make([]byte, frames.HelloSize))
+		var calls []*call
+		var want []int64 // of each
+		var open []bool
+		for range 60 {
+			step := rapid.IntRange(0, 4).Draw(t, "step")
+			size := rapid.IntRange(0, 20<<10).Draw(t, "size")
+			if step == 0 || len(calls) == 0 {
+				pass(a.received, frames.KindRequest, len(calls)+1, size)
+				calls, want, open = append(calls, a.newest), append(want, callWeight+dataWeight(size)), append(open, true)
+				continue
+			}
+			i := rapid.IntRange(0, len(calls)-1).Draw(t, "which")
+			switch step {
+			case 1:
+				before := calls[i].reply
+				if calls[i].answer(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && open[i] {
+					want[i] += calls[i].reply - before
+				}
+			case 2:
+				gone := min(calls[i].reply, int64(size))
+				pass(a.sent, frames.KindReply, i+1, size)
+				if open[i] {
+					want[i] -= gone
+				}
+			default: // it ends
+				if step == 3 {
+					pass(a.received, frames.KindCancel, i+1, 0)
+				} else {
+					pass(a.sent, rapid.SampledFrom([]frames.Kind{frames.KindLast, frames.KindStatus}).Draw(t, "end"), i+1, size)
+				}
+				open[i], want[i] = false, 0
+			}
+			sum := int64(0)
+			for _, n := range want {
+				sum += n
+			}
+			if c.bytes.Load() != sum || a.bytes != sum {
+				t.Fatalf("after step %d: %d and %d are counted, want %d", step, c.bytes.Load(), a.bytes, sum)
+			}
+		}
+		_ = conn.Close()
+		if c.bytes.Load() != 0 || len(c.from) != 0 {
+			t.Fatalf("the connection is closed, and %d bytes are counted", c.bytes.Load())
+		}
+	})
+}
