@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
-	"google.golang.org/grpc"
 )
 
 // What calls of all sessions of a Cell share leaves places of a connection to the others.
@@ -204,6 +203,4 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 }
 
 // limitStreams has an address take so many calls over a connection.
-func (f *fake) limitStreams(address string, most uint32) {
-	f.serve(address, grpc.MaxConcurrentStreams(most))
-}
+func (f *fake) limitStreams(address string, most int) { f.serve(address, most) }

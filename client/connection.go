@@ -16,36 +16,25 @@ import (
 // connection is one of the two connections to a replica. It connects when it is
 // first needed.
 type connection struct {
-	conn      *grpc.ClientConn
+	conn      *channel
 	chubby    chubbypb.ChubbyClient
 	cell      chubbypb.CellClient
 	lastHeard atomic.Int64 // when it last connected, or a call over it was last answered: a session.Instant
 }
 
 // newConnection returns a connection to t.
-func (p *pool) newConnection(t *target) (*connection, error) {
+func (p *pool) newConnection(t *target) *connection {
 	c := &connection{}
-	// WithUnaryInterceptor would replace the interceptor in the options; a chained one runs besides it.
-	options := append(p.options(t, c), grpc.WithChainUnaryInterceptor(
-		func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-			err := call(ctx, method, request, reply, conn, options...)
-			if err == nil || isAnswer(err) {
-				c.lastHeard.Store(int64(p.cfg.Clock()))
-			}
-			return err
-		}))
-	conn, err := grpc.NewClient("passthrough:///"+t.address, options...)
-	if err != nil {
-		return nil, err
-	}
-	c.conn, c.chubby, c.cell = conn, chubbypb.NewChubbyClient(conn), chubbypb.NewCellClient(conn)
-	c.lastHeard.Store(int64(p.cfg.Clock()))
-	return c, nil
+	heard := func() { c.lastHeard.Store(int64(p.cfg.Clock())) }
+	heard()
+	c.conn = newChannel(p.values, p.linking(t, heard), heard)
+	c.chubby, c.cell = chubbypb.NewChubbyClient(c.conn), chubbypb.NewCellClient(c.conn)
+	return c
 }
 
-// close breaks the connection. It may take some seconds if nothing can be written
+// close breaks the connection. Over gRPC it may take some seconds if nothing can be written
 // to the connection.
-func (c *connection) close() { _ = c.conn.Close() } // it fails only if it is closed already
+func (c *connection) close() { c.conn.Close() }
 
 // control returns the control connection, which may be replaced.
 func (t *target) control() *connection {
@@ -57,7 +46,7 @@ func (t *target) control() *connection {
 // checkConnection is called when the answer to a KeepAlive or to a Locate is late.
 // If no call was answered over the connection for as long as silent says, the
 // connection may be dead although the replica is up: a firewall that forgets a
-// connection tells nobody, and gRPC takes longer than a lease to find out. So a
+// connection tells nobody, and pings take longer than a lease to find out. So a
 // second connection is tried, and if the replica answers over the new one, and not
 // over the old one, the new one replaces the old one. If not, the old one stays: the
 // replica may take no more connections, or may only be slow to prove that it is the
@@ -67,15 +56,12 @@ func (p *pool) checkConnection(t *target, old *connection, silent time.Duration)
 	defer p.mu.Unlock()
 	now := p.cfg.Clock()
 	if old.conn.GetState() != connectivity.Ready {
-		return // gRPC is about to connect
+		return // it is about to connect
 	}
 	if p.closed || p.targets[t.address] != t || t.replacing || t.control() != old || now.Sub(session.Instant(old.lastHeard.Load())) < silent {
 		return
 	}
-	next, err := p.newConnection(t)
-	if err != nil {
-		return // cannot happen: the address was good before
-	}
+	next := p.newConnection(t)
 	t.replacing = true
 	p.running.Go(func() { p.tryReplacement(t, old, next, now) })
 }
@@ -91,7 +77,7 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 		defer close(asked)
 		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
 		answered = err == nil || isAnswer(err)
-		cancel() // the old one works, or gRPC has noticed that it does not, and reconnects
+		cancel() // the old one works, or was found not to, and reconnects
 	}()
 	// WaitForReady: a refused attempt to connect is repeated, as what silenced the old one may end in a moment.
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
@@ -124,7 +110,7 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), lateAfter) }
 
 // isAnswer reports whether an error of a call was sent by the other end, and not
-// made by gRPC on this side.
+// made on this side.
 func isAnswer(err error) bool {
 	var e *api.Error
 	return errors.As(chubbypb.Error(err), &e) && e.Err == nil

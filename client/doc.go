@@ -120,8 +120,11 @@
 //
 // Cell.Status and Cell.Members wait for one for each replica that they ask.
 // CachingChecker.Close waits for one for each lock that it watches, and one for
-// each sequencer that it asks about. Renew has none, and no handle has one. gRPC
-// has three for each connection, which end when the connection is closed.
+// each sequencer that it asks about. Renew has none, and no handle has one.
+//
+// A connection has one that connects and waits for its end, one that reads, and one that
+// writes while there is something to write. Closing the connection waits for them. One over
+// gRPC has some more, which end when it is closed.
 //
 // # Locks
 //
@@ -139,6 +142,7 @@
 //	requestNumbers.mu > queuePlaces.mu
 //	answerWatch.mu > locator.mu > target.mu
 //	pool.mu > target.mu
+//	pool.mu > channel.mu
 //
 // What each guards:
 //
@@ -155,7 +159,8 @@
 //   - sessionSet.mu: the sessions of a Cell;
 //   - locator.mu: the master, the search for it, and what was learned in searches;
 //   - pool.mu: the replicas that there are connections to; target.mu: the control
-//     connection to a replica, and what is known of the replica;
+//     connection to a replica, and what is known of the replica; channel.mu: the state of
+//     a connection;
 //   - CachingChecker.mu: its answers, its checks and the locks that it watches;
 //   - answerWatch.mu: whether a call has joined a search.
 //

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -29,7 +31,7 @@ type fake struct {
 	chubbypb.UnimplementedChubbyServer
 	t       *testing.T
 	began   time.Time
-	servers []*grpc.Server
+	servers []interface{ Stop() }
 
 	mu        sync.Mutex // guards what follows
 	pipes     map[string]*bufconn.Listener
@@ -52,6 +54,7 @@ type fake struct {
 	cacheable bool            // what GetStat tells
 	reusable  bool            // what Open tells, of files that exist
 	lingers   bool            // does not end the stream of an Acquire after the grant
+	old       bool            // those that are served from now on know no frames
 }
 
 type fakeSession struct {
@@ -132,11 +135,12 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{
-			t: t, began: time.Now(), pipes: map[string]*bufconn.Listener{}, conns: map[string][]net.Conn{}, down: map[string]bool{},
+			old: *withoutFrames,
+			t:   t, began: time.Now(), pipes: map[string]*bufconn.Listener{}, conns: map[string][]net.Conn{}, down: map[string]bool{},
 			master: "a:1", epoch: 5, turn: make(chan struct{}), sessions: map[string]*fakeSession{}, gen: 100, gone: map[string]bool{},
 		}
 		for _, address := range addresses() {
-			f.serve(address)
+			f.serve(address, 2000)
 		}
 		defer func() {
 			for _, s := range f.servers {
@@ -147,17 +151,33 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 	})
 }
 
-// serve has an address answered. A call that takes a while has come to its end before the
-// bubble has: virtual time stands still then, and a goroutine that sleeps never wakes up.
-func (f *fake) serve(address string, options ...grpc.ServerOption) {
+// withoutFrames has the cell speak gRPC only, as replicas before version 0.2.0 do.
+var withoutFrames = flag.Bool("without-frames", false, "test with a cell that speaks gRPC only")
+
+// serve has an address answered, by a cell that takes so many calls over a connection. A call
+// that takes a while has come to its end before the bubble has: virtual time stands still then,
+// and a goroutine that sleeps never wakes up.
+func (f *fake) serve(address string, most int) {
 	pipe := bufconn.Listen(1 << 16)
 	f.pipes[address] = pipe
-	s := grpc.NewServer(append(options, grpc.WaitForHandlers(true),
+	options := []grpc.ServerOption{
+		grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(uint32(most)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)))...)
-	chubbypb.RegisterChubbyServer(s, f)
-	chubbypb.RegisterCellServer(s, fakeCell{fake: f, address: address})
-	f.servers = append(f.servers, s)
+		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)),
+	}
+	framed := frames.NewServer(frames.ServerConfig{
+		Times: frames.Times{Ping: time.Hour, Timeout: time.Hour, Idle: time.Hour}, Clock: f.config().Clock,
+		MaxCalls: most, MaxRequest: api.MaxMessage, Unary: f.unary(address), Stream: f.stream(address),
+	})
+	if !f.old {
+		options = append(options, grpc.Creds(framed.Credentials()))
+	}
+	s := grpc.NewServer(options...)
+	for _, r := range []grpc.ServiceRegistrar{s, framed} {
+		chubbypb.RegisterChubbyServer(r, f)
+		chubbypb.RegisterCellServer(r, fakeCell{fake: f, address: address})
+	}
+	f.servers = append(f.servers, s, framed)
 	go func() { _ = s.Serve(pipe) }()
 }
 

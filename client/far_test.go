@@ -73,7 +73,7 @@ func TestBusyMaster(t *testing.T) {
 				if len(r.states()) > 0 || c.Epoch() != 6 {
 					t.Errorf("states %v, epoch %v; %s", r.states(), c.Epoch(), c.cell.locator.diagnosis())
 				}
-				if n := made.Load(); n != slow.connections {
+				if n := made.Load(); n != slow.connections && !*withoutFrames { // else there is one more, for the question
 					t.Errorf("%d connections", n)
 				}
 				closeClient(t, c)

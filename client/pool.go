@@ -9,8 +9,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
@@ -18,8 +18,8 @@ import (
 // The settings of a connection.
 const (
 	bufferSize       = 4 << 10                // bytes, each way: messages are small, and processes hold few of them
-	pingTime         = 10 * time.Second       // after so much silence gRPC sends a ping,
-	pingTimeout      = 5 * time.Second        // and closes the connection if it has no answer after this
+	pingTime         = 10 * time.Second       // after so much silence a ping is sent,
+	pingTimeout      = 5 * time.Second        // and the connection closed if it has no answer after this
 	idleTimeout      = time.Minute            // after this, a connection without calls is closed
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
@@ -100,39 +100,33 @@ func (p *pool) getLocked(address string) (*target, error) {
 		return t, nil
 	}
 	t := &target{address: address}
-	var err error
-	if t.data, err = p.newConnection(t); err == nil {
-		t.controlConn, err = p.newConnection(t)
-	}
-	if err != nil {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "connect", Path: address, Message: "not an address", Err: err}
-	}
+	t.data, t.controlConn = p.newConnection(t), p.newConnection(t)
 	t.masterCtx, t.endMasterCtx = context.WithCancel(p.values)
 	p.targets[address] = t
 	return t, nil
 }
 
-func (p *pool) options(t *target, c *connection) []grpc.DialOption {
-	return []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+// linking says how connections to t are made; connected is called for each.
+func (p *pool) linking(t *target, connected func()) linking {
+	return linking{
+		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock,
+		dial: func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := p.cfg.Dialer(ctx, address)
 			if t.noteDial(err); err == nil {
-				c.lastHeard.Store(int64(p.cfg.Clock()))
+				connected()
 			}
 			return conn, err
-		}),
-		grpc.WithReadBufferSize(bufferSize),
-		grpc.WithWriteBufferSize(bufferSize),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectLongest},
-			MinConnectTimeout: p.cfg.DialTimeout,
-		}),
-		grpc.WithIdleTimeout(idleTimeout),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithUnaryInterceptor(checkUnaryText), grpc.WithStreamInterceptor(checkStreamText),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
+		},
+		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage},
+		grpc: []grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithReadBufferSize(bufferSize),
+			grpc.WithWriteBufferSize(bufferSize),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
+			grpc.WithIdleTimeout(idleTimeout),
+			grpc.WithDisableServiceConfig(),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
+		},
 	}
 }
 
@@ -163,7 +157,7 @@ func (p *pool) close() {
 }
 
 // closeTarget closes the connections to t, each in a goroutine of its own: where
-// nothing can be written, gRPC takes up to 5 s for one. mu is held.
+// nothing can be written, one over gRPC takes up to 5 s. mu is held.
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
 	p.running.Go(t.data.close)

@@ -9,7 +9,7 @@ func encodingSafeguards() []safeguard {
 			pkg: "./client", test: "TestTextThatIsNoUTF8",
 		},
 		{
-			name: "an Acquire whose text is no UTF-8 is refused", file: "client/utf8.go",
+			name: "an Acquire whose text is no UTF-8 is refused", file: "client/channel.go",
 			old: "	return textStream{stream}, nil\n", new: "	return stream, nil\n",
 			pkg: "./client", test: "TestTextThatIsNoUTF8",
 		},

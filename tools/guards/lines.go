@@ -15,7 +15,7 @@ func lineSafeguards() []safeguard {
 		},
 		{
 			name: "another connection that is refused is tried again", file: "client/connection.go",
-			old: ", grpc.WaitForReady(true))", new: ")",
+			old: "grpc.WaitForReady(true)", new: "grpc.WaitForReady(false)",
 			pkg: "./client", test: "TestSilentConnectionAndRefusals",
 		},
 		{

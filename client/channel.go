@@ -1,0 +1,240 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// channel carries calls to one address, over one connection at a time: a link. It behaves
+// as a grpc.ClientConn does: it connects when there is a call, and again after a link has
+// ended when there is another; calls wait while it connects; after a failure it tries again,
+// in growing intervals while there are calls, which fail at once meanwhile.
+//
+// It speaks frames with a replica that knows them, and gRPC with any other. Each connection
+// begins with the question, so that a replica that has been upgraded is spoken to in the new
+// way from its next connection on.
+type channel struct {
+	how   linking
+	heard func() // is called when a call was answered
+
+	running sync.WaitGroup  // of connect; Add only under mu, and not after closed
+	life    context.Context //nolint:containedctx // of this: ended by Close
+	stop    context.CancelFunc
+
+	mu      sync.Mutex // guards what follows; no other mutex is taken while it is held
+	state   connectivity.State
+	link    link            // if state is Ready
+	err     error           // why the last attempt failed, if state is TransientFailure
+	changed chan struct{}   // closed when any of these changes
+	used    session.Instant // when a call last began
+}
+
+var _ grpc.ClientConnInterface = (*channel)(nil)
+
+// link is one connection. It has no way back.
+type link interface {
+	grpc.ClientConnInterface
+	Left() <-chan struct{} // closed when it takes no more calls
+	Close()                // breaks the connection
+	Wait()                 // returns when it has ended
+}
+
+// linking is how links are made.
+type linking struct {
+	address string
+	dial    func(ctx context.Context, address string) (net.Conn, error)
+	timeout time.Duration // of one attempt
+	clock   session.Clock
+	frames  frames.LinkConfig
+	grpc    []grpc.DialOption
+}
+
+func newChannel(ctx context.Context, how linking, heard func()) *channel {
+	c := &channel{how: how, heard: heard, state: connectivity.Idle, changed: make(chan struct{})}
+	c.life, c.stop = context.WithCancel(ctx)
+	return c
+}
+
+// Close breaks the connection, and waits for its end. Calls fail.
+func (c *channel) Close() {
+	c.set(connectivity.Shutdown, nil, nil)
+	c.stop()
+	c.running.Wait()
+}
+
+// Connect connects, if there is no connection, and does not wait for that.
+func (c *channel) Connect() { _, _, _ = c.look(true) }
+
+// GetState returns the state of the connection.
+func (c *channel) GetState() connectivity.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// set changes the state, unless the channel is closed.
+func (c *channel) set(state connectivity.State, l link, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != connectivity.Shutdown {
+		c.state, c.link, c.err = state, l, err
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+}
+
+// Invoke implements grpc.ClientConnInterface. A call that was not sent because its link
+// ended goes to the next one.
+func (c *channel) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+	for attempt := 1; ; attempt++ {
+		l, err := c.pick(ctx, options)
+		if err != nil {
+			return err
+		}
+		err = l.Invoke(ctx, method, request, reply, options...)
+		var unsent *frames.NotSentError
+		if errors.As(err, &unsent) && attempt < maxAttempts {
+			continue
+		}
+		if err == nil || isAnswer(err) {
+			c.heard()
+		}
+		return explainText(request, err)
+	}
+}
+
+// maxAttempts is over how many links a call is tried that none has sent.
+const maxAttempts = 3
+
+// NewStream implements grpc.ClientConnInterface.
+func (c *channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	l, err := c.pick(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := l.NewStream(ctx, desc, method, options...)
+	if err != nil {
+		return nil, err
+	}
+	return textStream{stream}, nil
+}
+
+// pick returns the link, connecting if there is none. If the last attempt has failed, it
+// waits for another only if the options say so.
+func (c *channel) pick(ctx context.Context, options []grpc.CallOption) (link, error) {
+	for {
+		l, changed, err := c.look(waitsForReady(options))
+		if l != nil || err != nil {
+			return l, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// look is pick without the wait: if it returns neither, something is about to change.
+func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = c.how.clock()
+	switch {
+	case c.state == connectivity.Shutdown:
+		return nil, nil, status.Error(codes.Canceled, "the connection is closed")
+	case c.state == connectivity.TransientFailure && !wait:
+		return nil, nil, c.err
+	case c.state == connectivity.Idle:
+		c.state = connectivity.Connecting
+		c.running.Go(c.connect)
+	case c.state == connectivity.Ready:
+		select {
+		case <-c.link.Left(): // connect is about to notice
+		default:
+			return c.link, nil, nil
+		}
+	}
+	return nil, c.changed, nil
+}
+
+// waitsForReady reports whether a call waits where others fail at once.
+func waitsForReady(options []grpc.CallOption) bool {
+	for _, option := range options {
+		if o, ok := option.(grpc.FailFastCallOption); ok {
+			return !o.FailFast
+		}
+	}
+	return false
+}
+
+// connect tries until it has a link, or there was no call for long, and stays until the
+// link has ended.
+func (c *channel) connect() {
+	for pause := reconnectFirst; ; pause = min(pause*8/5, reconnectLongest) {
+		l, err := c.how.connect(c.life)
+		if err == nil {
+			c.set(connectivity.Ready, l, nil)
+			select {
+			case <-l.Left():
+			case <-c.life.Done():
+				l.Close()
+			}
+			c.set(connectivity.Idle, nil, nil)
+			l.Wait()
+			return
+		}
+		c.set(connectivity.TransientFailure, nil, status.Errorf(codes.Unavailable, "connect to %s: %v", c.how.address, err))
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-c.life.Done():
+			timer.Stop()
+			return
+		}
+		if !c.isUsed() {
+			return
+		}
+	}
+}
+
+// isUsed reports whether there was a call recently. If not, connect ends, and begins again
+// with the next one.
+func (c *channel) isUsed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.how.clock().Sub(c.used) < idleTimeout || c.state == connectivity.Shutdown {
+		return true
+	}
+	c.state, c.err = connectivity.Idle, nil
+	return false
+}
+
+// connect makes one attempt.
+func (h linking) connect(ctx context.Context) (link, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no connection within %v", h.timeout))
+	defer cancel()
+	conn, err := h.dial(ctx, h.address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := frames.Open(ctx, conn, h.frames)
+	if errors.Is(err, frames.ErrOtherProtocol) {
+		return h.connectGRPC(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}

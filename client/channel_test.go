@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// speaksFrames reports whether a client speaks in frames with an address over the connection of
+// its calls.
+func speaksFrames(c *Client, address string) bool {
+	t, err := c.cell.pool.get(address)
+	if err != nil {
+		return false
+	}
+	t.data.conn.mu.Lock()
+	defer t.data.conn.mu.Unlock()
+	_, ok := t.data.conn.link.(*frames.Link)
+	return ok
+}
+
+// upgrade has every address answered anew, by replicas that know frames or not. The connections
+// that there are break.
+func (f *fake) upgrade(old bool) {
+	f.cut(addresses()...)
+	f.old = old
+	for _, address := range addresses() {
+		f.serve(address, 2000)
+	}
+	f.heal()
+}
+
+// A replica that knows no frames is spoken to over gRPC, until it has been upgraded; and again, if
+// it is downgraded. Sessions and locks go on, and what was written was written once.
+func TestReplicasWithoutFrames(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.upgrade(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		cfg, r := f.recorded()
+		c, err := New(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lockable(t, c, 0)
+		l, err := h.Acquire(ctx, api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for writes, old := range []bool{true, false, true, false} {
+			if writes > 0 {
+				f.upgrade(old)
+			}
+			if _, err := h.SetContents(ctx, []byte("x")); err != nil {
+				t.Error(err)
+			}
+			if n := f.state().writes; n != writes+1 {
+				t.Errorf("%d writes were made by %d calls", n, writes+1)
+			}
+			if framed := speaksFrames(c, "a:1"); framed == old {
+				t.Errorf("old replicas: %v; spoken to in frames: %v", old, framed)
+			}
+			time.Sleep(time.Minute)
+		}
+		if len(r.states()) > 0 || l.Err() != nil {
+			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
+		}
+		closeClient(t, c)
+	})
+}
+
+// dead is a linking to a replica that is not there.
+func dead(f *fake, dials *atomic.Int64) linking {
+	return linking{
+		address: "a:1", timeout: time.Second, clock: f.config().Clock,
+		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: f.config().Clock, MaxReply: 1 << 20},
+		dial: func(context.Context, string) (net.Conn, error) {
+			dials.Add(1)
+			return nil, errors.New("nobody is there")
+		},
+	}
+}
+
+// While a replica cannot be reached, calls fail at once with the reason, and it is tried again
+// while there are calls, and not for ever.
+func TestChannelThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var dials atomic.Int64
+		c := newChannel(t.Context(), dead(f, &dials), func() {})
+		defer c.Close()
+		for range 100 {
+			began := time.Now()
+			if err := c.Invoke(t.Context(), "/x/y", nil, nil); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "nobody is there") {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 0 {
+				t.Errorf("a call failed after %v", took)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := dials.Load(); n < 15 || n > 40 {
+			t.Errorf("%d attempts within 10 s", n)
+		}
+		time.Sleep(2 * idleTimeout)
+		n := dials.Load()
+		time.Sleep(time.Hour)
+		if more := dials.Load() - n; more > 0 || c.GetState() != connectivity.Idle {
+			t.Errorf("%d attempts without a call; the channel is %v", more, c.GetState())
+		}
+	})
+}
+
+// A call that waits for a connection ends with its context, and with the channel.
+func TestChannelThatWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var dials atomic.Int64
+		how := dead(f, &dials)
+		how.dial = func(ctx context.Context, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		how.timeout = time.Minute
+		c := newChannel(t.Context(), how, func() {})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Invoke(ctx, "/x/y", nil, nil); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("a call that has a second: %v", err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- c.Invoke(t.Context(), "/x/y", nil, nil) }()
+		synctest.Wait()
+		c.Close()
+		if err := <-done; status.Code(err) != codes.Canceled {
+			t.Errorf("a call over a channel that is closed: %v", err)
+		}
+	})
+}
+
+// A call that a replica did not take, because it was about to stop, is made over the next
+// connection.
+func TestChannelSendsAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.upgrade(false)
+		var dials atomic.Int64
+		how := dead(f, &dials)
+		how.dial = func(ctx context.Context, address string) (net.Conn, error) {
+			if dials.Add(1) > 1 {
+				return f.dial(ctx, address)
+			}
+			ours, theirs := net.Pipe()
+			go func() { // says hello, and leaves when it has read one request
+				hello := make([]byte, frames.HelloSize)
+				_, _ = io.ReadFull(theirs, hello)
+				binary.BigEndian.PutUint32(hello[16:], 10)
+				_, _ = theirs.Write(hello)
+				_, _ = io.ReadFull(theirs, make([]byte, frames.HeaderSize))
+				go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				_, _ = theirs.Write(frames.Header{Kind: frames.KindLeave}.Append(nil))
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		}
+		c := newChannel(t.Context(), how, func() {})
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := chubbypb.NewCellClient(c).Locate(ctx, &chubbypb.LocateRequest{}); err != nil || dials.Load() != 2 {
+			t.Errorf("over %d connections: %v", dials.Load(), err)
+		}
+	})
+}

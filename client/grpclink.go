@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+)
+
+// grpcLink is a link to a replica that does not know frames: a grpc.ClientConn that
+// connects once.
+type grpcLink struct {
+	*grpc.ClientConn
+	conn *onceConn
+}
+
+// connectGRPC makes a link of one more connection.
+func (h linking) connectGRPC(ctx context.Context) (link, error) {
+	conn, err := h.dial(ctx, h.address)
+	if err != nil {
+		return nil, err
+	}
+	l := grpcLink{conn: newOnceConn(conn)}
+	l.ClientConn, err = grpc.NewClient("passthrough:///"+h.address, slices.Concat(h.grpc, []grpc.DialOption{grpc.WithContextDialer(l.conn.take)})...)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	l.Connect()
+	for state := l.GetState(); state != connectivity.Ready; state = l.GetState() {
+		if state == connectivity.TransientFailure || !l.WaitForStateChange(ctx, state) {
+			l.Close()
+			l.Wait()
+			return nil, fmt.Errorf("the replica speaks neither in frames nor gRPC: %w", errors.Join(context.Cause(ctx)))
+		}
+	}
+	return l, nil
+}
+
+// Left implements link.
+func (l grpcLink) Left() <-chan struct{} { return l.conn.left }
+
+// Close implements link. It may take some seconds if nothing can be written.
+func (l grpcLink) Close() {
+	_ = l.ClientConn.Close() // it fails only if it is closed already
+	_ = l.conn.Close()       // if gRPC never took it
+}
+
+// Wait implements link.
+func (l grpcLink) Wait() {
+	<-l.conn.gone
+	_ = l.ClientConn.Close() // as above
+}
+
+// onceConn is a connection that gRPC gets when it connects for the first time.
+type onceConn struct {
+	net.Conn
+	taken      atomic.Bool
+	left, gone chan struct{}
+	leave, end func() // close left, and gone
+}
+
+func newOnceConn(conn net.Conn) *onceConn {
+	c := &onceConn{Conn: conn, left: make(chan struct{}), gone: make(chan struct{})}
+	c.leave, c.end = sync.OnceFunc(func() { close(c.left) }), sync.OnceFunc(func() { close(c.gone) })
+	return c
+}
+
+// take is gRPC's dialer. That gRPC wants another connection says that the server takes no
+// more calls over this one, or that it is broken.
+func (c *onceConn) take(context.Context, string) (net.Conn, error) {
+	if c.taken.CompareAndSwap(false, true) {
+		return c, nil
+	}
+	c.leave()
+	return nil, errors.New("the replica takes no more calls over this connection")
+}
+
+// Close implements net.Conn.
+func (c *onceConn) Close() error {
+	err := c.Conn.Close()
+	c.leave()
+	c.end()
+	return err
+}
