@@ -1,19 +1,15 @@
 package celltest
 
 import (
+	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
-	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -27,97 +23,148 @@ import (
 // /chubby.v1.Chubby/SetContents. If it returns true, the reply is lost.
 func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Context, string) (net.Conn, error) {
 	dial := c.DialFrom(host)
-	var mu sync.Mutex // guards proxies
-	proxies := map[string]*listener{}
+	p := &proxy{lose: lose}
+	c.t.Cleanup(p.close)
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		mu.Lock()
-		l := proxies[address]
-		if l == nil {
-			l = c.proxy(dial, address, lose)
-			proxies[address] = l
-		}
-		mu.Unlock()
-		conn, err := l.dial(ctx, host)
+		behind, err := dial(ctx, address)
 		if err != nil {
 			return nil, err
 		}
-		return conn, nil
+		client, front := newPipe(name(host), name(address))
+		if !p.forward(&forwarded{front: front, behind: behind, lose: lose, methods: map[uint64]string{}}) {
+			_ = behind.Close() // nobody has it
+			return nil, errCut
+		}
+		return client, nil
 	}
 }
 
-// proxy serves every method by forwarding the bytes to one replica.
-func (c *Cell) proxy(dial func(context.Context, string) (net.Conn, error), address string, lose func(string) bool) *listener {
-	behind, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}})) // as the client library does it
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(in)
-		return forward(in, behind, method, func() bool { return lose(method) })
-	}), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})) // as a replica does it
-	l := newListener(address)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // returns after Stop
-	c.t.Cleanup(func() {
-		server.Stop()
-		_ = behind.Close()
-		serving.Wait()
-	})
-	return l
+// proxy has the connections of a client that pass through it.
+type proxy struct {
+	lose    func(method string) bool
+	running sync.WaitGroup // Add only under mu, and not after closed
+
+	mu     sync.Mutex // guards what follows
+	conns  []*forwarded
+	closed bool
 }
 
-// forward forwards one request, and those of its replies that are not lost.
-func forward(in grpc.ServerStream, behind *grpc.ClientConn, method string, lose func() bool) error {
-	var request []byte
-	if err := in.RecvMsg(&request); err != nil {
-		return err
+// forward begins to forward a connection, unless the proxy is closed.
+func (p *proxy) forward(f *forwarded) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
 	}
-	ctx, cancel := context.WithCancel(in.Context())
-	defer cancel()
-	out, err := behind.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		return err
+	p.conns = append(p.conns, f)
+	for _, direction := range []func() error{f.requests, f.replies} {
+		p.running.Go(func() {
+			_ = direction() // it ends when either side ends, or breaks the rules
+			f.close()
+		})
 	}
-	if err := errors.Join(out.SendMsg(&request), out.CloseSend()); err != nil {
-		return err
+	return true
+}
+
+// close breaks all connections.
+func (p *proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	for _, f := range p.conns {
+		f.close()
 	}
-	for {
-		var reply []byte
-		err := out.RecvMsg(&reply)
-		if errors.Is(err, io.EOF) {
-			return nil
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// forwarded is one connection: what is between a client and a replica. It passes frames on,
+// except for replies that are lost.
+type forwarded struct {
+	front, behind net.Conn
+	lose          func(method string) bool
+	sending       sync.Mutex // is held while something is sent to the replica
+
+	mu      sync.Mutex // guards what follows
+	methods map[uint64]string
+}
+
+func (f *forwarded) close() {
+	_ = f.front.Close()  // whatever the error, nothing passes it any more
+	_ = f.behind.Close() // as above
+}
+
+// requests forwards what the client sends.
+func (f *forwarded) requests() error {
+	return passFrames(f.front, func(h frames.Header, frame []byte) error {
+		if method, ok := frames.MethodOf(frame[frames.HeaderSize:]); ok && h.Kind == frames.KindRequest {
+			f.mu.Lock()
+			f.methods[h.Call] = method
+			f.mu.Unlock()
 		}
-		if lose() {
-			return status.Error(codes.Unavailable, "the reply was lost")
+		return f.send(frame)
+	}, f.send)
+}
+
+// send sends to the replica.
+func (f *forwarded) send(b []byte) error {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	_, err := f.behind.Write(b)
+	return err
+}
+
+// replies forwards what the replica sends, or in place of a reply that it is lost: then the
+// call has ended at both ends.
+func (f *forwarded) replies() error {
+	answer := func(b []byte) error {
+		_, err := f.front.Write(b)
+		return err
+	}
+	return passFrames(f.behind, func(h frames.Header, frame []byte) error {
+		if h.Kind != frames.KindReply && h.Kind != frames.KindLast && h.Kind != frames.KindStatus {
+			return answer(frame)
 		}
-		if err != nil {
+		f.mu.Lock()
+		method, open := f.methods[h.Call]
+		f.mu.Unlock()
+		if !open {
+			return nil // it was lost before
+		}
+		// A call that succeeds after its replies has none that could be lost.
+		lost := (h.Kind != frames.KindStatus || h.Length > 0) && f.lose(method)
+		if lost || h.Kind != frames.KindReply {
+			f.mu.Lock()
+			delete(f.methods, h.Call)
+			f.mu.Unlock()
+		}
+		if !lost {
+			return answer(frame)
+		}
+		cancel := frames.Header{Kind: frames.KindCancel, Call: h.Call}.Append(nil)
+		return errors.Join(answer(frames.AppendStatus(nil, h.Call, status.Error(codes.Unavailable, "the reply was lost"))), f.send(cancel))
+	}, answer)
+}
+
+// passFrames reads a hello, which it hands to first, and then frames, each of which it hands
+// to each, until the connection ends.
+func passFrames(from io.Reader, each func(frames.Header, []byte) error, first func([]byte) error) error {
+	r := bufio.NewReader(from)
+	hello := make([]byte, frames.HelloSize)
+	if _, err := io.ReadFull(r, hello); err != nil {
+		return err
+	}
+	err := first(hello)
+	for err == nil {
+		var head [frames.HeaderSize]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
 			return err
 		}
-		if err := in.SendMsg(&reply); err != nil {
+		h := frames.ParseHeader(&head)
+		frame := append(head[:], make([]byte, h.Length)...)
+		if _, err := io.ReadFull(r, frame[frames.HeaderSize:]); err != nil {
 			return err
 		}
+		err = each(h, frame)
 	}
-}
-
-// rawCodec leaves messages as bytes.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "raw" }
-
-func (rawCodec) Marshal(v any) ([]byte, error) {
-	if b, ok := v.(*[]byte); ok {
-		return *b, nil
-	}
-	return nil, fmt.Errorf("marshal %T: want bytes", v)
-}
-
-func (rawCodec) Unmarshal(data []byte, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("unmarshal into %T: want bytes", v)
-	}
-	*b = append([]byte(nil), data...)
-	return nil
+	return err
 }

@@ -47,15 +47,21 @@ func (l *listener) Close() error {
 
 // dial connects from a host, as soon as the other side accepts.
 func (l *listener) dial(ctx context.Context, from string) (*pipe, error) {
-	there, back := newStream(), newStream()
+	here, there := newPipe(name(from), name(l.address))
 	select {
-	case l.conns <- &pipe{in: there, out: back, local: name(l.address), remote: name(from)}:
-		return &pipe{in: back, out: there, local: name(from), remote: name(l.address)}, nil
+	case l.conns <- there:
+		return here, nil
 	case <-l.closed:
 		return nil, errors.New("celltest: connection refused")
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// newPipe returns the two ends of a connection.
+func newPipe(from, to name) (here, there *pipe) {
+	up, down := newStream(), newStream()
+	return &pipe{in: down, out: up, local: from, remote: to}, &pipe{in: up, out: down, local: to, remote: from}
 }
 
 // pipe is one end of a connection.
