@@ -57,6 +57,7 @@ func safeguards() []safeguard {
 		keptSafeguards(),
 		snapshotSafeguards(),
 		codecSafeguards(),
+		frameSafeguards(),
 	)
 }
 
