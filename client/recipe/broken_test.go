@@ -5,6 +5,7 @@ package recipe
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,13 +154,17 @@ func TestLastParticipantIsBroken(t *testing.T) {
 			if err == nil && a.err == nil && a.at.Sub(broken) > way/8 {
 				t.Errorf("%d: let in %v after the other was dead", i, a.at.Sub(broken))
 			}
+			var leaving sync.WaitGroup // one waits for the other
 			for _, r := range []result{a, b} {
 				if r.err == nil {
-					ctx, cancel := w.brief(time.Minute)
-					_ = r.pass.Leave(ctx)
-					cancel()
+					leaving.Go(func() {
+						ctx, cancel := w.brief(time.Minute)
+						defer cancel()
+						_ = r.pass.Leave(ctx)
+					})
 				}
 			}
+			leaving.Wait()
 		}
 	})
 }
