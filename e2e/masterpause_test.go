@@ -83,7 +83,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	}
 	locked := time.Since(stopped)
 	if !comesTo(ctx, &s.writes, 2) || !comesTo(ctx, &door.grants, 8) { // one of each may have been on its way
-		t.Fatal("no other master took over")
+		t.Fatalf("no other master took over, or what was under way has ended: %s; %d locks granted", s.verdict(t), door.grants.Load())
 	}
 	usable := time.Since(stopped)
 	granted := make(chan *pb.Granted, 1)
